@@ -45,7 +45,7 @@ from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.readiness import Readiness, is_barren, reported_wait, unready_reason
 from fsxds.readings import Readers, loaded_views
-from fsxds.reload import Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
+from fsxds.reload import NOTHING, Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
 from fsxds.resources import Key
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
@@ -85,6 +85,7 @@ from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
+from fsxds.upstream.upstreams import Upstreams, rules_of
 from fsxds.views import Views, node_of
 from fsxds.watch_rules import WatchRules
 
@@ -134,13 +135,14 @@ class Application:
         metrics: what Prometheus reads.
         observer: receives events, for the log and the metrics.
         readiness: knows whether clients are served.
+        upstreams: other servers that are sources; none where the settings have none.
         security: what listeners encrypt with, and who owns their sockets.
         credentials: has who may ask for what.
         state: the state directory, held until `close`; None without one.
         keeper: writes to it what is served; None without one.
     """
 
-    def __init__(self, directory: Path, settings: Settings, log: Log, check_of: CheckOf) -> None:
+    def __init__(self, directory: Path | None, settings: Settings, log: Log, check_of: CheckOf) -> None:
         self.settings = settings
         self._directory = directory
         self._log = log
@@ -173,6 +175,7 @@ class Application:
         self.clients.polls.most_clients = settings.max_nodes
         self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(self.observer)
+        self.upstreams = Upstreams(rules_of(settings), lambda: self.settings, self.observer)
         self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self._watching = Latest(WatchRules.of(settings))
@@ -180,7 +183,7 @@ class Application:
         self._mirrorings: list[Mirroring] = []
         self._listeners: Mapping[str, Listener] = {}
         process = ProcessFacts(
-            directory=str(directory),
+            directory="" if directory is None else str(directory),
             started_s=monotonic(),
             listeners=self._listener_reports,
             waits_for=lambda: self.unready() and (self.waits_for() or self.unready()),
@@ -227,8 +230,14 @@ class Application:
             if self.keeper is not None:
                 self.start(tasks, "state", self.keeper.keep_written)
             tasks.create_task(self._loading.run_with(self._load))
-            watch_again = partial(self.supervisor.run, "watcher", self._watch)
-            tasks.create_task(self._watching.run_with(lambda _: watch_again()))
+            if self._directory is None:
+                self._trees.replace(Settled(NOTHING, monotonic()))
+            else:
+                watch_again = partial(self.supervisor.run, "watcher", partial(self._watch, self._directory))
+                tasks.create_task(self._watching.run_with(lambda _: watch_again()))
+            if self.upstreams:
+                tasks.create_task(self.upstreams.keep_connected(self.supervisor))
+                tasks.create_task(self._follow_upstreams())
             if self._rewriting is not None:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
@@ -249,15 +258,17 @@ class Application:
 
     async def _load(self, rules: LoadingRules) -> None:
         """Load the newest tree by these rules, until cancelled; after other rules, each of its files is judged again."""
-        limits = rules.limits
+        limits, directory = rules.limits, self._directory
         if self.reload.views is not None:
             # There is no first load any more for which others would wait longer.
             limits = replace(limits, first_patience_s=limits.patience_s)
-        cache = cache_of(self._directory, self.settings, rules.parsing, self.observer)
+        cache = None if directory is None else cache_of(directory, self.settings, rules.parsing, self.observer)
         with Parsing(rules.parsing, limits, self._load_again, cache) as parsing:
             self.reload.change_rules()
             self._load_again()
+            held = self.upstreams.contents
             loader = Loader(parsing, rules.acceptance, rules.view_rules, rules.resolution)
+            loader.upstreams = lambda: held.current
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "parse cache", parsing.keep_written)
@@ -268,9 +279,15 @@ class Application:
         if self._trees.current is not None:
             self._trees.replace(replace(self._trees.current, detected_s=monotonic()))
 
-    async def _watch(self) -> None:
+    async def _follow_upstreams(self) -> Never:
+        """Have the newest tree served with what upstreams hold, whenever that changes."""
+        while True:
+            await self.upstreams.contents.replaced()
+            self._load_again()
+
+    async def _watch(self, directory: Path) -> None:
         """Pass on each tree that settles and is another than the last one, even if another watcher passed that on."""
-        scanner, options = scanner_of(self._directory, self.settings), self._watching.current.options
+        scanner, options = scanner_of(directory, self.settings), self._watching.current.options
         last = None if self._trees.current is None else self._trees.current.tree
         async with aclosing(watch(scanner, options, self.observer, last=last)) as trees:
             async for settled in trees:

@@ -46,9 +46,9 @@ def require_views(settings: Settings) -> None:
             raise UsageError(f"{fact}; add a rule to `views`, or name a view or a node in `mirrors`")
 
 
-def listener_finder(settings: Settings, directory: Path, catalogue: Catalogue) -> ListenerFinder:
+def listener_finder(settings: Settings, directory: Path | None, catalogue: Catalogue) -> ListenerFinder:
     """Return what finds the listeners that locators in list collections lead to, files of the tree among them."""
-    type_url, root = BY_SHORT_NAME["lds"].type_url, str(directory.absolute())
+    type_url, root = BY_SHORT_NAME["lds"].type_url, "" if directory is None else str(directory.absolute())
 
     def finder(snapshot: Snapshot) -> FindListeners:
         resolver = Resolver(snapshot, settings.authority, root, catalogue)

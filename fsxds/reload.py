@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from time import monotonic
@@ -26,6 +26,7 @@ from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, unjudged_views, whole_tree, with_served
 from fsxds.snapshots.patches import Patching
 from fsxds.snapshots.resolution import ResolutionRules
+from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
@@ -201,6 +202,9 @@ class Loader:
         acceptance: how trees are accepted.
         rules: say which folders are layers; None where the whole tree is the one view.
         resolution: how what is served is made of what was loaded.
+
+    Attributes:
+        upstreams: returns what upstreams hold now, in the order of their precedence.
     """
 
     def __init__(
@@ -214,6 +218,7 @@ class Loader:
         self._acceptance = acceptance
         self._rules = rules
         self._resolution = resolution or ResolutionRules()
+        self.upstreams: Callable[[], tuple[UpstreamContent, ...]] = tuple
         # What was parsed for the last tree.
         self._changed: tuple[SourceFile, ...] = ()
 
@@ -225,7 +230,7 @@ class Loader:
             views = await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)
         else:
             views = await self._load_views(tree, before, wanted, rules)
-        return await asyncio.to_thread(with_served, views, self._resolution, before)
+        return await asyncio.to_thread(with_served, views, self._resolution, before, self.upstreams())
 
     async def _load_views(
         self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers], rules: Views

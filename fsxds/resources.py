@@ -474,6 +474,7 @@ class Snapshot:
         undeclared: the types that no document ever listed.
         unresolved: the redirects that lead to nothing that is served here.
         tombstones: by type and collection: the names of members that were removed from the view, the latest last.
+        upstreams: by the names of upstreams: the `sequence` of the content of each that is merged into it.
     """
 
     generation: int
@@ -485,6 +486,7 @@ class Snapshot:
     undeclared: frozenset[TypeUrl] = frozenset()
     unresolved: Mapping[Key, Resource] = field(default_factory=lambda: MappingProxyType({}))
     tombstones: Mapping[Key, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    upstreams: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}), compare=False)
 
     @property
     def versions(self) -> Mapping[TypeUrl, Version]:

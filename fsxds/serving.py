@@ -20,11 +20,16 @@ from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader, service_environment
 from fsxds.supervisor import until_stopped
+from fsxds.upstream.upstreams import rules_of
 from fsxds.values import PlainValue
 
 
-async def serve(directory: Path, settings: Settings, log: Log, check_of: CheckOf, reader: SettingsReader) -> None:
-    """Serve a tree until SIGTERM or Ctrl-C; SIGHUP has `reader` read the settings again.
+async def serve(
+    directory: Path | None, settings: Settings, log: Log, check_of: CheckOf, reader: SettingsReader
+) -> None:
+    """Serve a tree and upstreams until SIGTERM or Ctrl-C; SIGHUP has `reader` read the settings again.
+
+    Without a directory, upstreams are all that is served.
 
     Raises:
         UsageError: the address is taken, or the mirror belongs to another process; alone or in an exception group.
@@ -32,8 +37,11 @@ async def serve(directory: Path, settings: Settings, log: Log, check_of: CheckOf
     """
     mirrors = mirrors_of(settings)
     for rule in mirrors:
-        reject_loop(directory, rule.directory)
+        if directory is not None:
+            reject_loop(directory, rule.directory)
     require_views(settings)
+    if directory is None and not rules_of(settings):
+        raise UsageError("there is nothing to serve; give DIR, --upstream ADDRESS or both")
     if not mirrors and settings.http == settings.grpc == OFF:
         raise UsageError("there is nobody to serve: REST and gRPC are off; give --http, --grpc or --mirror")
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)

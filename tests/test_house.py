@@ -51,7 +51,7 @@ FORBIDDEN_WORDS = {"typ", "kind", "xds_type", "ver", "rev", "item"}
 # Words that other words of the glossary in fsxds/README.md replace; no part of a name is one of them.
 METAPHORS = {
     *("told", "tell", "tells", "news", "hear", "heard", "owed", "owes", "mended", "greet", "greeting", "introduce"),
-    *("refuse", "refused", "refusal", "verdict", "witness", "judge", "judged", "house", "rooms", "hearsay", "weigh"),
+    *("refuse", "refused", "refusal", "witness", "judge", "judged", "house", "rooms", "hearsay", "weigh"),
 }
 SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_threadsafe"}
 # Kinds of tests that belong to a package as a whole, not to one module.

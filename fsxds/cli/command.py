@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from click.shell_completion import CompletionItem
 from fsxds.cli.completion import directories, values_of
 from fsxds.errors import UsageError
 from fsxds.settings.forms import SWITCH
-from fsxds.settings.option import Option
-from fsxds.settings.options import LASTING, OPTIONS
+from fsxds.settings.option import LASTING, Option
+from fsxds.settings.options import OPTIONS
 from fsxds.settings.reading import Demands, read_settings
 
 # Before the examples at the end of the help of a command, which stand as they were written.
@@ -79,6 +79,7 @@ class TableOption(click.Option):
             metavar=None if is_switch else row.form.metavar,
             default=None,
             help=f"{row.help} {facts}",
+            multiple=row.form.is_repeatable,
             **bare,
         )
         self.group = row.group
@@ -132,7 +133,9 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
         @functools.wraps(function)
         def call(**given: Any) -> None:
             negated = {row.name: False for row in rows if row.form.negation and given.pop(f"no_{row.name}")}
-            flags = {row.name: value for row in rows if (value := given.pop(row.name)) is not None} | negated
+            flags = {
+                row.name: value for row in rows if (value := _value(row, given.pop(row.name))) is not None
+            } | negated
             read = functools.partial(read_settings, flags, demands=DEMANDS)
             if name in LASTING:
                 from fsxds.settings.reading import SettingsReader
@@ -148,4 +151,12 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
     return decorate
 
 
+def _value(row: Option, given: Any) -> Any:
+    """Return the value of a flag as it was given; None where it was not. That of one that may be given again is all of them."""
+    return tuple(chain.from_iterable(given)) or None if row.form.is_repeatable else given
+
+
 tree_argument = click.argument("directory", metavar="DIR", type=existing_directory, shell_complete=directories)
+optional_tree_argument = click.argument(
+    "directory", metavar="[DIR]", required=False, type=existing_directory, shell_complete=directories
+)

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from fsxds.cli.admin_commands import history, rollback, rollout, status
-from fsxds.cli.command import EXAMPLES, CommandOption, TableCommand, existing_directory, table_command, tree_argument
+from fsxds.cli.command import (
+    EXAMPLES,
+    CommandOption,
+    TableCommand,
+    existing_directory,
+    optional_tree_argument,
+    table_command,
+    tree_argument,
+)
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
 from fsxds.cli.tls_flags import with_tls_flags
 from fsxds.cli.viewing import Choice, NodeFlags, node_metadata_option, with_view_flags
@@ -292,13 +300,15 @@ def show(directory: Path, settings: Settings, choice: Choice) -> None:
     """\
   fsxds serve config/xds
   fsxds serve config/xds --http 0.0.0.0:18001 --mirror /run/envoy
-  FSXDS_SETTLE=200ms fsxds serve config/xds --settings fsxds.yaml""",
+  FSXDS_SETTLE=200ms fsxds serve config/xds --settings fsxds.yaml
+  fsxds serve --upstream 10.0.0.1:18000 --state /var/lib/fsxds""",
 )
-@tree_argument
-def serve(directory: Path, settings: Settings, reader: SettingsReader) -> None:
-    """Serve DIR to Envoys, and every change of it.
+@optional_tree_argument
+def serve(directory: Path | None, settings: Settings, reader: SettingsReader) -> None:
+    """Serve DIR, what other xDS servers have, or both to Envoys, and every change of it.
 
     REST polls are answered, and updates sent on gRPC streams, as soon as something that the client asked for changes.
+    With --upstream, the resources of another xDS server are served too, of which what was good stays while it is away.
     With --mirror, the same resources are written as files as well. A file with a mistake is held back: its last good
     content stays. SIGTERM ends it, and SIGHUP makes it read its settings again.
     """

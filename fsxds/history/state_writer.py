@@ -33,12 +33,12 @@ class StateWriter:
     change. What is served never waits for it.
     """
 
-    def __init__(self, state: State, tree: Path, observer: Observer) -> None:
+    def __init__(self, state: State, tree: Path | None, observer: Observer) -> None:
         """Write to a directory that is held.
 
         Args:
             state: the directory.
-            tree: the directory that is served, whose git commit is noted.
+            tree: the directory that is served, whose git commit is noted; None for none.
             observer: receives what fails.
         """
         self._state = state
@@ -147,7 +147,8 @@ class StateWriter:
         forgotten: Collection[ChannelKey],
         removed: Mapping[Layers, Tombstones],
     ) -> frozenset[ChannelKey]:
-        kept = self._state.save(rollouts, commit_of(self._tree), time.time(), removed)
+        commit = None if self._tree is None else commit_of(self._tree)
+        kept = self._state.save(rollouts, commit, time.time(), removed)
         if forgotten:
             # Behind what was served there, which is among what was removed.
             self._state.forget(forgotten)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from fsxds.settings.structured import SettingPart, object_schema, structured
+from fsxds.settings.upstream_rules import SERVERS_SCHEMA, read_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,23 +16,34 @@ class Authority:
     """Who else is responsible for resources.
 
     Attributes:
-        url: the base of the URLs of its resources, without a slash at its end: a resource is at `<url>/<type>/<path>`.
+        url: the base of the URLs of its resources, without a slash at its end: a resource is at `<url>/<type>/<path>`; empty
+            where they are at none.
+        upstream: the servers that have its resources; the first that answers is asked.
     """
 
-    url: str
+    url: str = ""
+    upstream: tuple[str, ...] = ()
 
 
 def _read_authorities(part: SettingPart) -> Mapping[str, Authority]:
-    return MappingProxyType({name: Authority(_read_url(each)) for name, each in part.any_members().items()})
+    return MappingProxyType({name: _read_authority(each) for name, each in part.any_members().items()})
+
+
+def _read_authority(part: SettingPart) -> Authority:
+    members = part.members(("url", "upstream"))
+    if isinstance(part.written, dict) and not members:
+        part.reject("has neither url nor upstream; give one of them, or both")
+    servers = members["upstream"].list_members() if "upstream" in members else ()
+    return Authority(
+        _read_url(members["url"]) if "url" in members else "",
+        tuple(read_server(each) for each in servers),
+    )
 
 
 def _read_url(part: SettingPart) -> str:
-    members = part.members(("url",), ("url",))
-    if "url" not in members:
-        return ""
-    text = members["url"].text()
+    text = part.text()
     if text and (fact := _fault_of(text)):
-        members["url"].reject(f"{fact}; write https://<host>[:<port>][/<path>]")
+        part.reject(f"{fact}; write https://<host>[:<port>][/<path>]")
     return text.rstrip("/")
 
 
@@ -52,15 +64,21 @@ def _fault_of(text: str) -> str | None:
     return None
 
 
-_AUTHORITY = object_schema(
-    {
-        "url": {
-            "type": "string",
-            "pattern": "^https?://",
-            "description": "The base of the URLs of its resources, to which redirects lead over HTTP.",
+_AUTHORITY = {
+    **object_schema(
+        {
+            "url": {
+                "type": "string",
+                "pattern": "^https?://",
+                "description": "The base of the URLs of its resources, to which redirects lead over HTTP.",
+            },
+            "upstream": {
+                **SERVERS_SCHEMA,
+                "description": "Servers that have its resources, which are asked for its names; the first that answers.",
+            },
         }
-    },
-    ("url",),
-)
+    ),
+    "minProperties": 1,
+}
 
 AUTHORITIES = structured(_read_authorities, {"type": "object", "additionalProperties": _AUTHORITY, "minProperties": 1})

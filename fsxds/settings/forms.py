@@ -82,6 +82,8 @@ class OptionForm(Generic[Value]):
         bare: what stands for the value where a flag is given without one; None where it needs one.
         negation: another flag, which stands for the value false; empty for none.
         in_file_only: it has no flag and no variable; `read` raises `structured.MistakesFound`.
+        is_repeatable: its flag may be given again, in the variable there are spaces between values, and in the file it is a
+            list, of which `read` raises `structured.MistakesFound` as well.
     """
 
     metavar: str
@@ -92,6 +94,12 @@ class OptionForm(Generic[Value]):
     bare: str | None = None
     negation: str = ""
     in_file_only: bool = False
+    is_repeatable: bool = False
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether `read` finds the mistakes within a value of the file, with the place of each."""
+        return self.in_file_only or self.is_repeatable
 
 
 def _number(written: object, text: str, units: Mapping[str, float]) -> float:

@@ -1,4 +1,4 @@
-"""What a row of the table of options is: its form, unit, default, commands and help."""
+"""What a row of the table of options is: its form, unit, default, commands and help; the commands, and the groups of rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,23 @@ from typing import Any, TypeVar
 from fsxds.settings.forms import OptionForm
 
 Value = TypeVar("Value")
+
+ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor", "lsp", "export")
+SETTINGS_READERS = (*ALL, "convert", "bootstrap", "import")
+API_USERS = (*SETTINGS_READERS, "schema", "watch")
+LASTING = ("serve", "dev")
+ADMIN_USERS = ("status", "rollout", "history", "rollback")
+WRITING = ("serve", "mirror", "dev")
+HOLDING = ("serve", "mirror", "show", "dev")
+
+VIEWING, READING, WATCHING, CHECKS = "Views", "Reading the tree", "Watching for changes", "Checks"
+NAMING = "Names and collections"
+RELAYING = "Upstreams"
+REST, GRPC, ADMIN = "REST", "gRPC", "Admin"
+SECURITY = "Security"
+ROLLOUT = "Rollouts"
+LIMITS = "Limits"
+MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.settings.access_rules import ACCESS, AccessRule
 from fsxds.settings.authorities import AUTHORITIES, Authority
 from fsxds.settings.collection_rules import COLLECTIONS, CollectionRule
 from fsxds.settings.forms import (
-    ADDRESS_OR_OFF,
     DURATION,
     EXECUTABLE,
     GLOBS,
@@ -30,35 +28,41 @@ from fsxds.settings.forms import (
     PATH,
     RULE_LEVELS,
     SIZE,
-    SOCKET_MODE,
-    SOCKET_OWNER,
     SWITCH,
-    SocketOwner,
     one_of,
 )
+from fsxds.settings.listener_options import ListenerSettings
 from fsxds.settings.mirror_rules import MIRRORS, MirrorRule
 from fsxds.settings.naming_rules import AUTHORITY, CONTEXTS, ContextRule
-from fsxds.settings.option import Option, option, optional, reloadable
-from fsxds.settings.origins import ORIGINS
+from fsxds.settings.option import (
+    ADMIN_USERS,
+    ALL,
+    API,
+    API_USERS,
+    CHECKS,
+    HOLDING,
+    LASTING,
+    LIMITS,
+    MIRROR,
+    NAMING,
+    OUTPUT,
+    READING,
+    RELAYING,
+    ROLLOUT,
+    SETTINGS_READERS,
+    VIEWING,
+    WATCHING,
+    WRITING,
+    Option,
+    option,
+    optional,
+    reloadable,
+)
 from fsxds.settings.rollout_forms import CANARY, COUNT, COUNT_OR_OFF, SHARE_OR_OFF, Canary
+from fsxds.settings.upstream_node import UPSTREAM_NODE, UpstreamNode
+from fsxds.settings.upstream_rules import UPSTREAMS, UpstreamRule
 from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
 from fsxds.values import Severity
-
-ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor", "lsp", "export")
-SETTINGS_READERS = (*ALL, "convert", "bootstrap", "import")
-API_USERS = (*SETTINGS_READERS, "schema", "watch")
-LASTING = ("serve", "dev")
-ADMIN_USERS = ("status", "rollout", "history", "rollback")
-WRITING = ("serve", "mirror", "dev")
-HOLDING = ("serve", "mirror", "show", "dev")
-
-VIEWING, READING, WATCHING, CHECKS = "Views", "Reading the tree", "Watching for changes", "Checks"
-NAMING = "Names and collections"
-REST, GRPC, ADMIN = "REST", "gRPC", "Admin"
-SECURITY = "Security"
-ROLLOUT = "Rollouts"
-LIMITS = "Limits"
-MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
 
 # Names that one tool owns, so that nobody keeps resources in a file of such a name; what could be a name for resources
 # (values.yaml) is reported as a mistake instead, and is for the user to exclude. Hidden names are never read anyway.
@@ -69,118 +73,8 @@ EXCLUDED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(ListenerSettings):
     """The value of every option; its fields carry their units, the help texts say what they mean."""
-
-    http: str = option(
-        ADDRESS_OR_OFF,
-        "127.0.0.1:18001",
-        REST,
-        LASTING,
-        "Where Envoy polls; port 0 lets the system choose a free port; off for nowhere.",
-    )
-    max_hold_s: float = reloadable(
-        option(DURATION, "60s", REST, LASTING, "The longest time that a poll is held when nothing is new.")
-    )
-    cors_origin: tuple[str, ...] | None = reloadable(
-        optional(ORIGINS, REST, LASTING, "Origins whose pages may read resources by GET, or *; secrets are for none.")
-    )
-
-    grpc: str = option(
-        ADDRESS_OR_OFF, "127.0.0.1:18000", GRPC, LASTING, "Where Envoy opens its streams; off for nowhere."
-    )
-    ttl: str = option(
-        one_of("envoy", "spec"),
-        "envoy",
-        GRPC,
-        (*LASTING, "check"),
-        "Which resources keep their ttl on streams: those for which Envoy survives it, or all.",
-    )
-
-    ads_config_sources: bool = option(
-        SWITCH,
-        "false",
-        GRPC,
-        ("serve", "doctor"),
-        "Make the resources on streams subscribe by ADS instead of REST or other streams.",
-    )
-
-    admin: str = option(
-        ADDRESS_OR_OFF,
-        "127.0.0.1:18002",
-        ADMIN,
-        (*LASTING, *ADMIN_USERS, "diff"),
-        "Where operators see rollouts and decide about them; off for nowhere.",
-    )
-    state: Path | None = optional(
-        PATH,
-        ADMIN,
-        ("serve", "diff"),
-        "The private directory in which the history and the place of each rollout are kept; secrets are in it.",
-    )
-
-    tls_cert: Path | None = optional(
-        PATH,
-        SECURITY,
-        ("serve",),
-        "The certificate, with its chain, that REST and gRPC show, and admin where it is no loopback address; read again when "
-        "it changes.",
-    )
-    tls_key: Path | None = optional(PATH, SECURITY, ("serve",), "The private key of that certificate.")
-    client_ca: Path | None = optional(
-        PATH, SECURITY, ("serve",), "Clients have to show a certificate that is signed by one in this file."
-    )
-    admin_ca: Path | None = optional(
-        PATH,
-        SECURITY,
-        (*ADMIN_USERS, "diff"),
-        "Ask the admin address by TLS, and trust the certificates that are signed by one in this file.",
-    )
-    tokens: Path | None = reloadable(
-        optional(
-            PATH,
-            SECURITY,
-            ("serve",),
-            "Clients have to send one of the bearer tokens in this file, NAME: TOKEN or TOKEN in a line; read again when it "
-            "changes.",
-        )
-    )
-    access: tuple[AccessRule, ...] | None = reloadable(
-        optional(ACCESS, SECURITY, ("serve",), "Who may ask for which nodes, and who may ask the admin address.")
-    )
-    admin_token: Path | None = reloadable(
-        optional(
-            PATH,
-            SECURITY,
-            (*LASTING, *ADMIN_USERS, "diff"),
-            "The file of the token that operators have to send, or that a command sends; read again when it changes.",
-        )
-    )
-    insecure_secrets: bool = reloadable(
-        option(
-            SWITCH,
-            "false",
-            SECURITY,
-            ("serve",),
-            "Serve secrets in clear, without TLS, also to clients on other machines.",
-        )
-    )
-    follow_outside: bool = reloadable(
-        option(
-            SWITCH,
-            "false",
-            SECURITY,
-            ALL,
-            "Read also what links of the tree lead to outside of it; the tree itself may be reached through links anyway.",
-        )
-    )
-    reuse_port: bool = option(
-        SWITCH, "false", SECURITY, ("serve",), "Share the addresses with a new fsxds of this user, to take over."
-    )
-    socket_mode: int = option(SOCKET_MODE, "660", SECURITY, LASTING, "The mode of the unix sockets that are made.")
-    socket_owner: SocketOwner | None = optional(
-        SOCKET_OWNER, SECURITY, LASTING, "Who owns these sockets, such as envoy:envoy; by default who runs fsxds."
-    )
 
     rollout: bool = reloadable(
         option(
@@ -300,6 +194,67 @@ class Settings:
         NAMING,
         LASTING,
         "Who follows redirects on streams: fsxds sends the content that they lead to, or clients get the locator.",
+    )
+
+    upstream: tuple[UpstreamRule, ...] | None = optional(
+        UPSTREAMS,
+        RELAYING,
+        LASTING,
+        "Another xDS server whose resources are served too; several addresses are of the same resources, and the first that "
+        "answers is asked. May be given again, for other resources; the environment has spaces between.",
+    )
+    upstream_names: str = option(
+        one_of("all", "asked"),
+        "all",
+        RELAYING,
+        LASTING,
+        "What upstreams are asked for: all that they have, or only what clients ask for.",
+    )
+    upstream_verdict: str = reloadable(
+        option(
+            one_of("clients", "relay"),
+            "clients",
+            RELAYING,
+            LASTING,
+            "Whose ACK or NACK upstreams are told: that of the clients here, or that of fsxds alone.",
+        )
+    )
+    upstream_verdict_within_s: float = reloadable(
+        option(
+            DURATION, "5s", RELAYING, LASTING, "How long clients have for it; without a NACK until then it is an ACK."
+        )
+    )
+    upstream_patience_s: float = reloadable(
+        option(
+            INTERVAL, "15s", RELAYING, LASTING, "How long a server may give no response before the next one is asked."
+        )
+    )
+    upstream_max_response_bytes: int = option(
+        SIZE, "64MiB", RELAYING, LASTING, "One response; a larger one loses the connection, and nothing that is held."
+    )
+    upstream_max_names: int = reloadable(
+        option(
+            COUNT, "1000000", RELAYING, LASTING, "Names that an upstream is asked for; what is above is not asked for."
+        )
+    )
+    upstream_ca: Path | None = optional(
+        PATH,
+        RELAYING,
+        LASTING,
+        "Ask upstreams by TLS, and trust the certificates that are signed by one in this file.",
+    )
+    upstream_cert: Path | None = optional(
+        PATH, RELAYING, LASTING, "The certificate, with its chain, that upstreams are shown."
+    )
+    upstream_key: Path | None = optional(PATH, RELAYING, LASTING, "The private key of that certificate.")
+    upstream_token: Path | None = optional(
+        PATH, RELAYING, LASTING, "The file of the bearer token that upstreams are sent; read again when it changes."
+    )
+    upstream_node: UpstreamNode | None = optional(
+        UPSTREAM_NODE,
+        RELAYING,
+        LASTING,
+        "The node that upstreams are told; by default its id is the name of this machine.",
     )
 
     max_connections: int = reloadable(

@@ -128,7 +128,9 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
     faults = [*file.duplicates()]
     values: dict[str, Any] = {}
     # Lists and mappings are read part by part, with better words than a schema has.
-    flat = {key: value for key, value in file.written.items() if key not in BY_NAME or BY_NAME[key].has_flag}
+    flat = {
+        key: value for key, value in file.written.items() if key not in BY_NAME or not BY_NAME[key].form.is_structured
+    }
     wrong = {str(error.path[0]) for error in Draft202012Validator(settings_schema()).iter_errors(flat) if error.path}
     for key, written in file.written.items():
         row = BY_NAME.get(key)
@@ -174,8 +176,8 @@ def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) 
     if is_wrong:
         raise ValueError(written)
     value = row.form.read(written)
-    if row.name == "mirrors":
-        return tuple(mirror.seen_from(path.parent) for mirror in value)
+    if row.name in {"mirrors", "upstream"}:
+        return tuple(rule.seen_from(path.parent) for rule in value)
     return path.parent / value if isinstance(value, Path) else value
 
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fsxds.errors import UsageError
+from fsxds.settings.forms import PATH, OptionForm, TcpAddress, parse_address
+from fsxds.settings.structured import MistakesFound, SettingPart, object_schema
+
+URLS = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +23,138 @@ class UpstreamRule:
             URL of http or https, which means REST.
         authority: the authority whose names it is asked for, and whose resources are taken from it; empty for all names of
             authorities that no other upstream has, and for names without one.
+        ca: who signs the certificates of its servers; None where the connection is of plain text, or this machine trusts
+            what a URL of https leads to.
+        cert: the certificate that is shown to them; None for none.
+        key: the key to that.
+        token: the file of the bearer token that is sent to them; None for none.
     """
 
     servers: tuple[str, ...]
     authority: str = ""
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    token: Path | None = None
 
     @property
     def name(self) -> str:
         """What it is called: its authority, or its first address."""
         return self.authority or self.servers[0]
+
+    def seen_from(self, directory: Path) -> UpstreamRule:
+        """Return the rule with its files relative to a directory."""
+        ca, cert, key, token = (each and directory / each for each in (self.ca, self.cert, self.key, self.token))
+        return replace(self, ca=ca, cert=cert, key=key, token=token)
+
+
+def fault_of_server(text: str) -> str | None:
+    """Return why a text is no address of an xDS server, without the text, which may have a password; None where it is one."""
+    if text.startswith(URLS):
+        return _fault_of_url(text)
+    try:
+        address = parse_address(text)
+    except UsageError:
+        return "is no address of an xDS server; write HOST:PORT, unix:/path, or http://HOST:PORT for REST"
+    if isinstance(address, TcpAddress) and not (address.host and address.port):
+        return "has no host or no port to connect to; write HOST:PORT"
+    return None
+
+
+def _fault_of_url(text: str) -> str | None:
+    try:
+        parts = urlsplit(text)
+        is_url = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_url = False
+    else:
+        if parts.username is not None:
+            return "has a user or a password, which logs would show; put a token into a file, and name it by upstream_token"
+        if parts.query or parts.fragment:
+            return "has a query or a fragment; write https://HOST[:PORT][/PATH]"
+    if not is_url or not text.isascii() or not text.isprintable() or " " in text:
+        return "is no URL; write https://HOST[:PORT][/PATH]"
+    return None
+
+
+def read_server(part: SettingPart) -> str:
+    """Return the address of a server."""
+    text = part.text()
+    if text and (fault := fault_of_server(text)):
+        part.reject(fault)
+    return text
+
+
+def _read_upstreams(written: object) -> tuple[UpstreamRule, ...]:
+    """Read a list of texts and objects, or one text: servers of one upstream with commas between them, upstreams with spaces."""
+    part = SettingPart(written)
+    if isinstance(written, str):
+        rules = [_rule_of_text(SettingPart(text, (), part.mistakes)) for text in written.split()]
+        if not rules:
+            part.reject("is empty; write HOST:PORT")
+    else:
+        rules = [*_read_list(part)]
+    if part.mistakes:
+        raise MistakesFound(part.mistakes)
+    return tuple(rules)
+
+
+def _read_list(part: SettingPart) -> Iterator[UpstreamRule]:
+    names: set[str] = set()
+    for each in part.list_members():
+        rule = _rule_of_text(each) if isinstance(each.written, str) else _rule_of_object(each)
+        if rule is None:
+            continue
+        if rule.name in names:
+            each.reject("is another upstream already; give each server once")
+        names.add(rule.name)
+        yield rule
+
+
+def _rule_of_text(part: SettingPart) -> UpstreamRule:
+    text = part.text()
+    servers = tuple(server for server in text.split(",") if server)
+    for server in servers:
+        if fault := fault_of_server(server):
+            part.reject(fault)
+    if text and not servers:
+        part.reject("has no address; write HOST:PORT")
+    return UpstreamRule(servers or ("",))
+
+
+_KEYS = ("servers", "ca", "cert", "key", "token")
+
+
+def _rule_of_object(part: SettingPart) -> UpstreamRule | None:
+    members = part.members(_KEYS, ("servers",))
+    if "servers" not in members:
+        return None
+    servers = tuple(read_server(each) for each in members["servers"].list_members())
+    ca, cert, key, token = (members[name].of_form(PATH) if name in members else None for name in _KEYS[1:])
+    if ("cert" in members) != ("key" in members):
+        part.reject("has one of cert and key, which belong together; give both, or neither")
+    return UpstreamRule(servers or ("",), "", ca, cert, key, token)
+
+
+_FILE = {"type": "string", "minLength": 1}
+_SERVER = {"type": "string", "minLength": 1, "description": "HOST:PORT or unix:/path for streams, a URL for REST."}
+SERVERS_SCHEMA = {"type": "array", "items": _SERVER, "minItems": 1}
+_UPSTREAM = object_schema(
+    {
+        "servers": {**SERVERS_SCHEMA, "description": "Servers of the same resources; the first that answers is asked."},
+        "ca": {**_FILE, "description": "In place of upstream_ca; relative to this file, as the others are."},
+        "cert": {**_FILE, "description": "In place of upstream_cert."},
+        "key": {**_FILE, "description": "In place of upstream_key."},
+        "token": {**_FILE, "description": "In place of upstream_token."},
+    },
+    ("servers",),
+)
+
+UPSTREAMS = OptionForm(
+    "ADDRESS[,ADDRESS…]",
+    "an address of an xDS server, or several with commas between them (write 10.0.0.1:18000, unix:/run/xds.sock or "
+    "https://xds.example.com)",
+    _read_upstreams,
+    {"anyOf": [{"type": "array", "items": {"anyOf": [_SERVER, _UPSTREAM]}, "minItems": 1}, _SERVER]},
+    is_repeatable=True,
+)

@@ -17,6 +17,8 @@ from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerNames, Laye
 from fsxds.snapshots.layers import LayerFiles, LoadedLayer, load_layer
 from fsxds.snapshots.load import Acceptance, Loaded, unjudged
 from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
+from fsxds.snapshots.upstream_content import UpstreamContent
+from fsxds.snapshots.upstream_rows import MergedView, with_upstreams
 from fsxds.snapshots.view_problems import merged_held, merged_problems, named_in
 from fsxds.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree, VariedFile
 
@@ -53,7 +55,8 @@ class LoadedViews:
             all of those that have its layer.
         held: the files of which some view serves something older, or nothing.
         memory: what is remembered for the next load; None for nothing.
-        resolved: each view with redirects followed, where that was worked out.
+        merged: each view with what upstreams hold, where that was worked out.
+        resolved: the same with redirects followed.
         collected: the same with the collections of folders, which is what is served.
     """
 
@@ -62,12 +65,13 @@ class LoadedViews:
     problems: tuple[Problem, ...] = ()
     held: tuple[HeldFile, ...] = ()
     memory: ViewsMemory | None = field(default=None, compare=False, repr=False)
+    merged: Mapping[Layers, MergedView] = field(default_factory=dict, compare=False, repr=False)
     resolved: Mapping[Layers, Resolved] = field(default_factory=dict, compare=False, repr=False)
     collected: Mapping[Layers, Collected] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def served(self) -> Mapping[Layers, Snapshot]:
-        """What each view serves: what its files hold, with redirects followed, and with the collections of folders."""
+        """What each view serves: what its files and upstreams hold, with redirects followed, and with collections of folders."""
         collected = self.collected
         return {
             layers: collected[layers].snapshot if layers in collected else loaded.snapshot
@@ -75,18 +79,27 @@ class LoadedViews:
         }
 
 
-def with_served(views: LoadedViews, rules: ResolutionRules, before: LoadedViews | None) -> LoadedViews:
+def with_served(
+    views: LoadedViews,
+    rules: ResolutionRules,
+    before: LoadedViews | None,
+    contents: tuple[UpstreamContent, ...] = (),
+) -> LoadedViews:
     """Return views that were loaded with what is served of each, and with what is wrong with that.
 
     Args:
         views: the views, of which nothing was worked out yet.
         rules: what the settings say.
         before: what was loaded and served before; None for nothing.
+        contents: what upstreams hold, in the order of their precedence.
     """
-    earlier = before.resolved if before else {}
-    resolved = {
-        layers: resolve(loaded.snapshot, rules, earlier.get(layers)) for layers, loaded in views.by_layers.items()
+    below = before.merged if before else {}
+    merged = {
+        layers: with_upstreams(loaded.snapshot, contents, below.get(layers))
+        for layers, loaded in views.by_layers.items()
     }
+    earlier = before.resolved if before else {}
+    resolved = {layers: resolve(one.snapshot, rules, earlier.get(layers)) for layers, one in merged.items()}
     collections = rules.collections
     were = before.collected if before else {}
     collected = {
@@ -94,13 +107,13 @@ def with_served(views: LoadedViews, rules: ResolutionRules, before: LoadedViews 
     }
     found = defaultdict[Problem, list[Layers]](list)
     for layers, one in resolved.items():
-        of_collections = (rules.check.adjusted(problem) for problem in collected[layers].problems)
-        for problem in (*one.problems, *filter(None, of_collections)):
+        found_here = (*merged[layers].problems, *collected[layers].problems)
+        for problem in (*one.problems, *filter(None, map(rules.check.adjusted, found_here))):
             found[problem].append(layers)
     named = {problem if len(shown) == len(resolved) else named_in(problem, shown) for problem, shown in found.items()}
     problems = tuple(sorted(named.union(views.problems))) if named else views.problems
     held = merged_held((views.held, *(one.held for one in resolved.values() if one.held)))
-    return replace(views, resolved=resolved, collected=collected, problems=problems, held=held)
+    return replace(views, merged=merged, resolved=resolved, collected=collected, problems=problems, held=held)
 
 
 class ViewsLoad:

@@ -20,7 +20,7 @@ from fsxds.settings.options import OPTIONS
         (["serve", "no/such"], "fsxds: no/such: there is no such directory; give the directory that holds"),
         (["serve", __file__], f"fsxds: {__file__}: is not a directory; give the directory that holds"),
         (["check"], "fsxds check: give a directory, files, or - for stdin (see fsxds check --help)"),
-        (["serve"], "fsxds serve: Missing argument 'DIR'. (see fsxds serve --help)"),
+        (["serve"], "fsxds: there is nothing to serve; give DIR, --upstream ADDRESS or both"),
         (["serve", ".", "--setle", "1s"], "fsxds serve: No such option"),
         (["serve", ".", "--settle", "soon"], "fsxds serve: Invalid value for '--settle': 'soon' is not a duration"),
         (["chek", "."], "fsxds: No such command 'chek'."),

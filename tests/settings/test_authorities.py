@@ -48,7 +48,7 @@ def test_what_is_no_base_of_urls_is_rejected_with_its_place_and_without_its_text
 
 
 @pytest.mark.parametrize(
-    ("written", "fact"), [([], "write a mapping"), ({"a": {}}, "has no url"), ({"a": 1}, "mapping")]
+    ("written", "fact"), [([], "write a mapping"), ({"a": {}}, "has neither url nor upstream"), ({"a": 1}, "mapping")]
 )
 def test_what_is_no_mapping_of_authorities_is_rejected(written, fact):
     """Anything else than authorities with their URLs is a mistake."""

@@ -1,0 +1,191 @@
+"""Merge what upstreams hold under a view of the tree, before redirects are followed. Pure.
+
+What several have is taken from the first: the tree, then upstreams in their order. The cost follows what changed in any of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resources import Resource, Rows, Snapshot, TypeChange
+from fsxds.snapshots.load import type_change
+from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
+from fsxds.values import Problem, Severity, TypeUrl
+
+# Shadowed resources that are named in one note; the others are counted.
+MOST_NAMED = 5
+
+Sources = Sequence[Rows]
+"""The rows of one type, of the tree and of each upstream, in the order of their precedence."""
+
+Shadowed = Mapping[TypeUrl, tuple[frozenset[str], ...]]
+"""By type, for each upstream: the names of it that something before it has too."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedView:
+    """A snapshot with what upstreams hold.
+
+    Attributes:
+        snapshot: with their resources; the raw one itself where there are no upstreams.
+        problems: a note for each upstream of which something is shadowed.
+        raw: what the files of the view hold.
+        contents: what was merged under it.
+        shadowed: the names of upstreams that are not served.
+    """
+
+    snapshot: Snapshot
+    problems: tuple[Problem, ...]
+    raw: Snapshot = field(compare=False, repr=False)
+    contents: tuple[UpstreamContent, ...] = field(default=(), compare=False, repr=False)
+    shadowed: Shadowed = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+
+
+def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before: MergedView | None) -> MergedView:
+    """Return a snapshot with what upstreams hold.
+
+    Args:
+        raw: what the files of a view hold.
+        contents: what each upstream holds, in the order of their precedence.
+        before: what was merged of the view before; None for nothing. What did not change since is shared with it.
+    """
+    if not contents:
+        return MergedView(raw, (), raw)
+    known = before if before is not None and _names(before.contents) == _names(contents) else None
+    if known is not None and known.raw is raw and known.contents == contents:
+        return known
+    generation = raw.generation if before is None else max(raw.generation, before.snapshot.generation + 1)
+    rows, shadowed = {}, {}
+    for type_url in raw.by_type:
+        sources = _sources(raw, contents, type_url)
+        earlier = None if known is None else _sources(known.raw, known.contents, type_url)
+        was = None if before is None else before.snapshot.by_type[type_url]
+        rows[type_url] = _merged(sources, earlier, was).prepared()
+        if any(hidden := _hidden(sources, earlier, known.shadowed.get(type_url, ()) if known else ())):
+            shadowed[type_url] = hidden
+    snapshot = _snapshot(raw, contents, rows, generation, before)
+    return MergedView(snapshot, tuple(_notes(contents, shadowed)), raw, contents, MappingProxyType(shadowed))
+
+
+def _names(contents: tuple[UpstreamContent, ...]) -> list[str]:
+    return [content.name for content in contents]
+
+
+def _sources(raw: Snapshot, contents: tuple[UpstreamContent, ...], type_url: TypeUrl) -> Sources:
+    of_upstreams = (content.rows.get(type_url) for content in contents)
+    return [raw.by_type[type_url], *(Rows(type_url) if rows is None else rows for rows in of_upstreams)]
+
+
+def _merged(sources: Sources, earlier: Sources | None, was: Rows | None) -> Rows:
+    """Return the rows of all sources; what is known to be as it was is shared with the rows before."""
+    filled = [rows for rows in sources if rows]
+    if len(filled) < 2:
+        # Those of the one source itself, which know how they differ from what it had before.
+        return filled[0] if filled else sources[0]
+    if earlier is None or was is None:
+        return _from_scratch(filled)
+    names = _changed(sources, earlier)
+    found = {name: _first(sources, name) for name in names}
+    return was.with_changes(
+        [resource for resource in found.values() if resource is not None],
+        [name for name, resource in found.items() if resource is None],
+    )
+
+
+def _from_scratch(filled: Sequence[Rows]) -> Rows:
+    base = max(filled, key=len)
+    at = filled.index(base)
+    taken: dict[str, Resource] = {}
+    for index in range(len(filled) - 1, -1, -1):
+        if index < at:
+            taken |= filled[index]
+        elif index > at:
+            taken |= {name: resource for name, resource in filled[index].items() if name not in base}
+    return base.with_changes(taken.values(), ())
+
+
+def _changed(sources: Sources, earlier: Sources) -> set[str]:
+    """Return the names of which any source has something else than before, or lacks what it had."""
+    return set().union(*(now.changes_since(was).names for now, was in zip(sources, earlier, strict=True)))
+
+
+def _first(sources: Sources, name: str) -> Resource | None:
+    return next((rows[name] for rows in sources if name in rows), None)
+
+
+def _hidden(sources: Sources, earlier: Sources | None, known: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...]:
+    """Return for each upstream the names that something before it has too."""
+    names = None if earlier is None else _changed(sources, earlier)
+    if names is not None and not names:
+        return known
+    found = []
+    for at, rows in enumerate(sources[1:], 1):
+        above = sources[:at]
+        if names is None or not known:
+            hidden = frozenset(name for other in above for name in _shared(rows, other))
+        else:
+            changed = {name for name in names if name in rows and any(name in other for other in above)}
+            hidden = (known[at - 1] - names) | changed
+        found.append(hidden)
+    return tuple(found)
+
+
+def _shared(rows: Rows, others: Rows) -> Iterator[str]:
+    small, large = sorted((rows, others), key=len)
+    return (name for name in small if name in large)
+
+
+def _snapshot(
+    raw: Snapshot,
+    contents: tuple[UpstreamContent, ...],
+    rows: Mapping[TypeUrl, Rows],
+    generation: int,
+    before: MergedView | None,
+) -> Snapshot:
+    answered = frozenset[TypeUrl]().union(*(content.answered for content in contents))
+    pending = frozenset[TypeUrl]().union(*(content.pending for content in contents))
+    filled = frozenset(type_url for type_url, each in rows.items() if each)
+    undeclared = raw.undeclared - answered - filled
+    # As of a tree: where nothing was ever declared, no type may be reported as empty.
+    withheld = undeclared & raw.incomplete if len(undeclared) < len(rows) else raw.withheld
+    return replace(
+        raw,
+        generation=generation,
+        by_type=MappingProxyType(dict(rows)),
+        changes=MappingProxyType(
+            {type_url: _change(type_url, each, generation, before) for type_url, each in rows.items()}
+        ),
+        incomplete=raw.incomplete | pending,
+        withheld=(withheld | pending) - filled,
+        undeclared=undeclared,
+        upstreams=MappingProxyType({content.name: content.sequence for content in contents}),
+    )
+
+
+def _change(type_url: TypeUrl, rows: Rows, generation: int, before: MergedView | None) -> TypeChange:
+    """Return the last change of a type."""
+    if before is None:
+        return type_change(Rows(type_url), rows, generation)
+    earlier = before.snapshot.by_type[type_url]
+    if rows is earlier or not rows.changes_since(earlier):
+        return before.snapshot.changes[type_url]
+    return type_change(earlier, rows, generation)
+
+
+def _notes(contents: tuple[UpstreamContent, ...], shadowed: Shadowed) -> Iterator[Problem]:
+    for index, content in enumerate(contents):
+        hidden = [
+            f"{name} ({row.noun})"
+            for row in RESOURCE_TYPES
+            for name in sorted(shadowed.get(row.type_url, ((),) * len(contents))[index])
+        ]
+        if not hidden:
+            continue
+        more = f", … {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else ""
+        fact = f"is not served of this upstream: {', '.join(hidden[:MOST_NAMED])}{more}; what goes before it has the same names"
+        remedy = "rename what you need from both, or leave it as it is"
+        yield Problem(origin_of(content.name).path, 1, 1, "", "shadowed-upstream", fact, remedy, Severity.NOTE)

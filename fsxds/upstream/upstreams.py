@@ -1,0 +1,102 @@
+"""All upstreams: what each holds, what clients ask of them, what they are told, and the links to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Never
+
+from fsxds.errors import UsageError
+from fsxds.events import Observer
+from fsxds.settings.options import Settings
+from fsxds.settings.upstream_rules import UpstreamRule
+from fsxds.snapshots.upstream_content import UpstreamContent
+from fsxds.store import Latest
+from fsxds.supervisor import Supervisor
+from fsxds.upstream.asked_names import AskedNames
+from fsxds.upstream.link import Link
+from fsxds.upstream.upstream import Upstream
+from fsxds.upstream.verdicts import Verdicts
+
+
+def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
+    """Return what the settings say about upstreams, in the order of their precedence: those of `upstream`, then authorities.
+
+    Raises:
+        UsageError: two have one name, or a certificate has no key.
+    """
+    if (settings.upstream_cert is None) != (settings.upstream_key is None):
+        raise UsageError("--upstream-cert and --upstream-key belong together; give both, or neither")
+    of_authorities = (
+        UpstreamRule(each.upstream, name) for name, each in (settings.authorities or {}).items() if each.upstream
+    )
+    rules = tuple(_with_defaults(rule, settings) for rule in (*(settings.upstream or ()), *of_authorities))
+    names = [rule.name for rule in rules]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"--upstream: {name} is given twice; give each upstream once, its servers with commas between"
+            )
+    return rules
+
+
+def _with_defaults(rule: UpstreamRule, settings: Settings) -> UpstreamRule:
+    """Return a rule that has the files of the settings where it has none of its own."""
+    has_own = rule.cert is not None
+    return UpstreamRule(
+        rule.servers,
+        rule.authority,
+        rule.ca or settings.upstream_ca,
+        rule.cert if has_own else settings.upstream_cert,
+        rule.key if has_own else settings.upstream_key,
+        rule.token or settings.upstream_token,
+    )
+
+
+class Upstreams:
+    """All upstreams of a relay. `keep_connected` is to be run.
+
+    Attributes:
+        upstreams: in the order of their precedence.
+        contents: what each of them holds, in the same order.
+        asked: what clients ask for.
+        verdicts: says what upstreams are told of their responses.
+    """
+
+    def __init__(self, rules: Iterable[UpstreamRule], settings: Callable[[], Settings], observer: Observer) -> None:
+        """Make the upstreams, of which nothing is held.
+
+        Args:
+            rules: what the settings say about each.
+            settings: returns those in use.
+            observer: receives what happens.
+        """
+        self.asked = AskedNames()
+        self.verdicts = Verdicts()
+        self.upstreams = tuple(Upstream(rule, self.asked) for rule in rules)
+        self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(self._current())
+        self._settings = settings
+        self._observer = observer
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.upstreams)
+
+    async def keep_connected(self, supervisor: Supervisor) -> None:
+        """Keep a link to each, each as a component of its own, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for upstream in self.upstreams:
+                tasks.create_task(self._keep_content(upstream))
+                link = Link(upstream, self.verdicts, self._settings, self._observer)
+                tasks.create_task(supervisor.run(f"upstream {upstream.rule.name}", partial(link.keep_connected)))
+
+    async def _keep_content(self, upstream: Upstream) -> Never:
+        seen = -1
+        while True:
+            seen = await upstream.changed.other_than(seen)
+            if (contents := self._current()) != self.contents.current:
+                self.contents.replace(contents)
+
+    def _current(self) -> tuple[UpstreamContent, ...]:
+        return tuple(upstream.content for upstream in self.upstreams)

@@ -22,6 +22,7 @@ from fsxds.transports.admin.status_reports import (
     ProblemReport,
     ServerReport,
     TypeReport,
+    UpstreamReport,
 )
 
 # Any text that a client sends is a node id.
@@ -33,6 +34,7 @@ MOST_NAMES_SHOWN = 20
 STYLES = {
     "SYNCED": "green", "STALE": "yellow", "NOT SENT": "dim", "NACK": "bold red",
     "good": "green", "held": "yellow", "broken": "bold red",
+    "connected": "green", "connecting": "yellow", "away": "yellow", "refused": "bold red",
 }  # fmt: skip
 _DIFFERENCES = (
     ("lacks", "does not have"),
@@ -52,12 +54,14 @@ class Overview:
 
     @property
     def is_good(self) -> bool:
-        """Whether all is synced, and nothing is held back, rejected or degraded."""
+        """Whether all is synced and connected, and nothing is held back, rejected or degraded."""
         server = self.server
         # The worst come first.
         are_synced = all(client.state not in ("NACK", "STALE") for client in self.clients.clients)
         are_served = not any(channel.held or channel.tainted or channel.rejections for channel in server.rollouts)
-        return are_synced and are_served and server.is_ready and not (server.degraded or bad_files(server))
+        are_well = all(each.state == "connected" and not each.rejected for each in server.upstreams)
+        is_whole = server.is_ready and not (server.degraded or bad_files(server))
+        return are_synced and are_served and are_well and is_whole
 
 
 def bad_files(server: ServerReport) -> int:
@@ -74,6 +78,9 @@ def overview(shown: Overview, console: Console) -> Group:
     """Return what is shown of the whole server."""
     server, clients = shown.server, shown.clients
     parts: list[RenderableType] = [*map(Text, _server_lines(server))]
+    if server.upstreams:
+        parts.append(table_of(_UPSTREAM_HEADINGS, map(_upstream_row, server.upstreams), console))
+        parts += map(Text, _upstream_remarks(server.upstreams))
     if clients.clients:
         parts.append(table_of(_CLIENT_HEADINGS, _client_rows(clients.clients), console))
         parts += map(Text, _reasons(clients.clients))
@@ -104,7 +111,8 @@ def _server_lines(server: ServerReport) -> Iterator[str]:
     files = server.files
     counts = [f"{count_of(files.good, 'file')} good"]
     counts += [f"{count} {word}" for count, word in ((files.held, "held"), (files.broken, "broken")) if count]
-    yield escape(f"{server.directory}: {', '.join(counts)}; fsxds {server.version} for {duration(server.uptime_s)}")
+    tree = f"{server.directory}: {', '.join(counts)}" if server.directory else "no directory, upstreams alone"
+    yield escape(f"{tree}; fsxds {server.version} for {duration(server.uptime_s)}")
     listeners = (f"{each.name} {each.address}{' (TLS)' if each.tls else ''}" for each in server.listeners)
     yield escape(", ".join(listeners))
     by_state: dict[str, int] = {}
@@ -116,6 +124,28 @@ def _server_lines(server: ServerReport) -> Iterator[str]:
         yield escape(f"not ready: waits for {server.waits_for}")
     if server.degraded:
         yield escape(f"degraded: {', '.join(server.degraded)}; the log says why")
+
+
+_UPSTREAM_HEADINGS = ("UPSTREAM", "SERVER", "STATE", "SINCE", "RESOURCES", "AGE")
+
+
+def _upstream_row(each: UpstreamReport) -> tuple[str | Text, ...]:
+    server = f"{each.server} ({each.wire})" if each.server else ", ".join(each.servers)
+    held = " ".join(f"{one.type} {one.resources}" for one in each.resources) or "none"
+    age = "" if each.age_s is None else duration(each.age_s)
+    return _cut(each.name), _cut(server), _styled(each.state), duration(each.since_s), held, age
+
+
+def _upstream_remarks(upstreams: Iterable[UpstreamReport]) -> Iterator[str]:
+    """Yield what is wrong with upstreams, and what of them is awaited."""
+    for each in upstreams:
+        name = _cut(each.name)
+        if each.trouble:
+            kept = "what is held of it is served" if each.resources else "nothing of it is known yet"
+            yield f"{name} is {each.state}, {kept}: {_cut(each.trouble, LONGEST_REASON)}"
+        if each.state == "connected" and each.pending:
+            yield f"{name} did not answer yet for {' '.join(each.pending)}"
+        yield from (f"{name} sent what is not taken in: {_cut(text, LONGEST_REASON)}" for text in each.rejected)
 
 
 _CLIENT_HEADINGS = ("NODE", "VIA", "VIEW", "STATE", "TYPES", "SINCE")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fsxds import __version__
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
+from fsxds.status.upstream_reports import Upstreams, upstream_report
 from fsxds.transports.admin.rollout_control import ChannelReport, RolloutControl
 from fsxds.transports.admin.status_reports import (
     MOST_ROLLOUTS,
@@ -49,6 +51,9 @@ class ServerStatus:
         control: knows the rollouts.
         channels: knows views and clients.
         files: knows the files.
+
+    Attributes:
+        upstreams: returns how each upstream stands; nothing until somebody sets it.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class ServerStatus:
         self._control = control
         self._channels = channels
         self._files = files
+        self.upstreams: Upstreams = tuple
 
     async def report(self) -> ServerReport:
         """Return what `GET /api/status` answers."""
@@ -86,6 +92,7 @@ class ServerStatus:
             clients=clients,
             rollouts=tuple(sorted(rollouts, key=_is_quiet)[:MOST_ROLLOUTS]),
             rollout_count=len(rollouts),
+            upstreams=tuple(upstream_report(each, time.time()) for each in self.upstreams()),
         )
 
     async def clients(self, query: RowQuery) -> ClientList:

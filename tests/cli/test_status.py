@@ -33,6 +33,7 @@ from fsxds.transports.admin.status_reports import (
     FileCounts,
     FileList,
     FileReport,
+    HeldType,
     ListedNames,
     ListenerReport,
     NodeReport,
@@ -41,6 +42,7 @@ from fsxds.transports.admin.status_reports import (
     ServerReport,
     TypeDetail,
     TypeReport,
+    UpstreamReport,
 )
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from tests.support.admin import BUSY, QUIET
@@ -67,8 +69,13 @@ SERVER = ServerReport(
     version="1.0", pid=7, uptime_s=7300.0, directory="config/xds", state=None, generation=7,
     listeners=(ListenerReport("gRPC", "0.0.0.0:18000", tls=True), ListenerReport("admin", "127.0.0.1:18002", tls=False)),
     is_ready=True, waits_for="", degraded=(), files=FileCounts(40, 0, 0), problems=(), problem_count=0, views=(),
-    view_count=1, clients=(ClientCount("gRPC", "SYNCED", 2),), rollouts=(QUIET,), rollout_count=1,
+    view_count=1, clients=(ClientCount("gRPC", "SYNCED", 2),), rollouts=(QUIET,), rollout_count=1, upstreams=(),
 )  # fmt: skip
+UPSTREAM = UpstreamReport(
+    name="eu", servers=("10.0.0.1:18000", "10.0.0.2:18000"), server="10.0.0.1:18000", wire="Delta ADS", state="connected",
+    since_s=60.0, trouble="", resources=(HeldType("cds", 3), HeldType("eds", 40)), pending=(), age_s=7200.0, rejected=(),
+)  # fmt: skip
+AWAY = replace(UPSTREAM, state="away", server="", wire="", since_s=300.0, trouble="cannot connect: Connection refused")
 HELD = replace(SERVER, files=FileCounts(39, 1, 0), problems=(PROBLEM,), problem_count=1)
 FILES = FileList(40, (FileReport("edge/rds.yaml", "held", 3.0, 4, 1), FileReport("a.yaml", "good", 3.0, 4, 0)))
 
@@ -187,14 +194,38 @@ def test_what_is_wrong(kept: KeptStatus, capsys: Run) -> None:
         (replace(SERVER, files=FileCounts(40, 0, 1)), (WELL,), 1),
         (replace(SERVER, degraded=("watcher",)), (WELL,), 1),
         (replace(SERVER, is_ready=False, waits_for="the first file"), (WELL,), 1),
+        (replace(SERVER, upstreams=(UPSTREAM,)), (WELL,), 0),
+        (replace(SERVER, upstreams=(UPSTREAM, AWAY)), (WELL,), 1),
+        (replace(SERVER, upstreams=(replace(UPSTREAM, rejected=("cds web: no",)),)), (WELL,), 1),
         (replace(SERVER, rollouts=(replace(QUIET, rejections=("a.yaml:1: no",)),)), (WELL,), 1),
     ],
 )
 def test_exit_status(kept: KeptStatus, server: ServerReport, listed: tuple[ClientReport, ...], status: int) -> None:
-    """It is 1 when something is held back, rejected, stale, degraded or not there yet."""
+    """It is 1 when something is held back, rejected, stale, degraded, away or not there yet."""
     kept.server, kept.listed = server, listed
 
     assert main(["status"]) == status
+
+
+@pytest.mark.usefixtures("admin")
+def test_upstreams(kept: KeptStatus, capsys: Run) -> None:
+    """A row for each: which server is asked, what is held, and how old it is; what is wrong with it is below."""
+    late = replace(UPSTREAM, name="us", pending=("rds",), age_s=None, resources=(), rejected=("cds web: no message",))
+    refused = replace(AWAY, name="asia", state="refused", resources=(), age_s=None, trouble="a loop")
+    kept.server = replace(SERVER, directory="", files=FileCounts(0, 0, 0), upstreams=(AWAY, late, refused))
+
+    assert main(["status"]) == 1
+    assert lines(capsys)[:9] == [
+        "no directory, upstreams alone; fsxds 1.0 for 2 h",
+        "gRPC 0.0.0.0:18000 (TLS), admin 127.0.0.1:18002",
+        "2 clients: 2 SYNCED",
+        "UPSTREAM SERVER STATE SINCE RESOURCES AGE",
+        "eu 10.0.0.1:18000, 10.0.0.2:18000 away 5 min cds 3 eds 40 2 h",
+        "us 10.0.0.1:18000 (Delta ADS) connected 1 min none",
+        "asia 10.0.0.1:18000, 10.0.0.2:18000 refused 5 min none",
+        "eu is away, what is held of it is served: cannot connect: Connection refused",
+        "us did not answer yet for rds",
+    ]
 
 
 @pytest.mark.usefixtures("admin")

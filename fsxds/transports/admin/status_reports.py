@@ -108,6 +108,45 @@ class ClientCount:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldType:
+    """How many resources of a type are held of an upstream."""
+
+    type: str
+    resources: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamReport:
+    """How an upstream stands. What is held of it is served, whether it is connected or not.
+
+    Attributes:
+        name: what it is called.
+        servers: the addresses of its servers, in order.
+        server: the one that it is connected with; empty for none.
+        wire: how that is asked; empty while there is none.
+        state: `connected`, `connecting`, `away`, or `refused` where another attempt would end in the same way.
+        since_s: for how long it has been so.
+        trouble: why it is not connected; empty for nothing.
+        resources: what is held.
+        pending: the types of which an answer is awaited.
+        age_s: the time since it sent something last, also to an earlier process; None where it never did.
+        rejected: what it sent last and could not be taken in, a text for each resource, bounded.
+    """
+
+    name: str
+    servers: tuple[str, ...]
+    server: str
+    wire: str
+    state: str
+    since_s: float
+    trouble: str
+    resources: tuple[HeldType, ...]
+    pending: tuple[str, ...]
+    age_s: float | None
+    rejected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ServerReport:
     """What `GET /api/status` answers.
 
@@ -115,7 +154,7 @@ class ServerReport:
         version: that of fsxds.
         pid: the process.
         uptime_s: for how long it has run.
-        directory: the tree.
+        directory: the tree; empty where upstreams are all there is.
         state: the directory of the history; None without `--state`.
         generation: rises whenever something else is served.
         listeners: where it listens.
@@ -130,6 +169,7 @@ class ServerReport:
         clients: how many there are, by transport and state.
         rollouts: the first of them, those at work or with something to decide first.
         rollout_count: how many there are.
+        upstreams: all of them, in the order of their precedence.
     """
 
     version: str
@@ -150,6 +190,7 @@ class ServerReport:
     clients: tuple[ClientCount, ...]
     rollouts: tuple[ChannelReport, ...]
     rollout_count: int
+    upstreams: tuple[UpstreamReport, ...]
 
 
 @dataclass(frozen=True, slots=True)

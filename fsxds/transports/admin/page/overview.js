@@ -14,6 +14,15 @@ export function facts(status) {
   if (status.degraded.length) found.push(["error", `Degraded: ${status.degraded.join(", ")}`, "overview"]);
   if (files.broken) found.push(["error", `${count(files.broken, "file")} broken: nothing of ${them(files.broken)} is served`, "files"]);
   if (clients.NACK) found.push(["error", `${count(clients.NACK, "client")} rejected what was sent`, "clients"]);
+  for (const each of status.upstreams) {
+    if (each.state === "connected") continue;
+    const name = `Upstream ${short(each.name, 60)} is ${each.state}`;
+    if (each.resources.length) found.push(["held", `${name}: what is held of it is served`, "overview"]);
+    else found.push([each.state === "connecting" ? "waits" : "error", `${name}, and nothing of it is known`, "overview"]);
+  }
+  for (const each of status.upstreams) {
+    if (each.rejected.length) found.push(["held", `Upstream ${short(each.name, 60)} sent what is not taken in`, "overview"]);
+  }
   if (files.held) found.push(["held", `${count(files.held, "file")} held back: the last good content is served`, "files"]);
   for (const rollout of status.rollouts) {
     const name = nameOf(rollout);
@@ -72,6 +81,10 @@ export function summary(status) {
 function allGood(status) {
   const clients = Object.values(clientsByState(status)).reduce((sum, each) => sum + each, 0);
   const files = count(status.files.good, "file");
+  if (status.upstreams.length) {
+    const sources = [status.directory && files, count(status.upstreams.length, "upstream")].filter(Boolean).join(" and ");
+    return clients ? `All good: ${sources} served to ${count(clients, "client")}` : `All good: ${sources}, and no client yet`;
+  }
   return clients ? `All good: ${files} served to ${count(clients, "client")}` : `All good: ${files}, and no client yet`;
 }
 
@@ -99,6 +112,7 @@ export function overview({ status, fetched_ms, showAll }) {
       ? h("ol", { class: "problems" }, problems.map((each) => problem(each, fetched_ms)))
       : empty("There is none."),
     more("problems", problems.length, status.problems.length, status.problem_count),
+    ...(status.upstreams.length ? upstreams(status.upstreams, fetched_ms) : []),
     h("h2", {}, "Views ", h("span", { class: "count" }, number(status.view_count))),
     status.views.length ? viewTable(views) : empty("Nothing is served yet."),
     more("views", views.length, status.views.length, status.view_count),
@@ -149,6 +163,34 @@ function marked(text, column) {
   return [letters.slice(0, start).join(""), h("mark", {}, letters.slice(start, end).join("") || " "), letters.slice(end).join("")];
 }
 
+const UPSTREAM_HEADINGS = ["Upstream", "State", "Server", "What is held", "Sent last"];
+const UPSTREAM_STATES = { connected: "good", connecting: "waits", away: "held", refused: "broken" };
+
+function upstreams(all, fetched_ms) {
+  return [
+    h("h2", {}, "Upstreams ", h("span", { class: "count" }, number(all.length))),
+    table("Upstreams, and what is held of them", UPSTREAM_HEADINGS, all.map((each) =>
+      row(each.name, UPSTREAM_HEADINGS, [
+        short(each.name, 80),
+        [badge(UPSTREAM_STATES[each.state] ?? "note", each.state), " for ", since(each.since_s, fetched_ms), remarks(each)],
+        each.server ? `${short(each.server, 80)} by ${each.wire}` : short(each.servers.join(", "), 200),
+        each.resources.length
+          ? h("ul", { class: "chips" }, each.resources.map((one) => h("li", {}, h("b", {}, one.type), ` ${number(one.resources)}`)))
+          : "nothing",
+        each.age_s === null ? "never" : [since(each.age_s, fetched_ms), " ago"],
+      ]))),
+  ];
+}
+
+function remarks(one) {
+  const found = [
+    ...(one.trouble ? [one.trouble] : []),
+    ...(one.state === "connected" && one.pending.length ? [`did not answer yet for ${one.pending.join(", ")}`] : []),
+    ...one.rejected.map((each) => `not taken in: ${each}`),
+  ];
+  return found.length ? h("ul", {}, found.map((each) => h("li", {}, short(each, 500)))) : null;
+}
+
 const VIEW_HEADINGS = ["View", "Layers", "Clients", "What is served"];
 
 function viewTable(views) {
@@ -169,7 +211,7 @@ function server(status, fetched_ms) {
     h("li", {}, h("b", {}, each.name), " ", each.address, " ", each.tls ? badge("good", "TLS") : badge("outside", "no TLS")));
   return h("dl", { class: "facts" },
     h("dt", {}, "Version"), h("dd", {}, `${status.version}, process ${status.pid}, up for `, since(status.uptime_s, fetched_ms), `, generation ${number(status.generation)}`),
-    h("dt", {}, "Tree"), h("dd", {}, h("code", {}, status.directory)),
+    h("dt", {}, "Tree"), h("dd", {}, status.directory ? h("code", {}, status.directory) : "none; upstreams are all there is"),
     h("dt", {}, "State"), h("dd", {}, status.state ? h("code", {}, status.state) : "not kept; start fsxds with --state DIR for a history"),
     h("dt", {}, "Listens"), h("dd", {}, listeners.length ? h("ul", { class: "chips" }, listeners) : "nowhere"));
 }

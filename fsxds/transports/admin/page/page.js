@@ -2,7 +2,7 @@
 
 import { TokenNeeded, ask, forgetToken, keepToken, listen } from "/assets/api.js";
 import * as clientList from "/assets/clients.js";
-import { h, tick, update, visible } from "/assets/dom.js";
+import { h, short, tick, update, visible } from "/assets/dom.js";
 import * as fileList from "/assets/files.js";
 import { graph, nodeBeside } from "/assets/graph.js";
 import { history } from "/assets/history.js";
@@ -142,9 +142,10 @@ function show() {
   element("content").hidden = false;
   element("login").hidden = true;
   element("token").value = "";
-  element("where").textContent = visible(status.directory);
+  const where = visible(status.directory) || short(status.upstreams.map((each) => each.name).join(", "), 80);
+  element("where").textContent = where;
   document.body.dataset.tab = state.tab;
-  document.title = `${titleSign(status)}fsxds ${visible(status.directory)}`;
+  document.title = `${titleSign(status)}fsxds ${where}`;
   update(element("summary"), ...summary(status));
   showTabs();
   const panel = element(state.tab);

@@ -59,6 +59,7 @@ def call_until(caller: XdsCaller, holds: Callable[[str], bool]) -> None:
     while not holds(answer := caller.call()):
         assert not answer.startswith("error"), answer
         assert time.monotonic() < deadline, answer
+        time.sleep(0.02)
 
 
 def test_calls_follow_endpoints_and_routes(fleet: Fleet, tmp_path: Path, ports: list[int]) -> None:

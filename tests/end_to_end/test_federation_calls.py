@@ -1,0 +1,125 @@
+"""grpcio's own xDS client that finds each authority at an fsxds of its own, and goes on when one of them dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.end_to_end.test_grpc_resolver import api_listener, call_until, located
+from tests.support.authorities import grpc_servers
+from tests.support.grpc_envoy import SOTW_ADS, Fleet
+from tests.support.resources import cluster_route, eds_cluster
+from tests.support.server import Server
+from tests.support.structured_names import structured
+from tests.support.xds_resolver import XdsCaller, backends
+
+OURS, THEIRS = "ours.example", "theirs.example"
+LISTENER, ROUTE = structured("Listener", "web", OURS), structured("RouteConfiguration", "web", OURS)
+
+
+@pytest.fixture
+def ports() -> Iterator[list[int]]:
+    """Three backends."""
+    with backends("one", "two", "three") as ports:
+        yield ports
+
+
+def cluster(name: str, authority: str = THEIRS) -> str:
+    """Return the name of a cluster."""
+    return structured("Cluster", name, authority)
+
+
+def endpoints(name: str, *ports: int, authority: str = THEIRS) -> str:
+    """Return the endpoints of a cluster of an authority, as a list item."""
+    return located(structured("ClusterLoadAssignment", name, authority), *ports)
+
+
+def assigned(name: str, authority: str = THEIRS) -> str:
+    """Return a cluster that has the endpoints of its name, as a list item."""
+    (fields,) = yaml.safe_load(eds_cluster(cluster(name, authority)))
+    fields["eds_cluster_config"]["service_name"] = structured("ClusterLoadAssignment", name, authority)
+    return yaml.safe_dump([fields], sort_keys=False)
+
+
+def tree(folder: Path) -> Fleet:
+    """Return an empty tree in a folder of its own."""
+    folder.mkdir()
+    return Fleet(folder, SOTW_ADS)
+
+
+def with_routes(folder: Path, to: str) -> Fleet:
+    """Return the tree of the authority that has the listener, and a route to a cluster of the other authority."""
+    ours = tree(folder)
+    ours.write("lds.yaml", api_listener(LISTENER, ROUTE))
+    ours.write("rds.yaml", cluster_route(ROUTE, cluster(to)))
+    return ours
+
+
+def with_clusters(folder: Path, ports: Mapping[str, int]) -> Fleet:
+    """Return a tree of the other authority: clusters with a port each."""
+    theirs = tree(folder)
+    theirs.write("cds.yaml", *map(assigned, ports))
+    theirs.write("eds.yaml", *(endpoints(name, port) for name, port in ports.items()))
+    return theirs
+
+
+def address(server: Server) -> str:
+    """Return where it streams."""
+    return str(server.ready["grpc"])
+
+
+def test_calls_by_two_authorities_outlive_both(tmp_path: Path, ports: list[int]) -> None:
+    """The listener of one leads to the cluster of the other; calls move with both, and go on while either is away."""
+    one, two, three = ports
+    ours = with_routes(tmp_path / "ours", "blue")
+    theirs = with_clusters(tmp_path / "theirs", {"blue": one, "green": three})
+    with ours.server() as our_server, theirs.server() as their_server:
+        authorities = {OURS: grpc_servers(address(our_server)), THEIRS: grpc_servers(address(their_server))}
+        with XdsCaller(f"xds://{OURS}/web", "127.0.0.1:1", tmp_path, {"authorities": authorities}) as caller:
+            assert caller.call() == "one"
+            theirs.write("eds.yaml", endpoints("blue", two), endpoints("green", three))
+            call_until(caller, lambda answer: answer == "two")
+
+            again = address(their_server)
+            their_server.kill()
+            assert caller.call() == "two"
+            theirs.write("eds.yaml", endpoints("blue", one), endpoints("green", three))
+            with theirs.server(again):
+                call_until(caller, lambda answer: answer == "one")
+                our_server.kill()
+                theirs.write("eds.yaml", endpoints("blue", two), endpoints("green", three))
+                call_until(caller, lambda answer: answer == "two")
+                ours.write("rds.yaml", cluster_route(ROUTE, cluster("green")))
+                with ours.server(address(our_server)):
+                    call_until(caller, lambda answer: answer == "three")
+
+
+def test_the_next_server_of_an_authority(tmp_path: Path, ports: list[int]) -> None:
+    """grpcio asks it when the first is away and it needs what it does not hold; then it has all of it, until the first is back."""
+    one, two, three = ports
+    ours = with_routes(tmp_path / "ours", "blue")
+    first = with_clusters(tmp_path / "first", {"blue": one, "green": one})
+    second = with_clusters(tmp_path / "second", {"blue": two, "green": two})
+    with ours.server() as our_server, first.server() as first_server, second.server() as second_server:
+        authorities = {
+            OURS: grpc_servers(address(our_server)),
+            THEIRS: grpc_servers(address(first_server), address(second_server)),
+        }
+        with XdsCaller(f"xds://{OURS}/web", "127.0.0.1:1", tmp_path, {"authorities": authorities}) as caller:
+            assert caller.call() == "one"
+            first_server.kill()
+            # All that it needs it holds: it asks nobody.
+            second.write("eds.yaml", endpoints("blue", three), endpoints("green", two))
+            second_server.wait(lambda: len(second_server.log_events("snapshot_published")) > 1, "the change")
+            assert caller.call() == "one"
+            ours.write("rds.yaml", cluster_route(ROUTE, cluster("green")))
+            call_until(caller, lambda answer: answer == "two")
+            second.write("eds.yaml", endpoints("blue", two), endpoints("green", three))
+            call_until(caller, lambda answer: answer == "three")
+            with first.server(address(first_server)):
+                call_until(caller, lambda answer: answer == "one")
+                second_server.kill()
+                assert caller.call() == "one"

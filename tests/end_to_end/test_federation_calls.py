@@ -98,7 +98,7 @@ def test_calls_by_two_authorities_outlive_both(tmp_path: Path, ports: list[int])
 
 
 def test_the_next_server_of_an_authority(tmp_path: Path, ports: list[int]) -> None:
-    """grpcio asks it when the first is away and it needs what it does not hold; then it has all of it, until the first is back."""
+    """Grpcio asks it when the first is away and it needs what it does not hold; then it has all of it, until the first is back."""
     one, two, three = ports
     ours = with_routes(tmp_path / "ours", "blue")
     first = with_clusters(tmp_path / "first", {"blue": one, "green": one})

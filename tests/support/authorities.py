@@ -1,11 +1,15 @@
-"""Clients of several servers: bootstraps of Envoys and of grpcio's clients that find each authority at a server of its own."""
+"""Clients of several servers: Envoys, clients of grpcio and relays that find each authority at a server of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fsxds.envoy.envoy_bootstrap import grpc_cluster
+from tests.support.server import Server
 
 # What Envoy 1.40 does only when its runtime says so.
 BY_AUTHORITY = "envoy.reloadable_features.xdstp_based_config_singleton_subscriptions"
@@ -59,3 +63,19 @@ def grpc_servers(*addresses: str) -> dict[str, Any]:
     credentials = [{"type": "insecure"}]
     servers = [{"server_uri": each, "channel_creds": credentials, "server_features": ["xds_v3"]} for each in addresses]
     return {"xds_servers": servers}
+
+
+def relay(folder: Path, authorities: Mapping[str, Iterable[str]], *options: str, grpc: str = "127.0.0.1:0") -> Server:
+    """Return an fsxds without files, to be started.
+
+    Args:
+        folder: for its settings, log and ready file; it is made.
+        authorities: the servers of each.
+        options: more of the command line.
+        grpc: where it listens.
+    """
+    folder.mkdir(exist_ok=True)
+    settings = folder / "fsxds.yaml"
+    named = {name: {"upstream": list(servers)} for name, servers in authorities.items()}
+    settings.write_text(yaml.safe_dump({"authorities": named}))
+    return Server(None, folder, "--settings", str(settings), *options, grpc=grpc)

@@ -21,13 +21,14 @@ PATIENCE_S = 60.0
 class Server:
     """One `fsxds serve` process. Use as a context manager.
 
+    `tree`: the directory that it serves; None for none, where it has upstreams.
     `fresh`: started by Python itself, with whatever `fsxds` it finds. `wrapped`: started so by a command such as `unshare -Ur`.
     `module`: what Python itself runs instead of `fsxds`, with its first arguments. `preloaded`: as `start_fsxds` has it.
     """
 
     def __init__(
         self,
-        tree: Path,
+        tree: Path | None,
         workdir: Path,
         *options: str,
         http: str = "127.0.0.1:0",
@@ -44,7 +45,8 @@ class Server:
         self.log_file = workdir / "fsxds.log"
         # Several of them run beside one another.
         addresses = ["--http", http, "--grpc", grpc, "--admin", "127.0.0.1:0"]
-        self._arguments = ["serve", str(tree), *addresses, "--ready-file", str(self.ready_file), *options]
+        directory = [] if tree is None else [str(tree)]
+        self._arguments = ["serve", *directory, *addresses, "--ready-file", str(self.ready_file), *options]
         self._process: FsxdsProcess | subprocess.Popen[bytes] | None = None
         self._ready: dict[str, Any] = {}
         # How much of the log is of earlier processes.

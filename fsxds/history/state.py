@@ -1,4 +1,4 @@
-"""The state of the server on disk: the history of each view, and the place of each rollout.
+"""The state of the server on disk: the history of each view, the place of each rollout, and what upstreams hold.
 
 Everything here blocks, and is called in a thread. Each change is one transaction: after a crash it is there or it is not.
 What cannot be read is set aside and reported, and an empty database takes its place: nothing here is needed to serve.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -40,6 +40,7 @@ from fsxds.history.rollout_rows import (
     snapshots_of,
 )
 from fsxds.history.state_directory import DATABASE, StateDirectory, StateError, is_damage
+from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams, UpstreamTable
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.resources import Snapshot
 from fsxds.rollout import RolloutState, snapshot_id
@@ -72,6 +73,7 @@ class State:
         self._directory = StateDirectory(path, observer)
         self._lock = Lock()
         self._opened: _Opened | None = None
+        self._upstreams = UpstreamTable()
 
     @classmethod
     def open(cls, path: Path, observer: Observer) -> Self:
@@ -195,6 +197,31 @@ class State:
         """
         with self._transaction() as opened:
             return dict(opened.removed.by_layers)
+
+    def keep_upstreams(self, upstreams: Iterable[KeptUpstream]) -> None:
+        """Keep what upstreams hold; it costs what differs from what was kept before. Those that are not given stay.
+
+        Raises:
+            StateError: it could not be written.
+        """
+        with self._transaction() as opened:
+            written = self._upstreams.write(opened.connection, upstreams)
+        self._upstreams.take(written)
+
+    def restored_upstreams(
+        self, upstreams: Collection[KeptUpstream], near: Collection[Snapshot] = ()
+    ) -> RestoredUpstreams:
+        """Return what these upstreams held, and drop what others did.
+
+        Args:
+            upstreams: those of the settings.
+            near: snapshots that have much in common with it; what is equal is shared.
+
+        Raises:
+            StateError: nothing can be read.
+        """
+        with self._transaction() as opened:
+            return self._upstreams.read(opened.connection, upstreams, near)
 
     def entries(self, layers: Layers | None = None) -> tuple[HistoryEntry, ...]:
         """Return the history of some layers, or of all; the newest first.

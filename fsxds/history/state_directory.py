@@ -15,7 +15,7 @@ from pathlib import Path
 from fsxds.disk_cache.directory_lock import DirectoryLock
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import Observer, StateIgnored
-from fsxds.history import removed_rows
+from fsxds.history import held_rows, removed_rows, upstream_table
 
 FORMAT = 1
 """The version of the format. A database of another one has another name, and is left as it is."""
@@ -62,6 +62,9 @@ CREATE TABLE rollouts (channel TEXT PRIMARY KEY, snapshots BLOB NOT NULL, facts 
 PRAGMA application_id = {_APPLICATION};
 COMMIT;
 """
+
+# Tables that databases of earlier versions get when they are opened.
+_LATER_SCHEMAS = (removed_rows.SCHEMA, upstream_table.SCHEMA, held_rows.SCHEMA)
 
 
 class StateError(FsxdsError):
@@ -130,7 +133,8 @@ class StateDirectory:
             # It takes 20 ms for 20 MB, and what it finds would be answers that were never written.
             if connection.execute("PRAGMA integrity_check(1)").fetchone() != (b"ok",):
                 raise _NotOursError("it is damaged")
-            connection.execute(removed_rows.SCHEMA)
+            for schema in _LATER_SCHEMAS:
+                connection.execute(schema)
         except (sqlite3.Error, UnicodeDecodeError):
             connection.close()
             raise

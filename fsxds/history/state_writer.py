@@ -9,25 +9,41 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Never
+from typing import NamedTuple, Never
 
 from fsxds.channels import ChannelKey
 from fsxds.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.git_commit import commit_of
 from fsxds.history.state import State
 from fsxds.history.state_directory import StateError
+from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams
 from fsxds.protocol.tombstones import Tombstones
+from fsxds.resources import Snapshot
 from fsxds.rollout import DrainingListener, RolloutState
 from fsxds.values import BackOff, Layers
 
 BACK_OFF = BackOff()
 
+# What upstreams send is written so late at most where nothing else is: many responses make one write.
+UPSTREAMS_WITHIN_S = 0.2
+
 ReadState = Callable[[], RolloutState | None]
 """Returns the place of a rollout at this moment; None where it has none yet."""
 
 
+class _Unwritten(NamedTuple):
+    """What is to be written: places of rollouts, channels that are forgotten, removed members by view, all upstreams."""
+
+    changed: Mapping[ChannelKey, RolloutState]
+    forgotten: Collection[ChannelKey]
+    removed: Mapping[Layers, Tombstones]
+    upstreams: Collection[KeptUpstream]
+
+
 class StateWriter:
-    """Writes the places of rollouts to a state directory, each as it is when it comes to it.
+    """Writes the places of rollouts and what upstreams hold to a state directory, each as it is when it comes to it.
+
+    What upstreams hold is written before what is served of it: on the disk, it is never behind that.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
     change. What is served never waits for it.
@@ -46,6 +62,9 @@ class StateWriter:
         self._observer = observer
         # Returns what was removed from views, at this moment.
         self.read_members: Callable[[], Mapping[Layers, Tombstones]] = dict
+        # Returns all upstreams and what they hold, at this moment.
+        self.read_upstreams: Callable[[], Collection[KeptUpstream]] = tuple
+        self._are_upstreams_due = False
         self._due: dict[ChannelKey, ReadState] = {}
         self._readers: dict[ChannelKey, ReadState] = {}
         self._noted = asyncio.Event()
@@ -76,6 +95,34 @@ class StateWriter:
             # As `restored` reports.
             return {}
 
+    def restored_upstreams(
+        self, upstreams: Collection[KeptUpstream], near: Collection[Snapshot] = ()
+    ) -> RestoredUpstreams:
+        """Return what upstreams held, as a process wrote it last, and report what cannot be used; blocking, for the start.
+
+        Args:
+            upstreams: those of the settings; of others nothing is kept any more.
+            near: snapshots that have much in common with it.
+        """
+        try:
+            found = self._state.restored_upstreams(upstreams, near)
+        except StateError as error:
+            self._observer(StateIgnored(str(self._state.path), str(error)))
+            return RestoredUpstreams({})
+        for name in found.dropped:
+            self._observer(
+                StateIgnored(f"upstream {name}", "it is no upstream any more; what was kept of it is removed")
+            )
+        for name, count in found.damaged.items():
+            self._observer(StateIgnored(f"upstream {name}", f"{count} of its resources are damaged, and removed"))
+        return found
+
+    def note_upstreams(self) -> None:
+        """Have what upstreams hold written soon, as it is then."""
+        if not self._are_upstreams_due:
+            self._are_upstreams_due = True
+            asyncio.get_running_loop().call_later(UPSTREAMS_WITHIN_S, self._noted.set)
+
     def save(self, key: ChannelKey, read: ReadState) -> None:
         """Have the place of a rollout written soon, as it is then."""
         self._readers[key] = self._due[key] = read
@@ -99,19 +146,19 @@ class StateWriter:
         finally:
             with self._turn, suppress(StateError):
                 self._is_over = True
-                if self._due:
-                    self._save(self._changed(self._due), _forgotten(self._due), self.read_members())
+                if self._due or self._are_upstreams_due:
+                    self._save(self._unwritten(self._due))
 
     async def _write(self) -> None:
         due, self._due = self._due, {}
+        are_upstreams_due, self._are_upstreams_due = self._are_upstreams_due, False
         is_done = False
         try:
-            changed, forgotten = self._changed(due), _forgotten(due)
-            if changed or forgotten:
-                removed = dict(self.read_members())
-                on_disk = await asyncio.to_thread(self._save_in_turn, changed, forgotten, removed)
-                self._take_kept(changed, on_disk)
-                self._observer(StateWritten(self._state.path, len(changed)))
+            unwritten = self._unwritten(due)
+            if unwritten.changed or unwritten.forgotten or are_upstreams_due:
+                on_disk = await asyncio.to_thread(self._save_in_turn, unwritten)
+                self._take_kept(unwritten.changed, on_disk)
+                self._observer(StateWritten(self._state.path, len(unwritten.changed)))
             is_done = True
         except StateError as error:
             self._failures += 1
@@ -121,6 +168,12 @@ class StateWriter:
         finally:
             if not is_done:
                 self._due = due | self._due
+                self._are_upstreams_due |= are_upstreams_due
+
+    def _unwritten(self, due: Mapping[ChannelKey, ReadState]) -> _Unwritten:
+        """Return what is to be written, all of it as of this moment."""
+        forgotten = [key for key, read in due.items() if read is _nowhere]
+        return _Unwritten(self._changed(due), forgotten, dict(self.read_members()), tuple(self.read_upstreams()))
 
     def _changed(self, due: Mapping[ChannelKey, ReadState]) -> dict[ChannelKey, RolloutState]:
         """Return the places of rollouts that are not on the disk as they are."""
@@ -132,27 +185,18 @@ class StateWriter:
             if state is not None and not (key in self._kept and is_same_place(*self._kept[key], state, now_s))
         }
 
-    def _save_in_turn(
-        self,
-        rollouts: Mapping[ChannelKey, RolloutState],
-        forgotten: Collection[ChannelKey],
-        removed: Mapping[Layers, Tombstones],
-    ) -> frozenset[ChannelKey]:
+    def _save_in_turn(self, unwritten: _Unwritten) -> frozenset[ChannelKey]:
         with self._turn:
-            return frozenset() if self._is_over else self._save(rollouts, forgotten, removed)
+            return frozenset() if self._is_over else self._save(unwritten)
 
-    def _save(
-        self,
-        rollouts: Mapping[ChannelKey, RolloutState],
-        forgotten: Collection[ChannelKey],
-        removed: Mapping[Layers, Tombstones],
-    ) -> frozenset[ChannelKey]:
+    def _save(self, unwritten: _Unwritten) -> frozenset[ChannelKey]:
+        self._state.keep_upstreams(unwritten.upstreams)
         commit = None if self._tree is None else commit_of(self._tree)
-        kept = self._state.save(rollouts, commit, time.time(), removed)
-        if forgotten:
+        kept = self._state.save(unwritten.changed, commit, time.time(), unwritten.removed)
+        if unwritten.forgotten:
             # Behind what was served there, which is among what was removed.
-            self._state.forget(forgotten)
-        return kept - frozenset(forgotten)
+            self._state.forget(unwritten.forgotten)
+        return kept - frozenset(unwritten.forgotten)
 
     def _take_kept(self, written: Mapping[ChannelKey, RolloutState], on_disk: frozenset[ChannelKey]) -> None:
         if self._failures:
@@ -169,10 +213,6 @@ class StateWriter:
 
 def _nowhere() -> None:
     """Return the place of a rollout that is forgotten."""
-
-
-def _forgotten(due: Mapping[ChannelKey, ReadState]) -> list[ChannelKey]:
-    return [key for key, read in due.items() if read is _nowhere]
 
 
 def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:

@@ -8,10 +8,13 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 
 from fsxds.history.state_directory import DATABASE
+from fsxds.name_table import NameTable
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Reference, Resource, Rows, Snapshot, version_of_body
-from fsxds.values import Severity
+from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of
+from fsxds.values import Severity, TypeUrl
 
+UPSTREAM = "10.0.0.1:18000"
 CDS, EDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["eds"].type_url
 
 
@@ -25,6 +28,24 @@ def cluster(name: str, body: bytes = b"1", *, path: str = "clusters.yaml", ttl_s
 def clusters(count: int, changed: Mapping[int, bytes] | None = None) -> list[Resource]:
     """Return so many clusters, some of which have another body."""
     return [cluster(f"cluster-{number:05}", (changed or {}).get(number, b"%d" % number)) for number in range(count)]
+
+
+def resource_of(name: str, body: bytes, type_url: TypeUrl = CDS) -> Resource:
+    """Return a resource of the upstream."""
+    return Resource(type_url, name, body, version_of_body(type_url, body), origin_of(UPSTREAM))
+
+
+def held_resource(name: str, body: bytes = b"1", type_url: TypeUrl = CDS, received_s: float = 10.0) -> HeldResource:
+    """Return a resource as its server numbers it."""
+    return HeldResource(resource_of(name, body, type_url), f"v{len(body)}", UPSTREAM, received_s)
+
+
+def held_of(*members: HeldResource) -> Held:
+    """Return tables of resources."""
+    by_type: dict[TypeUrl, dict[str, HeldResource]] = {}
+    for one in members:
+        by_type.setdefault(one.resource.type_url, {})[one.resource.name] = one
+    return {type_url: NameTable(table) for type_url, table in by_type.items()}
 
 
 def snapshot_of(resources: Iterable[Resource], before: Snapshot | None = None) -> Snapshot:

@@ -16,7 +16,7 @@ TOP = Path(__file__).parents[2]
 
 def test_kill_between_any_two_system_calls(tmp_path: Path) -> None:
     """A process that is killed before any of its system calls leaves what was there before, or what it wrote, and no number twice."""
-    command = [sys.executable, "-m", "tests.history.crashing", str(tmp_path), "11"]
+    command = [sys.executable, "-m", "tests.history.crashing", str(tmp_path), "19"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr

@@ -14,12 +14,14 @@ import pytest
 from fsxds.channels import ChannelKey
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE, StateError
+from fsxds.history.upstream_table import KeptUpstream
 from fsxds.rollout import Rollout, RolloutOptions, RolloutState
-from tests.history.made import assert_same, cluster, clusters, snapshot_of
+from tests.history.made import EDS, assert_same, cluster, clusters, held_of, held_resource, snapshot_of
 from tests.history.test_rollout_rows import NEW, finish, started
 from tests.support.rollouts import tree_snapshot
 
 WHOLE, OTHER = ChannelKey(), ChannelKey(("a", "b"))
+HELD = held_of(*(held_resource(f"c{n}", os.urandom(20 * n)) for n in range(60)), held_resource("e", b"e", EDS))
 ODD: tuple[Any, ...] = (None, 0, -1, 1e308, "", "x", [], {}, [[]], True, float("nan"), "\ud800", [1, 2, 3, 4], 10**400)
 
 
@@ -34,6 +36,7 @@ def kept(tmp_path: Path) -> Path:
     other = snapshot_of([*clusters(300), cluster("large", os.urandom(10_000).hex().encode())])
     state = State.open(tmp_path / "state", print)
     state.save({WHOLE: rollout.state, OTHER: RolloutState(other, first, first)}, "c" * 40, 1.0)
+    state.keep_upstreams([KeptUpstream("a", ("a", "b"), HELD)])
     state.close()
     return tmp_path / "state"
 
@@ -58,12 +61,13 @@ def changed(value: Any, path: tuple[Any, ...], new: object) -> Any:
 def damage_text(path: Path, rng: random.Random) -> None:
     """Put something odd into what is kept as JSON."""
     with closing(sqlite3.connect(path)) as connection:
-        table, key = rng.choice((("rollouts", "channel"), ("entries", "number")))
-        row, text = rng.choice(connection.execute(f"SELECT {key}, facts FROM {table}").fetchall())
+        table, key = rng.choice((("rollouts", "channel"), ("entries", "number"), ("upstreams", "number")))
+        column = "servers" if table == "upstreams" else "facts"
+        row, text = rng.choice(connection.execute(f"SELECT {key}, {column} FROM {table}").fetchall())
         facts = json.loads(text)
         odd = changed(facts, rng.choice(list(paths(facts))), rng.choice(ODD))
         written = rng.choice((json.dumps(odd), json.dumps(odd), "", "{", b"\xff"))
-        connection.execute(f"UPDATE {table} SET facts = ? WHERE {key} = ?", (written, row))
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (written, row))
         if rng.random() < 0.1:
             connection.execute("UPDATE rollouts SET channel = 'nonsense' WHERE channel LIKE '%b%'")
         connection.commit()
@@ -99,7 +103,15 @@ def test_damage_is_never_fatal(kept: Path, damage: Callable[[Path, random.Random
             for restored in state.rollouts(2.0).values():
                 finish(Rollout(RolloutOptions(linger_s=1.0), restored), tree_snapshot(NEW), 5.0)
         with suppress(StateError):
+            for name, held in state.restored_upstreams([KeptUpstream("a", ("a",))]).held.items():
+                assert name == "a"
+                assert all(HELD[type_url][name] == one for type_url, rows in held.items() for name, one in rows.items())
+        with suppress(StateError):
             state.save({WHOLE: RolloutState(first, first, first)}, None, 3.0)
         state.save({WHOLE: RolloutState(first, first, first)}, None, 3.0)
         assert_same(first, state.rollouts(3.0)[WHOLE].served)
+        state.keep_upstreams([KeptUpstream("a", ("a",), HELD)])
+        state.keep_upstreams([KeptUpstream("a", ("a",), HELD)])
+        state.close()
+        assert state.restored_upstreams([KeptUpstream("a", ("a",))]).held == {"a": HELD}
         state.close()

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,13 @@ import pytest
 from fsxds.channels import ChannelKey
 from fsxds.events import Event, StateFailed, StateIgnored, StateRecovered, StateRestored
 from fsxds.history.state import State
-from fsxds.history.state_directory import DATABASE
+from fsxds.history.state_directory import DATABASE, StateError
 from fsxds.history.state_writer import StateWriter
+from fsxds.history.upstream_table import KeptUpstream
+from fsxds.name_table import NameTable
 from fsxds.rollout import RolloutState
+from fsxds.snapshots.upstream_content import HeldResource
+from tests.history.made import CDS
 from tests.support.rollouts import tree_of, tree_snapshot
 
 WHOLE = ChannelKey()
@@ -187,3 +192,60 @@ def _raise(error: Exception) -> Callable[..., object]:
         raise error
 
     return fail
+
+
+def upstream_of(content: str) -> KeptUpstream:
+    """Return an upstream that holds one cluster with this content."""
+    cluster = tree_snapshot({"CDS": {"a": content}}).resources(CDS)["a"]
+    table = NameTable({"a": HeldResource(cluster, content, "up:1", 1.0)})
+    return KeptUpstream("up:1", ("up:1",), {CDS: table})
+
+
+def version_on_disk(writing: Writing) -> str | None:
+    """Return the version of the cluster that is on the disk as that of the upstream."""
+    held = State.restored_upstreams(writing.state, [KeptUpstream("up:1", ("up:1",))]).held
+    return held["up:1"][CDS]["a"].version if held else None
+
+
+async def test_upstreams_are_written_soon(writing: Writing) -> None:
+    """What upstreams hold is on the disk soon after it was noted, and what is noted at the end is, too."""
+    upstreams = [upstream_of("1")]
+    writing.writer.read_upstreams = lambda: upstreams
+    async with running(writing):
+        writing.writer.note_upstreams()
+        await writing.until(lambda: version_on_disk(writing) == "1")
+        upstreams[0] = upstream_of("2")
+        writing.writer.note_upstreams()
+
+    assert version_on_disk(writing) == "2"
+
+
+async def test_upstreams_are_never_behind_what_is_served(writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is served of an upstream is not written without what it holds: a process that is killed between them goes on from there."""
+    writing.writer.read_upstreams = lambda: [upstream_of("1")]
+    async with running(writing):
+        with monkeypatch.context() as full:
+            full.setattr(State, "keep_upstreams", _raise(StateError("no space")))
+            writing.serve("1")
+            await writing.until_reported(StateFailed)
+            assert writing.on_disk() is None
+        await writing.until(lambda: writing.on_disk() == "1")
+        assert version_on_disk(writing) == "1"
+
+
+async def test_what_is_restored_of_upstreams(writing: Writing) -> None:
+    """What they held is returned; what is dropped, damaged or cannot be read is reported, and a start goes on."""
+    writing.state.keep_upstreams([upstream_of("1"), upstream_of("2")._replace(name="b", servers=("b",))])
+    writing.state.close()
+    with closing(sqlite3.connect(writing.state.path / DATABASE)) as connection:
+        connection.execute("UPDATE held_resources SET version = 'x' WHERE upstream = 1")
+        connection.commit()
+    found = writing.writer.restored_upstreams([KeptUpstream("up:1", ("up:1",))])
+    assert not found.held
+    reported = [event for event in writing.events if isinstance(event, StateIgnored)]
+    assert [event.subject for event in reported] == ["upstream b", "upstream up:1"]
+    writing.state.path.chmod(0o777)
+    writing.state.close()
+    assert not writing.writer.restored_upstreams([]).held
+    assert "others can write" in str(writing.events[-1])
+    writing.state.path.chmod(0o700)

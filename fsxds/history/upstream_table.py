@@ -1,0 +1,188 @@
+"""What upstreams hold, in the database: a row for each resource, so that an edit costs what it changes.
+
+What this process wrote last is known by a mark of each upstream in the database, which changes with each write. Where the mark
+is another one, because the database was set aside or never had the upstream, all that it holds is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from fsxds.history.held_rows import HeldReader, remove_held, write_changes
+from fsxds.name_table import NameTable
+from fsxds.resources import Snapshot
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.upstream_content import Held, HeldResource
+
+# Databases of earlier versions get it when they are opened.
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS upstreams (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, servers TEXT NOT NULL, mark BLOB NOT NULL
+)
+"""
+_MARK_BYTES = 16
+
+NOTHING: Held = MappingProxyType({})
+_NO_TABLE = NameTable[HeldResource]()
+
+
+class KeptUpstream(NamedTuple):
+    """An upstream and what is held of it.
+
+    Attributes:
+        name: what it is called.
+        servers: its addresses.
+        held: all that is held of it.
+    """
+
+    name: str
+    servers: tuple[str, ...]
+    held: Held = NOTHING
+
+
+class RestoredUpstreams(NamedTuple):
+    """What the database had of upstreams.
+
+    Attributes:
+        held: what each one holds, by its name; only those that had anything.
+        dropped: the names of upstreams that are none any more; what was kept of them is removed.
+        damaged: of how many resources what is there is not what was kept, by upstream; they are removed, too.
+    """
+
+    held: Mapping[str, Held]
+    dropped: tuple[str, ...] = ()
+    damaged: Mapping[str, int] = MappingProxyType({})
+
+
+class _Written(NamedTuple):
+    """What this process wrote, or read, of an upstream, and the mark that the database has then."""
+
+    mark: bytes
+    upstream: KeptUpstream
+
+
+class UpstreamTable:
+    """The rows of upstreams, and what this process knows to be in them. It outlives the connections to a database."""
+
+    def __init__(self) -> None:
+        # By name. A transaction that failed changed neither the rows nor these.
+        self._written: dict[str, _Written] = {}
+
+    def write(self, connection: sqlite3.Connection, upstreams: Iterable[KeptUpstream]) -> dict[str, _Written]:
+        """Write what differs from what is there; return what is to be given to `take` when that is committed.
+
+        What an earlier process wrote and this one could not read stays until something else is held.
+        """
+        known = self._written
+        return {
+            one.name: _write(connection, known.get(one.name), one) for one in upstreams if one.name in known or one.held
+        }
+
+    def take(self, written: Mapping[str, _Written]) -> None:
+        """Know what was committed."""
+        self._written.update(written)
+
+    def read(
+        self, connection: sqlite3.Connection, upstreams: Collection[KeptUpstream], near: Collection[Snapshot] = ()
+    ) -> RestoredUpstreams:
+        """Read what there is of these upstreams, and remove what there is of others, and what is damaged.
+
+        An upstream that was called otherwise is the same one if it has a server in common.
+
+        Args:
+            connection: the database.
+            upstreams: those of the settings.
+            near: snapshots that have much in common with it; bodies that are equal are shared.
+
+        Raises:
+            DamagedBytesError: a row is not what was kept, beyond what a resource is.
+        """
+        rows = connection.execute("SELECT number, name, servers, mark FROM upstreams ORDER BY number").fetchall()
+        try:
+            kept = [
+                _KeptRow(number, name.decode(), tuple(json.loads(servers)), mark)
+                for number, name, servers, mark in rows
+            ]
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DamagedBytesError(f"the upstreams are damaged: {type(error).__name__}") from error
+        found = dict(_matching(upstreams, kept))
+        dropped = [row for row in kept if row.number not in found]
+        for row in dropped:
+            _remove(connection, row.number)
+        held: dict[str, Held] = {}
+        damaged: dict[str, int] = {}
+        for row in kept:
+            if (upstream := found.get(row.number)) is None:
+                continue
+            reader = HeldReader(connection, upstream.name, near)
+            held[upstream.name] = tables = reader.read(row.number)
+            reader.remove_damaged()
+            damaged[upstream.name] = len(reader.damaged)
+            connection.execute("UPDATE upstreams SET name = ? WHERE number = ?", (upstream.name, row.number))
+            # Not what is among the settings now: the next write has it.
+            self._written[upstream.name] = _Written(row.mark, KeptUpstream(upstream.name, row.servers, tables))
+        return RestoredUpstreams(
+            {name: tables for name, tables in held.items() if tables},
+            tuple(row.name for row in dropped),
+            {name: count for name, count in damaged.items() if count},
+        )
+
+
+class _KeptRow(NamedTuple):
+    number: int
+    name: str
+    servers: tuple[str, ...]
+    mark: bytes
+
+
+def _matching(upstreams: Collection[KeptUpstream], kept: Collection[_KeptRow]) -> Iterator[tuple[int, KeptUpstream]]:
+    """Yield the numbers of rows with the upstreams that they are of; the name counts first."""
+    by_name = {row.name: row for row in kept}
+    taken = {one.name for one in upstreams}
+    left = [row for row in kept if row.name not in taken]
+    for upstream in upstreams:
+        row = by_name.get(upstream.name)
+        if row is None:
+            row = next((row for row in left if not {row.name, *row.servers}.isdisjoint(upstream.servers)), None)
+            if row is None:
+                continue
+            left.remove(row)
+        yield row.number, upstream
+
+
+def _is_same(held: Held, other: Held) -> bool:
+    """Whether two upstreams hold the same objects."""
+    return held is other or (
+        held.keys() == other.keys() and all(table is other[type_url] for type_url, table in held.items())
+    )
+
+
+def _write(connection: sqlite3.Connection, known: _Written | None, upstream: KeptUpstream) -> _Written:
+    row = connection.execute("SELECT number, mark FROM upstreams WHERE name = ?", (upstream.name,)).fetchone()
+    if known is None or row is None or row[1] != known.mark:
+        if row is not None:
+            _remove(connection, row[0])
+        before = NOTHING
+        insert = "INSERT INTO upstreams (name, servers, mark) VALUES (?, ?, ?)"
+        number = connection.execute(insert, (upstream.name, "[]", b"")).lastrowid or 0
+    elif known.upstream.servers == upstream.servers and _is_same(known.upstream.held, upstream.held):
+        return known
+    else:
+        number, before = row[0], known.upstream.held
+    for type_url in before.keys() | upstream.held.keys():
+        old, new = before.get(type_url, _NO_TABLE), upstream.held.get(type_url, _NO_TABLE)
+        write_changes(connection, (number, type_url), old, new)
+    mark = os.urandom(_MARK_BYTES)
+    update = "UPDATE upstreams SET servers = ?, mark = ? WHERE number = ?"
+    connection.execute(update, (json.dumps(upstream.servers), mark, number))
+    return _Written(mark, upstream)
+
+
+def _remove(connection: sqlite3.Connection, number: int) -> None:
+    remove_held(connection, number)
+    connection.execute("DELETE FROM upstreams WHERE number = ?", (number,))

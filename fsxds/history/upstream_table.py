@@ -59,7 +59,7 @@ class RestoredUpstreams(NamedTuple):
     damaged: Mapping[str, int] = MappingProxyType({})
 
 
-class _Written(NamedTuple):
+class _KnownUpstream(NamedTuple):
     """What this process wrote, or read, of an upstream, and the mark that the database has then."""
 
     mark: bytes
@@ -71,9 +71,9 @@ class UpstreamTable:
 
     def __init__(self) -> None:
         # By name. A transaction that failed changed neither the rows nor these.
-        self._written: dict[str, _Written] = {}
+        self._written: dict[str, _KnownUpstream] = {}
 
-    def write(self, connection: sqlite3.Connection, upstreams: Iterable[KeptUpstream]) -> dict[str, _Written]:
+    def write(self, connection: sqlite3.Connection, upstreams: Iterable[KeptUpstream]) -> dict[str, _KnownUpstream]:
         """Write what differs from what is there; return what is to be given to `take` when that is committed.
 
         What an earlier process wrote and this one could not read stays until something else is held.
@@ -83,7 +83,7 @@ class UpstreamTable:
             one.name: _write(connection, known.get(one.name), one) for one in upstreams if one.name in known or one.held
         }
 
-    def take(self, written: Mapping[str, _Written]) -> None:
+    def take(self, written: Mapping[str, _KnownUpstream]) -> None:
         """Know what was committed."""
         self._written.update(written)
 
@@ -125,7 +125,7 @@ class UpstreamTable:
             damaged[upstream.name] = len(reader.damaged)
             connection.execute("UPDATE upstreams SET name = ? WHERE number = ?", (upstream.name, row.number))
             # Not what is among the settings now: the next write has it.
-            self._written[upstream.name] = _Written(row.mark, KeptUpstream(upstream.name, row.servers, tables))
+            self._written[upstream.name] = _KnownUpstream(row.mark, KeptUpstream(upstream.name, row.servers, tables))
         return RestoredUpstreams(
             {name: tables for name, tables in held.items() if tables},
             tuple(row.name for row in dropped),
@@ -162,7 +162,7 @@ def _is_same(held: Held, other: Held) -> bool:
     )
 
 
-def _write(connection: sqlite3.Connection, known: _Written | None, upstream: KeptUpstream) -> _Written:
+def _write(connection: sqlite3.Connection, known: _KnownUpstream | None, upstream: KeptUpstream) -> _KnownUpstream:
     row = connection.execute("SELECT number, mark FROM upstreams WHERE name = ?", (upstream.name,)).fetchone()
     if known is None or row is None or row[1] != known.mark:
         if row is not None:
@@ -180,7 +180,7 @@ def _write(connection: sqlite3.Connection, known: _Written | None, upstream: Kep
     mark = os.urandom(_MARK_BYTES)
     update = "UPDATE upstreams SET servers = ?, mark = ? WHERE number = ?"
     connection.execute(update, (json.dumps(upstream.servers), mark, number))
-    return _Written(mark, upstream)
+    return _KnownUpstream(mark, upstream)
 
 
 def _remove(connection: sqlite3.Connection, number: int) -> None:

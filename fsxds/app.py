@@ -85,7 +85,7 @@ from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
-from fsxds.upstream.upstreams import Upstreams, rules_of
+from fsxds.upstream.upstreams import Upstreams
 from fsxds.views import Views, node_of
 from fsxds.watch_rules import WatchRules
 
@@ -175,7 +175,7 @@ class Application:
         self.clients.polls.most_clients = settings.max_nodes
         self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(self.observer)
-        self.upstreams = Upstreams(rules_of(settings), lambda: self.settings, self.observer)
+        self.upstreams = Upstreams(lambda: self.settings, self.observer, self.catalogue, check_of(settings))
         self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self._watching = Latest(WatchRules.of(settings))

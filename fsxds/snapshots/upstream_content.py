@@ -13,9 +13,9 @@ from fsxds.resources import Origin, Resource, Rows
 from fsxds.values import TypeUrl
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class UpstreamContent:
-    """What is held of one upstream.
+    """What is held of one upstream; equal to itself alone, for it is replaced only where something in it changed.
 
     Attributes:
         name: what the upstream is called.
@@ -40,7 +40,7 @@ class HeldResource:
         resource: what is served; its version is the digest of its body.
         version: the one that the server gave it, which may be any text.
         server: the address of that server, as in the rule.
-        received_s: when the server sent its content last, in seconds since 1970.
+        received_s: when this content came first, in seconds since 1970.
         expires_s: when its time to live is over, in seconds since 1970; None for never.
     """
 

@@ -16,6 +16,7 @@ from fsxds.client.updates import ConnectionLostError, WrongResponseError
 from fsxds.events import Observer
 from fsxds.protocol.messages import Node
 from fsxds.settings.options import Settings
+from fsxds.upstream.subscriptions import Names
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream.verdicts import Verdicts
 
@@ -53,9 +54,12 @@ class Link:
         announced = Node((node and node.id) or socket.gethostname(), (node and node.cluster) or "", agent="fsxds")
         async with streaming(server, Streaming(Wire.DELTA), announced, tls) as client:
             client.on_connected = lambda: self._upstream.connected(server, "Delta ADS", time.time())
-            for type_url, names in self._upstream.wanted().items():
-                client.subscribe(type_url, *sorted(names))
+            asked: Names = {}
             while True:
+                for type_url, names in self._upstream.wanted().items():
+                    if more := names - asked.get(type_url, frozenset()):
+                        client.subscribe(type_url, *sorted(more))
+                asked = self._upstream.wanted()
                 await self._receive(client, server)
 
     async def _receive(self, client: StreamClient, server: str) -> None:

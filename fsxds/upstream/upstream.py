@@ -1,138 +1,222 @@
-"""One upstream: what it is asked for, what is held of it, and how it is. Touched from the event loop only."""
+"""One upstream: what it is asked for, what is held of it, and how it stands. Touched from the event loop only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from fsxds.client.updates import ConnectionLostError, Update
+from fsxds.protocol.lookup import Lookup
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Key, Origin, Resource, Rows, version_of_body
+from fsxds.protocol.ttl import earliest
+from fsxds.resource_names import is_glob
+from fsxds.resource_types import BY_TYPE_URL, in_push_order
+from fsxds.resources import Key
 from fsxds.settings.upstream_rules import UpstreamRule
-from fsxds.snapshots.upstream_content import Held, UpstreamContent, origin_of
+from fsxds.snapshots.upstream_content import Held, UpstreamContent
 from fsxds.store import Latest
-from fsxds.upstream.asked_names import AskedNames
-from fsxds.upstream_events import UpstreamStatus
+from fsxds.upstream.holdings import HeldResources, Taken
+from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
+from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
+from fsxds.upstream_events import UpstreamState, UpstreamStatus
 from fsxds.values import TypeUrl
+
+# Of so many resources that could not be taken in, it is remembered why.
+MOST_REJECTED = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What was taken in of one response.
+    """What became of a response.
 
     Attributes:
-        sequence: that of the content which has it.
-        keys: the resources that are new, others, or gone.
-        faults: why it cannot be accepted, in words for the NACK; empty for none.
+        sequence: what is published of a content with this sequence, or a higher one, has all that was taken in.
+        keys: the resources that are new, have other content, or are gone; where there are none, nothing is published.
+        faults: the words of the NACK; none where all of it was taken in.
     """
 
     sequence: int
-    keys: frozenset[Key]
+    keys: frozenset[Key] = frozenset()
     faults: tuple[str, ...] = ()
 
 
-TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
-
-
 class Upstream:
-    """What one upstream is asked for, and what is held of it.
+    """One upstream. All times are in seconds since 1970.
 
     Attributes:
         rule: what the settings say of it.
-        content: what is held; replaced, and never changed.
-        changed: is replaced when `content`, or what is wanted, changed.
+        content: what is held, as it is merged into what is served; replaced with each change.
+        changed: replaced when `content`, `wanted` or what `denies` says changed.
+        rejected: what the upstream sent last under a name and cannot be served, with why; bounded.
     """
 
-    def __init__(self, rule: UpstreamRule, asked: AskedNames) -> None:
+    def __init__(self, rule: UpstreamRule, reader: ResponseReader, scope: NameScope) -> None:
+        """Hold nothing yet.
+
+        Args:
+            rule: what the settings say of it.
+            reader: reads its responses.
+            scope: the names that it is asked for.
+        """
         self.rule = rule
-        self.content = UpstreamContent(rule.name, pending=frozenset(TYPE_URLS))
         self.changed = Latest(0)
-        self._asked = asked
+        self.rejected: Mapping[Key, str] = MappingProxyType({})
+        self._reader = reader
+        self._most = scope.most_names
+        self._holdings = HeldResources(scope.most_names)
+        self._subscriptions = Subscriptions(scope)
+        self._answered: frozenset[TypeUrl] = frozenset()
         self._status = UpstreamStatus(rule.name, rule.servers)
-        self._versions: dict[Key, tuple[str, str]] = {}
+        self.content = UpstreamContent(rule.name, pending=self._pending())
+
+    @property
+    def held(self) -> Held:
+        """All that is held, with what the upstream said of each."""
+        return self._holdings.held
+
+    def restore(self, held: Held, now_s: float) -> None:
+        """Hold what an earlier process held, but what has expired since; before anything else."""
+        self._holdings.restore(held)
+        self._answered |= self._holdings.rows.keys()
+        times_s = [each.received_s for table in held.values() for each in table.values()]
+        self._status = replace(self._status, last_update_s=max(times_s, default=None))
+        self._subscriptions.refer((), (each for rows in self._holdings.rows.values() for each in rows.values()), now_s)
+        self._follow(self._holdings.expire(now_s), now_s)
+        self._publish(is_changed=bool(self._holdings.rows))
+
+    def wanted(self) -> Names:
+        """Return the names to subscribe to, by type; `*` for everything. It is replaced when it changes."""
+        return self._subscriptions.wanted
+
+    def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
+        """Return the `initial_resource_versions` for a server: of what is held, by name."""
+        return self._holdings.versions(server, type_url)
+
+    def ask(self, asked: Names, now_s: float) -> None:
+        """Ask for what all clients together ask for now, by type; `*` for everything of one."""
+        self._subscriptions.ask(asked, now_s)
+        self._publish()
+
+    def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+        """Return those of these names of which it is certain that this upstream has nothing.
+
+        It said so, kept silent for 15 s when it was asked, or is never asked for them. Of `*` and of collections, it is
+        certain that nothing is there beside what is held.
+        """
+        answered = {name for name in names if self._subscriptions.has_answer(type_url, name)}
+        groups = {name for name in answered if name == WILDCARD or is_glob(name)}
+        single = answered - groups - {name for of_type, name in self.rejected if of_type == type_url}
+        return frozenset(groups | single - Lookup.of(self._holdings.rows_of(type_url)).existing(single))
+
+    def connected(self, server: str, wire: str, now_s: float) -> None:
+        """Note which server is asked from now on, for everything that is wanted, and how (`Delta ADS`)."""
+        self._subscriptions.connect(now_s)
+        self._status = replace(self._status, server=server, wire=wire, state="connected", since_s=now_s, trouble="")
+        self._publish()
+
+    def lost(self, error: ConnectionLostError, now_s: float) -> None:
+        """Note that no server is asked any more, or that an attempt to connect failed; what is held stays."""
+        self._subscriptions.disconnect()
+        state: UpstreamState = "refused" if error.is_final else "away"
+        since_s = self._status.since_s if self._status.state == state else now_s
+        self._status = replace(self._status, server="", wire="", state=state, since_s=since_s, trouble=str(error))
+        self._publish()
+
+    def receive(self, update: Update, server: str, now_s: float) -> Received:
+        """Take in what a server sent."""
+        return self.take(self.read(update), server, now_s)
+
+    def read(self, update: Update) -> ReadResponse:
+        """Read what a server sent. It changes nothing and may be called in a thread: of many resources it takes long."""
+        return self._reader.read(update, self._holdings.rows_of(update.type_url))
+
+    def take(self, response: ReadResponse, server: str, now_s: float) -> Received:
+        """Take in what was read."""
+        taken = self._holdings.take(response, self._subscriptions.wants, server, now_s)
+        # Before names are asked for because of this response: it answers none of them.
+        self._subscriptions.answer(response, now_s)
+        self._follow(taken, now_s)
+        self._reject(response, taken)
+        self._status = replace(self._status, last_update_s=now_s)
+        if response.type_url in BY_TYPE_URL:
+            self._answered |= {response.type_url}
+        self._publish(is_changed=bool(taken.keys))
+        return Received(self.content.sequence, taken.keys, (*response.words, *self._no_room(taken)))
 
     @property
     def next_expiry_s(self) -> float | None:
-        """When the next time to live is over, in seconds since 1970; None where none runs."""
-        return None
+        """When `expire` has something to do, or earlier; None for never."""
+        return earliest(self._holdings.next_end_s, self._subscriptions.next_s)
 
-    def wanted(self) -> Mapping[TypeUrl, frozenset[str]]:
-        """Return the names to subscribe to, by type; `*` among them means everything."""
-        return dict.fromkeys(TYPE_URLS, frozenset({WILDCARD}))
+    def expire(self, now_s: float) -> frozenset[Key]:
+        """Let time pass: drop what came to the end of its time to live, and what is not asked for any more.
 
-    def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
-        """Return the versions that a server is told at the beginning of a stream, of all that is held of a type."""
-        found = {name: version for (of_type, name), (_, version) in self._versions.items() if of_type == type_url}
-        known = {name for (of_type, name), (by, _) in self._versions.items() if of_type == type_url and by == server}
-        return {name: version if name in known else "" for name, version in found.items()}
-
-    def receive(self, update: Update, server: str, now_s: float) -> Received:
-        """Take in a response.
-
-        Args:
-            update: the response.
-            server: who gave it.
-            now_s: in seconds since 1970.
+        Returns:
+            What came to the end of its time to live.
         """
-        type_url = update.type_url
-        rows = self.content.rows.get(type_url) or Rows(type_url)
-        origin = origin_of(self.rule.name)
-        for name, resource in update.resources.items():
-            self._versions[type_url, name] = server, resource.version
-        updated = [self._taken_in(resource, origin) for resource in update.resources.values()]
-        fresh = [one for one in updated if one.name not in rows or not one.equals_for_clients(rows[one.name])]
-        gone = set(update.removed)
-        if update.is_full:
-            gone |= {name for name in rows if name not in update.resources}
-        removed = rows.among(gone)
-        sequence = self.content.sequence + 1
-        self._replace(type_url, rows.with_changes(fresh, removed), sequence)
-        self._status = replace(self._status, last_update_s=now_s)
-        return Received(sequence, frozenset((type_url, name) for name in {*removed, *(one.name for one in fresh)}))
-
-    def _taken_in(self, resource: Resource, origin: Origin) -> Resource:
-        version = version_of_body(resource.type_url, resource.body)
-        return replace(resource, version=version, origin=origin)
-
-    def _replace(self, type_url: TypeUrl, rows: Rows, sequence: int) -> None:
-        of_type = {**self.content.rows, type_url: rows}
-        self.content = UpstreamContent(
-            self.rule.name,
-            MappingProxyType({each: found for each, found in of_type.items() if found}),
-            self.content.pending - {type_url},
-            self.content.answered | {type_url},
-            sequence,
-        )
-        self.changed.replace(self.changed.current + 1)
-
-    def connected(self, server: str, wire: str, now_s: float) -> None:
-        """Note that a server is connected."""
-        self._status = replace(self._status, server=server, wire=wire, state="connected", since_s=now_s, trouble="")
-
-    def lost(self, error: ConnectionLostError, now_s: float) -> None:
-        """Note that the connection was lost, or that there is none."""
-        self._status = replace(self._status, server="", wire="", state="away", since_s=now_s, trouble=str(error))
-
-    def restore(self, held: Held) -> None:
-        """Take in what was held in an earlier process; before anything else."""
-        for type_url, table in held.items():
-            for one in table.values():
-                self._versions[type_url, one.resource.name] = one.server, one.version
-            rows = Rows(type_url).with_changes([one.resource for one in table.values()], ())
-            self._replace(type_url, rows, self.content.sequence)
-        last_s = max((one.received_s for table in held.values() for one in table.values()), default=None)
-        self._status = replace(self._status, last_update_s=last_s)
-
-    def expire(self, now_s: float) -> None:
-        """Let go of what has a time to live that is over."""
+        expired = self._holdings.expire(now_s)
+        self._follow(expired, now_s)
+        unwanted = [
+            (type_url, resource.name)
+            for type_url in self._subscriptions.expire(now_s)
+            for resource in self._holdings.rows_of(type_url).values()
+            if not self._subscriptions.wants(resource)
+        ]
+        dropped = self._holdings.drop(unwanted)
+        self._follow(dropped, now_s)
+        self._publish(is_changed=bool(expired.keys or dropped.keys))
+        return expired.keys
 
     def status(self) -> UpstreamStatus:
-        """Return how it is."""
-        content = self.content
+        """Return how the upstream stands."""
+        rejected = tuple(
+            f"{BY_TYPE_URL[type_url].short_name} {name}: {words}"
+            for (type_url, name), words in sorted(self.rejected.items())[:MOST_FAULTS]
+        )
         return replace(
             self._status,
-            resources={type_url: len(rows) for type_url, rows in content.rows.items()},
-            pending=tuple(type_url for type_url in TYPE_URLS if type_url in content.pending),
+            trouble=self._status.trouble or next(iter(rejected), ""),
+            resources=in_push_order({type_url: len(rows) for type_url, rows in self._holdings.rows.items()}),
+            pending=tuple(in_push_order(dict.fromkeys(self._pending()))),
+            rejected=rejected,
         )
+
+    def _follow(self, taken: Taken, now_s: float) -> None:
+        """Ask for what resources refer to that changed."""
+        self._subscriptions.refer(taken.before, taken.after, now_s)
+
+    def _no_room(self, taken: Taken) -> tuple[str, ...]:
+        if not taken.surplus:
+            return ()
+        examples = ", ".join(taken.surplus[:3])
+        return (f"{len(taken.surplus)} resources are more than the {self._most} that are held, such as {examples}",)
+
+    def _reject(self, response: ReadResponse, taken: Taken) -> None:
+        """Remember what is wrong with resources, and forget it of those that are good now, or gone."""
+        type_url = response.type_url
+        good = {(type_url, name) for name in (*response.resources, *response.removed)} | taken.keys
+        is_gone = response.is_full
+        kept = {
+            key: words
+            for key, words in self.rejected.items()
+            if key not in good and not (is_gone and key[0] == type_url)
+        }
+        kept |= {(type_url, name): words for name, words in response.bad.items()}
+        self.rejected = MappingProxyType(dict(tuple(kept.items())[-MOST_REJECTED:]))
+
+    def _pending(self) -> frozenset[TypeUrl]:
+        """Return the types of which something may exist that is not held: it was not answered, or came and is bad."""
+        bad = {type_url for type_url, name in self.rejected if name not in self._holdings.rows_of(type_url)}
+        return self._subscriptions.pending | bad
+
+    def _publish(self, *, is_changed: bool = False) -> None:
+        """Make the content that there is now current."""
+        pending = self._pending()
+        before = self.content
+        if is_changed or pending != before.pending or self._answered != before.answered:
+            sequence = before.sequence + is_changed
+            rows = self._holdings.rows
+            self.content = UpstreamContent(self.rule.name, rows, pending, self._answered, sequence)
+        self.changed.replace(self.changed.current + 1)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Never
 
+from fsxds.api.catalogue import Catalogue
 from fsxds.errors import UsageError
 from fsxds.events import Observer
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
+from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.link import Link
+from fsxds.upstream.responses import ResponseReader
+from fsxds.upstream.subscriptions import Names, NameScope
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream.verdicts import Verdicts
+from fsxds.upstream_events import UpstreamExpired
+
+# Between two looks at what expires.
+SHORTEST_WAIT_S = 0.05
 
 
 def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
@@ -54,6 +64,24 @@ def _with_defaults(rule: UpstreamRule, settings: Settings) -> UpstreamRule:
     )
 
 
+def _upstreams_of(settings: Settings, catalogue: Catalogue, check: Check) -> Iterator[Upstream]:
+    rules = rules_of(settings)
+    authorities = {rule.authority for rule in rules if rule.authority}
+    for rule in rules:
+        reader = ResponseReader(catalogue, check, rule.name, settings.authority)
+        scope = NameScope(
+            rule.authority,
+            frozenset(authorities - {rule.authority}),
+            is_asked_only=settings.upstream_names == "asked",
+            most_names=settings.upstream_max_names,
+        )
+        yield Upstream(rule, reader, scope)
+
+
+async def _ask(upstream: Upstream, names: Names) -> None:
+    upstream.ask(names, time.time())
+
+
 class Upstreams:
     """All upstreams of a relay. `keep_connected` is to be run.
 
@@ -64,17 +92,23 @@ class Upstreams:
         verdicts: says what upstreams are told of their responses.
     """
 
-    def __init__(self, rules: Iterable[UpstreamRule], settings: Callable[[], Settings], observer: Observer) -> None:
+    def __init__(
+        self, settings: Callable[[], Settings], observer: Observer, catalogue: Catalogue, check: Check
+    ) -> None:
         """Make the upstreams, of which nothing is held.
 
         Args:
-            rules: what the settings say about each.
             settings: returns those in use.
             observer: receives what happens.
+            catalogue: the message types of the Envoy in use.
+            check: judges resources as it does those of files.
+
+        Raises:
+            UsageError: as `rules_of`.
         """
         self.asked = AskedNames()
         self.verdicts = Verdicts()
-        self.upstreams = tuple(Upstream(rule, self.asked) for rule in rules)
+        self.upstreams = tuple(_upstreams_of(settings(), catalogue, check))
         self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(self._current())
         self._settings = settings
         self._observer = observer
@@ -88,6 +122,8 @@ class Upstreams:
         async with asyncio.TaskGroup() as tasks:
             for upstream in self.upstreams:
                 tasks.create_task(self._keep_content(upstream))
+                tasks.create_task(self.asked.changed.run_with(partial(_ask, upstream)))
+                tasks.create_task(self._expire(upstream))
                 link = Link(upstream, self.verdicts, self._settings, self._observer)
                 tasks.create_task(supervisor.run(f"upstream {upstream.rule.name}", partial(link.keep_connected)))
 
@@ -97,6 +133,16 @@ class Upstreams:
             seen = await upstream.changed.other_than(seen)
             if (contents := self._current()) != self.contents.current:
                 self.contents.replace(contents)
+
+    async def _expire(self, upstream: Upstream) -> Never:
+        """Let time pass for an upstream."""
+        while True:
+            at_s = upstream.next_expiry_s
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if at_s is None else max(at_s - time.time(), SHORTEST_WAIT_S)):
+                    await upstream.changed.replaced()
+            if at_s is not None and at_s <= time.time() and (expired := upstream.expire(time.time())):
+                self._observer(UpstreamExpired(upstream.rule.name, tuple(sorted(expired))))
 
     def _current(self) -> tuple[UpstreamContent, ...]:
         return tuple(upstream.content for upstream in self.upstreams)

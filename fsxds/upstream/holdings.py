@@ -1,0 +1,208 @@
+"""What is held of an upstream: taking in responses, what removes a resource, and the versions that a server is told. Pure.
+
+| rule | source |
+| --- | --- |
+| What is held goes by a removal, by its absence from a full state, or at the end of its time to live, and by nothing else. | xDS protocol, "Deleting Resources", "TTL" |
+| A resource that cannot be served keeps its last good content; the others of the response are taken in. | |
+| A heartbeat renews the time to live, and nothing else. | xDS protocol, "TTL" |
+| A server is told the versions that it gave, and those that are digests of content; of all else, that it is held. | xDS protocol, "initial_resource_versions" |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from types import MappingProxyType
+from typing import TypeVar
+
+from fsxds.name_table import NameTable
+from fsxds.resources import Key, Resource, Rows
+from fsxds.snapshots.upstream_content import Held, HeldResource
+from fsxds.upstream.responses import ReadResponse
+from fsxds.values import TypeUrl
+
+NO_TABLE: NameTable[HeldResource] = NameTable()
+
+# So many entries of times to live that were renewed are kept, beside one for each resource.
+MOST_STALE_ENDS = 1000
+
+Table = TypeVar("Table", NameTable[HeldResource], Rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a response changed.
+
+    Attributes:
+        before: the resources that were held under the names that have other content now, or nothing.
+        after: those that are held now under names that are new or have other content.
+        surplus: the names of new resources for which there was no room.
+    """
+
+    before: tuple[Resource, ...] = ()
+    after: tuple[Resource, ...] = ()
+    surplus: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[Key]:
+        """Type and name of all that changed."""
+        return frozenset((each.type_url, each.name) for each in (*self.before, *self.after))
+
+
+class HeldResources:
+    """The resources that are held of one upstream.
+
+    Attributes:
+        held: all of them, with what the upstream said of each; replaced with each change.
+        rows: the resources alone, by type; only types that have some.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Hold up to so many resources."""
+        self.held: Held = MappingProxyType({})
+        self.rows: Mapping[TypeUrl, Rows] = MappingProxyType({})
+        self._most = most
+        self._size = 0
+        # When times to live end; one that was renewed has a later entry as well, and the table decides.
+        self._ends: list[tuple[float, Key]] = []
+
+    def rows_of(self, type_url: TypeUrl) -> Rows:
+        """Return what is held of a type."""
+        rows = self.rows.get(type_url)
+        return Rows(type_url) if rows is None else rows
+
+    def restore(self, held: Held) -> None:
+        """Hold what an earlier process held; before anything else."""
+        self.held = MappingProxyType({type_url: table for type_url, table in held.items() if table})
+        self.rows = MappingProxyType(
+            {
+                type_url: Rows(type_url, {name: each.resource for name, each in table.items()})
+                for type_url, table in self.held.items()
+            }
+        )
+        self._size = sum(map(len, self.held.values()))
+        for type_url, table in self.held.items():
+            for name, each in table.items():
+                self._note_end((type_url, name), each.expires_s)
+
+    def take(self, response: ReadResponse, wants: Callable[[Resource], bool], server: str, now_s: float) -> Taken:
+        """Take in a response.
+
+        Args:
+            response: what could be read of it.
+            wants: whether a resource was asked for; others are passed over.
+            server: the address of the server that sent it.
+            now_s: in seconds since 1970.
+        """
+        type_url = response.type_url
+        table = self.held.get(type_url, NO_TABLE)
+        new, surplus = dict[str, HeldResource](), list[str]()
+        room = self._most - self._size
+        for name, resource in response.resources.items():
+            if not wants(resource):
+                continue
+            if name not in table:
+                if room <= 0:
+                    surplus.append(name)
+                    continue
+                room -= 1
+            expires_s = None if resource.ttl_s is None else now_s + resource.ttl_s
+            new[name] = HeldResource(resource, response.versions[name], server, now_s, expires_s)
+        for name in response.renewed & table.keys() - new.keys():
+            known = table[name]
+            if known.resource.ttl_s is not None:
+                new[name] = replace(known, expires_s=now_s + known.resource.ttl_s)
+        return replace(self._change(type_url, new, self._removed(response, table)), surplus=tuple(surplus))
+
+    def _removed(self, response: ReadResponse, table: NameTable[HeldResource]) -> set[str]:
+        removed = table.among(response.removed)
+        if response.is_full:
+            removed |= {name for name in table if name not in response.resources and name not in response.bad}
+        return removed
+
+    def drop(self, keys: Iterable[Key]) -> Taken:
+        """Drop what is not asked for any more."""
+        of_type: defaultdict[TypeUrl, set[str]] = defaultdict(set)
+        for type_url, name in keys:
+            of_type[type_url].add(name)
+        return _joined(
+            self._change(type_url, {}, self.held.get(type_url, NO_TABLE).among(names))
+            for type_url, names in of_type.items()
+        )
+
+    @property
+    def next_end_s(self) -> float | None:
+        """When the next time to live ends, in seconds since 1970; None for never. It may be too early, and never too late."""
+        return self._ends[0][0] if self._ends else None
+
+    def expire(self, now_s: float) -> Taken:
+        """Drop what has come to the end of its time to live."""
+        over = set[Key]()
+        while self._ends and self._ends[0][0] <= now_s:
+            _, (type_url, name) = heappop(self._ends)
+            known = self.held.get(type_url, NO_TABLE).get(name)
+            if known is not None and known.expires_s is not None and known.expires_s <= now_s:
+                over.add((type_url, name))
+        return self.drop(over)
+
+    def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
+        """Return by name which version of each resource a server is told; an empty one is no version of anything."""
+        return {
+            name: each.version if each.server == server or each.version == each.resource.version else ""
+            for name, each in self.held.get(type_url, NO_TABLE).items()
+        }
+
+    def _change(self, type_url: TypeUrl, new: Mapping[str, HeldResource], removed: set[str]) -> Taken:
+        """Hold others under some names of a type, and nothing under some."""
+        table = self.held.get(type_url, NO_TABLE)
+        # What is the same stays the same object, so that whoever compares finds no difference.
+        latest = {name: _as_known(each, table.get(name)) for name, each in new.items()}
+        new = {name: each for name, each in latest.items() if table.get(name) is not each}
+        if not new and not removed:
+            return Taken()
+        rows = self.rows_of(type_url)
+        changed = [name for name, each in new.items() if rows.get(name) is not each.resource]
+        before = tuple(rows[name] for name in (*removed, *rows.among(changed)))
+        after = tuple(new[name].resource for name in changed)
+        self._size += len(after) - len(before)
+        for name, each in new.items():
+            self._note_end((type_url, name), each.expires_s)
+        self.held = _with_table(self.held, type_url, table.changed(new, removed))
+        self.rows = _with_table(self.rows, type_url, rows.with_changes(after, removed))
+        return Taken(before, after)
+
+    def _note_end(self, key: Key, expires_s: float | None) -> None:
+        if expires_s is None:
+            return
+        heappush(self._ends, (expires_s, key))
+        if len(self._ends) > 2 * self._size + MOST_STALE_ENDS:
+            ends = (
+                (each.expires_s, (type_url, name))
+                for type_url, table in self.held.items()
+                for name, each in table.items()
+            )
+            self._ends = sorted((end_s, key) for end_s, key in ends if end_s is not None)
+
+
+def _as_known(each: HeldResource, known: HeldResource | None) -> HeldResource:
+    """Return what came, as far as it is what is known with the objects that are known."""
+    if known is None or not known.resource.equals_for_clients(each.resource):
+        return each
+    if (known.version, known.server, known.expires_s) == (each.version, each.server, each.expires_s):
+        return known
+    return replace(each, resource=known.resource, received_s=known.received_s)
+
+
+def _with_table(tables: Mapping[TypeUrl, Table], type_url: TypeUrl, table: Table) -> Mapping[TypeUrl, Table]:
+    """Return tables of which that of one type is another; an empty one is left out."""
+    others = {each: tables[each] for each in tables if each != type_url}
+    return MappingProxyType({**others, type_url: table} if table else others)
+
+
+def _joined(parts: Iterable[Taken]) -> Taken:
+    taken = tuple(parts)
+    return Taken(
+        tuple(each for part in taken for each in part.before), tuple(each for part in taken for each in part.after)
+    )

@@ -1,0 +1,232 @@
+"""Read what an upstream sent: which of its resources can be served, and what is wrong with the others. Pure.
+
+| rule | source |
+| --- | --- |
+| The bytes of a resource are served as they came, with what this process does not know of them. | xRFC TP1, "xDS relay proxy" |
+| What Envoy would reject is not served: bytes that are no message, a broken rule of the API, a wrong name. | ENVOY.md E12 |
+| A message type of an extension that is not known here is no fault: clients may know it. | |
+| A resource that is held already is not looked at again. | |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from google.protobuf.message import DecodeError, Message
+
+from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.quotes import shown_pointer
+from fsxds.api.walk import unreadable_parts
+from fsxds.client.updates import Update
+from fsxds.resource_names import Locator, MalformedName, is_structured
+from fsxds.resource_types import BY_TYPE_URL, ResourceType
+from fsxds.resources import Reference, Resource, Rows, version_of_body
+from fsxds.settings.naming_rules import NamingRules
+from fsxds.snapshots import list_collections
+from fsxds.snapshots.check_protocol import Check
+from fsxds.snapshots.names import VIRTUAL_HOST, aliases_of, claims_of, naming_fault
+from fsxds.snapshots.parse import field_rules
+from fsxds.snapshots.redirect_payloads import read_redirect
+from fsxds.snapshots.structured_names import NameWriter, may_hold_names
+from fsxds.snapshots.upstream_content import origin_of
+from fsxds.values import Fault, Severity, TypeUrl
+
+# What a NACK and a log line say at most.
+MOST_FAULTS = 10
+LONGEST_FAULT = 300
+
+
+class BadResource(ValueError):  # noqa: N818 - as what int() raises, it is a ValueError
+    """A resource cannot be served; the text says why, without what may be a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResponse:
+    """One response, as far as it can be used. All names are in their canonical form.
+
+    Attributes:
+        type_url: the type that it is about.
+        resources: what can be served, by name.
+        versions: the versions that the server gave these, by name.
+        removed: the names that it removes.
+        absent: the names that it says do not exist, which removes nothing.
+        renewed: the names whose time to live begins anew.
+        bad: what is wrong with each resource that cannot be served, by name.
+        faults: what is wrong beside that, in words.
+        is_full: what is not in it is removed too.
+    """
+
+    type_url: TypeUrl
+    resources: Mapping[str, Resource]
+    versions: Mapping[str, str]
+    removed: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
+    renewed: frozenset[str] = frozenset()
+    bad: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    faults: tuple[str, ...] = ()
+    is_full: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What to tell the server is wrong, bounded; empty for nothing."""
+        noun = BY_TYPE_URL[self.type_url].message_type.rpartition(".")[2] if self.type_url in BY_TYPE_URL else ""
+        of_names = (
+            f'{noun} "{name}": {self.bad[name]}' for name in sorted(self.bad) if self.bad[name] not in self.faults
+        )
+        found = [*self.faults, *of_names]
+        more = [f"and {len(found) - MOST_FAULTS} more"] if len(found) > MOST_FAULTS else []
+        return tuple(fault[:LONGEST_FAULT] for fault in (*found[:MOST_FAULTS], *more))
+
+
+class ResponseReader:
+    """Reads the responses of one upstream."""
+
+    def __init__(self, catalogue: Catalogue, check: Check, upstream: str, authority: str = "") -> None:
+        """Read by the API of an Envoy.
+
+        Args:
+            catalogue: the message types.
+            check: judges resources as it does those of files.
+            upstream: the name of the upstream.
+            authority: that of structured names which say none.
+
+        Raises:
+            ApiError: the catalogue has a rule of a field that is not known here.
+        """
+        self._catalogue = catalogue
+        self._rules = field_rules(catalogue, check)
+        self._check = check
+        self._origin = origin_of(upstream)
+        self._names = NameWriter(catalogue, NamingRules(authority), PurePosixPath())
+
+    def read(self, update: Update, held: Rows) -> ReadResponse:
+        """Read a response.
+
+        Args:
+            update: what came.
+            held: what is held of this type; what did not change is the same object afterwards.
+        """
+        row = BY_TYPE_URL.get(update.type_url)
+        if row is None:
+            fault = "the type of the response is none that was asked for"
+            return ReadResponse(update.type_url, {}, {}, faults=(*update.faults, fault))
+        resources, versions, bad = dict[str, Resource](), dict[str, str](), dict[str, str]()
+        for written, came in update.resources.items():
+            name = self._canonical(written, row)
+            try:
+                resource = self._read(came, row, held.get(name))
+            except BadResource as error:
+                bad[name] = str(error)
+            else:
+                resources[resource.name], versions[resource.name] = resource, came.version
+        for written in update.rejected:
+            bad[self._canonical(written, row)] = _fault_of(written, update.faults)
+        present = {*resources, *bad}
+        return ReadResponse(
+            update.type_url,
+            MappingProxyType(resources),
+            MappingProxyType(versions),
+            # A name that is in it as well is a fault of the response already, and nothing goes because of a fault.
+            frozenset(self._canonical(name, row) for name in update.removed) - present,
+            frozenset(self._canonical(name, row) for name in update.unpopulated) - present,
+            frozenset(self._canonical(name, row) for name in update.heartbeats),
+            MappingProxyType(bad),
+            update.faults,
+            update.is_full,
+        )
+
+    def _canonical(self, name: str, row: ResourceType) -> str:
+        """Return a name in its canonical form, a malformed one as it is."""
+        if not is_structured(name):
+            return name
+        canonical = self._names.resource_name(name, row, ())
+        return self._names.reference(name) if isinstance(canonical, Fault) else canonical
+
+    def _read(self, came: Resource, row: ResourceType, held: Resource | None) -> Resource:
+        """Return what is served of a resource, the one that is held where that is equal. Raises BadResource."""
+        if held is not None and _is_same(came, held):
+            return held
+        if came.ttl_s is not None and came.ttl_s <= 0:
+            raise BadResource("its time to live is not above zero")
+        names = [self._own_name(name, row) for name in (came.name, *came.aliases)]
+        if came.redirect:
+            return self._read_redirect(came, row, names)
+        message = self._message_of(came.body, row)
+        own_name = str(getattr(message, row.name_field)) if row.name_field else ""
+        fault = naming_fault(row, self._own_name(own_name, row), names[0], (), lambda: ())
+        if fault is not None:
+            raise BadResource(fault.message)
+        references = (*self._checked(message, may_name=may_hold_names(came.body)), *_more_references(message, row))
+        aliases = tuple(names[1:])
+        if row is VIRTUAL_HOST:
+            references += tuple(claims_of(names[0], message, aliases))
+            aliases = aliases_of(names[0], message, aliases)
+        version = version_of_body(row.type_url, came.body)
+        return Resource(row.type_url, names[0], came.body, version, self._origin, aliases, came.ttl_s, references)
+
+    def _own_name(self, name: str, row: ResourceType) -> str:
+        canonical = self._names.resource_name(name, row, ()) if is_structured(name) else name
+        if isinstance(canonical, Fault):
+            raise BadResource(f"its name {canonical.message}")
+        return canonical
+
+    def _read_redirect(self, came: Resource, row: ResourceType, names: list[str]) -> Resource:
+        try:
+            locator = Locator.parse(came.redirect)
+        except MalformedName as error:
+            raise BadResource(f"the locator that it leads to {error.fact}") from error
+        redirect = read_redirect(names[0], locator, row, ())
+        if isinstance(redirect, Fault):
+            raise BadResource(redirect.message)
+        if redirect.row is not row:
+            raise BadResource(f"it leads to a resource of {redirect.row.message_type}")
+        return redirect.as_resource(names[0], tuple(names[1:]), came.ttl_s, self._origin)
+
+    def _message_of(self, body: bytes, row: ResourceType) -> Message:
+        try:
+            message = self._catalogue.message_class(row.message_type).FromString(body)
+        except DecodeError as error:
+            raise BadResource(f"its bytes are no {row.message_type}") from error
+        broken = next((part for part in unreadable_parts(message, self._catalogue) if part.is_known), None)
+        if broken is not None:
+            place = shown_pointer(broken.field_path, "", self._catalogue)
+            raise BadResource(f"{place}: its bytes are no {broken.message_type}")
+        return message
+
+    def _checked(self, message: Message, *, may_name: bool) -> Iterable[Reference]:
+        """Return what a resource refers to. Raises BadResource where it breaks a rule of the API."""
+        walk = self._rules.check(message)
+        for found in walk.faults:
+            fault = self._check.adjusted(found)
+            if fault is not None and fault.severity is Severity.ERROR:
+                place = shown_pointer(fault.field_path, fault.message, self._catalogue)
+                raise BadResource(f"{place}: {fault.message}" if place else fault.message)
+        if not may_name:
+            return walk.references
+        return [each._replace(name=self._names.reference(each.name)) for each in walk.references]
+
+
+def _fault_of(name: str, faults: Iterable[str]) -> str:
+    """Return which of some faults is that of a name."""
+    return next((fault for fault in faults if f'"{name}"' in fault), "it cannot be read")
+
+
+def _is_same(came: Resource, held: Resource) -> bool:
+    """Whether what came is certain to be what is held."""
+    is_content = came.redirect == held.redirect and (bool(held.redirect) or came.body == held.body)
+    return is_content and came.ttl_s == held.ttl_s and came.aliases == held.aliases
+
+
+def _more_references(message: DynamicMessage, row: ResourceType) -> Iterator[Reference]:
+    """Yield what the locators of a list collection name."""
+    if row is not list_collections.LISTENER_COLLECTION:
+        return
+    try:
+        yield from list_collections.references_of(message)
+    except MalformedName as error:
+        raise BadResource(f"the locator of an entry {error.fact}") from error
+    except KeyError as error:
+        raise BadResource("the locator of an entry leads to a type that xDS does not serve") from error

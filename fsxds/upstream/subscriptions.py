@@ -1,0 +1,397 @@
+"""What an upstream is asked for, and of which types an answer is awaited. Pure.
+
+| rule | source |
+| --- | --- |
+| What clients ask for is asked for, and whatever that refers to, and so on. | xRFC TP1, "xDS relay proxy" |
+| Unless only that is wanted, all of those types is asked for whose full state SotW sends: what an Envoy begins with. | |
+| A structured name goes to the upstream of its authority; all other names to those that have no authority. | xRFC TP1, "Federation" |
+| A plain name is not asked for where all of its type is: it is there, or does not exist. | |
+| What nobody needs any more is asked for ten minutes longer, so that who comes back finds it. | |
+| Of a name that was asked for nothing is known until an answer, or until the server kept silent for 15 s. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
+| A full state without a name that it never had is no answer: it may have been sent before the name was asked for. | gRPC A27 |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from types import MappingProxyType
+
+from fsxds.protocol.subscription import WILDCARD
+from fsxds.protocol.ttl import earliest
+from fsxds.resource_names import Locator, MalformedName, ResourceName, glob_of, is_structured, parse_or_none
+from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resources import Key, Resource
+from fsxds.snapshots.names import VIRTUAL_HOST
+from fsxds.upstream.responses import ReadResponse
+from fsxds.values import TypeUrl
+
+Names = Mapping[TypeUrl, frozenset[str]]
+
+NO_NAMES: Names = MappingProxyType({})
+
+# A client waits for so long, too, before it takes a resource not to exist (xDS protocol, "Knowing When …").
+PATIENCE_S = 15.0
+# What nobody needs any more is asked for so much longer.
+LINGER_S = 600.0
+# After the first response since everything was asked for on a connection that was there already: others may be on their way.
+SETTLE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class NameScope:
+    """Which names one upstream is asked for.
+
+    Attributes:
+        authority: the authority whose names alone it is asked for; empty for plain names, and for those of all other
+            authorities.
+        others: the authorities of other upstreams.
+        is_asked_only: it is asked for what clients ask for, and what that refers to; else for all there is.
+        most_names: for so many names at most, which is also how many resources are held.
+    """
+
+    authority: str = ""
+    others: frozenset[str] = frozenset()
+    is_asked_only: bool = False
+    most_names: int = 1_000_000
+
+    def covers(self, name: str) -> bool:
+        """Whether a name is one of this upstream."""
+        if not is_structured(name):
+            return not self.authority
+        structured = parse_or_none(name)
+        if structured is None:
+            # That of a virtual host, behind the name of its route configuration; else malformed.
+            structured = parse_or_none(name.rpartition("/")[0])
+        authority = structured.authority if structured is not None else ""
+        return authority == self.authority if self.authority else authority not in self.others
+
+    @property
+    def always(self) -> frozenset[Key]:
+        """What is asked for whoever needs it."""
+        if self.is_asked_only or self.authority:
+            return frozenset()
+        return frozenset((row.type_url, WILDCARD) for row in RESOURCE_TYPES if row.full_state_in_sotw)
+
+
+class Subscriptions:
+    """The names that one upstream is asked for.
+
+    Attributes:
+        wanted: all of them, by type; `*` for everything of a type. Replaced with each change.
+        surplus: how many names there is no room for.
+    """
+
+    def __init__(self, scope: NameScope) -> None:
+        """Ask for nothing but what is asked for always."""
+        self.wanted: Names = NO_NAMES
+        self._scope = scope
+        self._asked: Names = NO_NAMES
+        self._names: dict[TypeUrl, set[str]] = {}
+        self._size = 0
+        # How many reasons there are to ask for a name: one for all clients, one for each resource that refers to it.
+        self._reasons: Counter[Key] = Counter()
+        # Names that nothing needs any more, and since when, the longest first.
+        self._idle: dict[Key, float] = {}
+        # Names that had no room, the longest first.
+        self._surplus: dict[Key, None] = {}
+        self._answers = _Answers()
+        self._change(scope.always, (), 0.0)
+        self._answers.hold_up(scope.always)
+
+    @property
+    def surplus(self) -> int:
+        """How many names there is no room for."""
+        return len(self._surplus)
+
+    @property
+    def pending(self) -> frozenset[TypeUrl]:
+        """The types of which an answer is awaited, for everything of it or for what a held resource refers to.
+
+        What clients ask for makes a type pending only until everything had an answer once: who makes up names would keep
+        all others waiting.
+        """
+        return self._answers.pending
+
+    def has_answer(self, type_url: TypeUrl, name: str) -> bool:
+        """Whether the upstream said all that it has to say of a name, `*` or a collection, or never will: it is another's."""
+        if not self._scope.covers(name):
+            return True
+        names = self.wanted.get(type_url, frozenset())
+        # Everything of a type stands for the plain names in it.
+        asked = name if name in names or is_structured(name) else WILDCARD
+        return asked in names and not self._answers.awaits(type_url, asked)
+
+    def wants(self, resource: Resource) -> bool:
+        """Whether a resource is asked for: by its name, an alias, its collection, or with all of its type."""
+        names: AbstractSet[str] = self._names.get(resource.type_url, frozenset())
+        name = resource.name
+        if name in names or any(alias in names for alias in resource.aliases):
+            return True
+        if is_structured(name) and glob_of(name) in names:
+            return True
+        return WILDCARD in names and self._scope.covers(name)
+
+    def ask(self, asked: Names, now_s: float) -> None:
+        """Ask for what all clients together ask for now, `*` for everything of a type; other upstreams' names are left out."""
+        added, gone = list[Key](), list[Key]()
+        for type_url in {**asked, **self._asked}:
+            now, before = asked.get(type_url, frozenset()), self._asked.get(type_url, frozenset())
+            if now is not before:
+                added += ((type_url, name) for name in now - before)
+                gone += ((type_url, name) for name in before - now)
+        self._asked = asked
+        self._change(added, gone, now_s)
+        self._answers.hold_up(key for key in added if key[1] == WILDCARD)
+
+    def refer(self, before: Iterable[Resource], after: Iterable[Resource], now_s: float) -> None:
+        """Ask for what held resources refer to, where some of them are others now."""
+        added = [key for resource in after for key in keys_referred_to(resource)]
+        gone = [key for resource in before for key in keys_referred_to(resource)]
+        self._change(added, gone, now_s)
+        self._answers.hold_up(added)
+
+    def connect(self, now_s: float) -> None:
+        """Note that a server is asked for everything that is wanted, on a new connection."""
+        self._answers.connect(now_s)
+
+    def disconnect(self) -> None:
+        """Note that no server is asked for anything."""
+        self._answers.disconnect()
+
+    def answer(self, response: ReadResponse, now_s: float) -> None:
+        """Note which names a response answers."""
+        self._answers.take(response, now_s)
+
+    def restore(self, held: Iterable[Resource]) -> None:
+        """Ask for what restored resources refer to; before anything else."""
+        self.refer((), held, 0.0)
+
+    @property
+    def next_s(self) -> float | None:
+        """When `expire` has something to do, in seconds since 1970, or earlier; None for never."""
+        return earliest(
+            self._answers.next_s, next(iter(self._idle.values()), -LINGER_S) + LINGER_S if self._idle else None
+        )
+
+    def expire(self, now_s: float) -> frozenset[TypeUrl]:
+        """Wait no longer for what was waited for long enough, nor ask for what nobody needs.
+
+        Returns:
+            The types of which fewer names are asked for.
+        """
+        self._answers.expire(now_s)
+        over = list(takewhile(lambda key: self._idle[key] + LINGER_S <= now_s, self._idle))
+        for key in over:
+            del self._idle[key]
+            self._remove(key)
+        admitted = list(islice(self._surplus, max(self._scope.most_names - self._size, 0))) if over else []
+        for key in admitted:
+            self._add(key, now_s)
+        self._publish({type_url for type_url, _ in (*over, *admitted)}, now_s)
+        return frozenset(type_url for type_url, _ in over)
+
+    def _change(self, added: Iterable[Key], gone: Iterable[Key], now_s: float) -> None:
+        """Count reasons to ask for names that came and went."""
+        changed = set[TypeUrl]()
+        for key in filter(self._counts, added):
+            self._reasons[key] += 1
+            if self._reasons[key] == 1 and self._idle.pop(key, None) is None:
+                self._add(key, now_s)
+                changed.add(key[0])
+        for key in filter(self._counts, gone):
+            self._reasons[key] -= 1
+            if self._reasons[key] <= 0:
+                del self._reasons[key]
+                self._let_go(key, now_s)
+        self._publish(changed, now_s)
+
+    def _counts(self, key: Key) -> bool:
+        """Whether a name is one of this upstream, and more than a part of what is asked for always."""
+        type_url, name = key
+        always = self._scope.always
+        return key in always or (
+            self._scope.covers(name) and ((type_url, WILDCARD) not in always or is_structured(name))
+        )
+
+    def _let_go(self, key: Key, now_s: float) -> None:
+        if key in self._surplus:
+            del self._surplus[key]
+        else:
+            self._idle[key] = now_s
+
+    def _add(self, key: Key, now_s: float) -> None:
+        type_url, name = key
+        if self._size >= self._scope.most_names:
+            self._surplus[key] = None
+            return
+        self._surplus.pop(key, None)
+        self._names.setdefault(type_url, set()).add(name)
+        self._size += 1
+
+    def _remove(self, key: Key) -> None:
+        type_url, name = key
+        self._names[type_url].discard(name)
+        self._size -= 1
+        if not self._names[type_url]:
+            del self._names[type_url]
+
+    def _publish(self, changed: Iterable[TypeUrl], now_s: float) -> None:
+        """Say what is wanted of some types, and await an answer for what was not wanted before."""
+        wanted = dict(self.wanted)
+        for type_url in changed:
+            before = wanted.pop(type_url, frozenset())
+            names: AbstractSet[str] = self._names.get(type_url, frozenset())
+            now = frozenset(names if WILDCARD not in names else _beside_wildcard(names))
+            if now:
+                wanted[type_url] = now
+            self._answers.ask(type_url, now - before, before - now, now_s)
+        self.wanted = MappingProxyType(wanted)
+
+
+class _Answers:
+    """Which names have no answer yet.
+
+    Attributes:
+        next_s: when a server was silent for long enough, or earlier; None for never.
+    """
+
+    def __init__(self) -> None:
+        self.next_s: float | None = None
+        # Since when a server was asked for each name; None while none was.
+        self._since: dict[TypeUrl, dict[str, float | None]] = {}
+        # Those of them without which not all is known that is needed.
+        self._needed: dict[TypeUrl, set[str]] = {}
+        self._connected_s: float | None = None
+        self._patient_until_s: float | None = None
+        # Whether everything that was asked for had an answer once, or enough time for one.
+        self._is_synced = False
+
+    @property
+    def pending(self) -> frozenset[TypeUrl]:
+        """The types of which a name that is needed has no answer; until all had one, those of which any has none."""
+        return frozenset(self._needed if self._is_synced else self._since)
+
+    def awaits(self, type_url: TypeUrl, name: str) -> bool:
+        """Whether a name has no answer."""
+        return name in self._since.get(type_url, ())
+
+    def hold_up(self, keys: Iterable[Key]) -> None:
+        """Let types be pending while these names of them have no answer."""
+        for type_url, name in keys:
+            if self.awaits(type_url, name):
+                self._needed.setdefault(type_url, set()).add(name)
+
+    def ask(self, type_url: TypeUrl, added: AbstractSet[str], gone: AbstractSet[str], now_s: float) -> None:
+        """Await an answer for some names, and for some no longer."""
+        since_s = None if self._connected_s is None else now_s
+        self._since.setdefault(type_url, {}).update(dict.fromkeys(added, since_s))
+        self._end(type_url, gone)
+        if added and since_s is not None:
+            self._await(since_s)
+
+    def connect(self, now_s: float) -> None:
+        """Count from now."""
+        self._connected_s = now_s
+        self._since = {type_url: dict.fromkeys(names, now_s) for type_url, names in self._since.items()}
+        self._patient_until_s = now_s + PATIENCE_S
+        self.next_s = self._patient_until_s
+        self._settle(now_s)
+
+    def disconnect(self) -> None:
+        """Count no more: nobody was asked."""
+        self._connected_s = self.next_s = None
+        self._since = {type_url: dict.fromkeys(names) for type_url, names in self._since.items()}
+
+    def take(self, response: ReadResponse, now_s: float) -> None:
+        """Note which names a response answers."""
+        names = self._since.get(response.type_url, {})
+        if names.get(WILDCARD, self._connected_s) == self._connected_s:
+            self._end(response.type_url, (WILDCARD,))
+        else:
+            # It may have been sent before everything was asked for.
+            since_s = now_s + SETTLE_S - PATIENCE_S
+            names[WILDCARD] = min(names[WILDCARD] or since_s, since_s)
+            self._await(since_s)
+        self._end(response.type_url, _answered_by(response))
+        self._settle(now_s)
+
+    def expire(self, now_s: float) -> None:
+        """Wait no longer for what was waited for long enough."""
+        if self._connected_s is None or self.next_s is None or now_s < self.next_s:
+            return
+        for type_url, names in tuple(self._since.items()):
+            over = [name for name, since_s in names.items() if since_s is not None and since_s + PATIENCE_S <= now_s]
+            self._end(type_url, over)
+        since = (since_s for names in self._since.values() for since_s in names.values() if since_s is not None)
+        first_s = min(since, default=None)
+        self.next_s = None if first_s is None else first_s + PATIENCE_S
+        self._settle(now_s)
+
+    def _await(self, since_s: float) -> None:
+        self.next_s = earliest(self.next_s, since_s + PATIENCE_S)
+
+    def _end(self, type_url: TypeUrl, answered: Iterable[str]) -> None:
+        names, needed = self._since.get(type_url, {}), self._needed.get(type_url, set())
+        for name in answered if names else ():
+            if name in names:
+                del names[name]
+                needed.discard(name)
+        if not names:
+            self._since.pop(type_url, None)
+        if not needed:
+            self._needed.pop(type_url, None)
+
+    def _settle(self, now_s: float) -> None:
+        if self._connected_s is None or self._patient_until_s is None:
+            return
+        if not self._since or now_s >= self._patient_until_s:
+            self._is_synced = True
+
+
+def _answered_by(response: ReadResponse) -> Iterator[str]:
+    """Yield the names that a response says something about, some of them twice."""
+    for name, resource in response.resources.items():
+        yield name
+        yield from resource.aliases
+        if is_structured(name):
+            yield glob_of(name)
+    yield from response.bad
+    yield from response.removed
+    yield from response.absent
+
+
+def _beside_wildcard(names: AbstractSet[str]) -> Iterator[str]:
+    """Yield the names that are asked for where everything is asked for as well."""
+    return (name for name in names if name == WILDCARD or is_structured(name))
+
+
+def keys_referred_to(resource: Resource) -> frozenset[Key]:
+    """Return what a resource refers to by name, and may be asked for."""
+    if resource.redirect:
+        return frozenset(_targets(resource.redirect))
+    found = set[Key]()
+    for reference in resource.references:
+        row = BY_TYPE_URL.get(reference.type_url)
+        # What refers to all of a type, or to all hosts of a route configuration, names nothing.
+        if row is None or reference.is_static or reference.name == WILDCARD or (row is VIRTUAL_HOST):
+            continue
+        if is_structured(reference.name):
+            found.update(_targets(reference.name))
+        else:
+            found.add((reference.type_url, reference.name))
+    return frozenset(found)
+
+
+def _targets(locator: str) -> Iterator[Key]:
+    """Yield the names that a locator leads to, with those of its alternatives."""
+    try:
+        choices = tuple(Locator.parse(locator).choices())
+    except MalformedName:
+        return
+    for choice in choices:
+        if isinstance(choice.target, ResourceName) and choice.target.type_url in BY_TYPE_URL:
+            yield choice.target.type_url, str(choice.target)

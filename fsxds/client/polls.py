@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +17,7 @@ from fsxds.client.client_tls import ClientTls, tls_words
 from fsxds.client.streams import credentials_of
 from fsxds.client.updates import (
     AGENT,
+    TOO_LARGE_RESPONSE,
     ConnectionLostError,
     Update,
     UpdateContents,
@@ -23,6 +25,7 @@ from fsxds.client.updates import (
 )
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
+from fsxds.relay_ids import HEADER, relays_in
 from fsxds.resource_types import ResourceType
 from fsxds.values import Nonce, PlainValue, TypeUrl, Version
 
@@ -31,6 +34,8 @@ HOLD_S = 60.0
 # When no response has come so long after that, the connection is dead.
 LATE_S = 15.0
 _CONNECT_PATIENCE_S = 5.0
+# A server that does not hold polls is asked so often where there is nothing new.
+REFRESH_S = 1.0
 
 _OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
 # With these another attempt may succeed; others mean that the request, or the server, is not what it should be.
@@ -51,8 +56,15 @@ def plain_node(node: Node) -> PlainValue:
 class PollingClient:
     """A client that polls for one type. Use as an async context manager; its methods are those of `StreamClient`.
 
-    `next()` may be cancelled while it waits. `on_connected` is called with each response that is no error. `hold_s`,
-    `late_s`, `tls` and `token` may be set before the client is used.
+    `next()` may be cancelled while it waits. `on_connected` is called with each response that is no error. The other
+    attributes may be set before the client is used.
+
+    Attributes:
+        hold_s: how long the server is asked to hold a poll; `late_s`: how much longer an answer may take.
+        tls: None for plain text, or where a URL says https and this machine trusts the server.
+        token: a bearer token to send; empty for none. `headers` are more headers.
+        most_bytes: how large a response may be, when it is not compressed any more; None for any size.
+        accepts_parts: faults are in the update, beside what is good of it, and are not raised.
     """
 
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
@@ -71,11 +83,16 @@ class PollingClient:
         self.hold_s, self.late_s = HOLD_S, LATE_S
         self.tls: ClientTls | None = None
         self.token = ""
+        self.headers: tuple[tuple[str, str], ...] = ()
+        self.most_bytes: int | None = None
+        self.accepts_parts = False
         self._names: list[str] = []
         self._version = ""
         self._unanswered: Update | None = None
         self._rejected: tuple[Nonce, str] | None = None
         self._was_lost = False
+        self._rests_until_s = 0.0
+        self._relays: tuple[str, ...] = ()
         self._session: aiohttp.ClientSession | None = None
         self.on_connected: Callable[[], None] = _nothing
 
@@ -94,6 +111,14 @@ class PollingClient:
         if type_url != self._row.type_url:
             raise ValueError(f"this client polls for {self._row.short_name}")
         self._names = list(dict.fromkeys((*self._names, *names)))
+        # Of other names it says nothing; a server whose versions are those of a type would find nothing new.
+        self._version = ""
+
+    def unsubscribe(self, *names: str) -> None:
+        """Unsubscribe from names; a client that has none left would ask for everything."""
+        gone = frozenset(names)
+        self._names = [name for name in self._names if name not in gone]
+        self._version = ""
 
     def ack(self) -> None:
         """ACK the last update, with the next poll."""
@@ -113,11 +138,18 @@ class PollingClient:
             ConnectionLostError: there is no connection, or an error response; the next call polls again.
             WrongResponseError: the update cannot be accepted; the next poll is a NACK.
         """
+        held = self._version
         self.ack()
+        loop = asyncio.get_running_loop()
         while True:
-            body = await self._poll()
-            if body is not None:
-                return self._read(body)
+            await asyncio.sleep(self._rests_until_s - loop.time())
+            asked_s, hold_s = loop.time(), 0.0 if self._was_lost else self.hold_s
+            body = await self._poll(hold_s)
+            update = None if body is None else self._read(body)
+            if hold_s and (update is None or update.version == held):
+                self._rests_until_s = asked_s + REFRESH_S
+            if update is not None:
+                return update
 
     async def finish(self) -> None:
         """ACK the last update, by a poll that is not held."""
@@ -125,12 +157,13 @@ class PollingClient:
         with contextlib.suppress(ConnectionLostError):
             await self._ask(hold_s=0.0)
 
-    async def _poll(self) -> bytes | None:
-        """Poll once; None when there is nothing new."""
-        # After an outage the first poll is not held: that the server is back is worth knowing.
-        hold_s = 0.0 if self._was_lost else self.hold_s
-        self._was_lost = True
-        body = await self._ask(hold_s)
+    async def _poll(self, hold_s: float) -> bytes | None:
+        """Poll once; None when there is nothing new. After an outage it is not held: that the server is back is worth knowing."""
+        try:
+            body = await self._ask(hold_s)
+        except ConnectionLostError:
+            self._was_lost = True
+            raise
         self._was_lost = False
         self.on_connected()
         return body
@@ -139,10 +172,14 @@ class PollingClient:
         if self._session is None:
             raise RuntimeError("a client is used as an async context manager")
         url, timeout = url_of(self._address, self._row), {"timeout": f"{hold_s:g}"}
-        headers = dict(credentials_of(self.token))
+        headers = dict((*credentials_of(self.token), *self.headers))
         try:
-            async with self._session.post(url, params=timeout, json=self._request(), headers=headers) as response:
-                body = await response.read()
+            # Elsewhere the token has no business.
+            async with self._session.post(
+                url, params=timeout, json=self._request(), headers=headers, allow_redirects=False
+            ) as response:
+                self._relays = relays_in(",".join(response.headers.getall(HEADER, ())))
+                body = await _read_body(response, self.most_bytes)
         except TimeoutError as error:
             raise ConnectionLostError("no response came in time", "TIMEOUT") from error
         except aiohttp.InvalidURL as error:
@@ -165,33 +202,36 @@ class PollingClient:
         return request
 
     def _read(self, body: bytes) -> Update:
-        try:
-            response = json.loads(body)
-            members, version = response.get("resources", []), str(response["version_info"])
-        except (ValueError, LookupError, AttributeError, TypeError) as error:
-            raise ConnectionLostError(
-                "what came is no DiscoveryResponse in JSON; is this an xDS server?", "INTERNAL"
-            ) from error
+        members, version, nonce = _parsed(body)
         contents = UpdateContents(self._row.type_url)
         for member in members:
             self._convert(member, contents)
-        nonce = Nonce(str(response.get("nonce") or version))
-        update = Update(self._row.type_url, Version(version), nonce, contents.frozen(), is_full=True)
+        update = Update(
+            self._row.type_url,
+            Version(version),
+            Nonce(nonce or version),
+            contents.frozen(),
+            is_full=True,
+            relays=self._relays,
+        )
         self._unanswered = update
-        if contents.faults:
+        if contents.faults and not self.accepts_parts:
             self.nack(contents.faults[0])
             raise WrongResponseError(contents.faults[0], update)
-        return update
+        return contents.accepted(update)
 
     def _convert(self, member: PlainValue, contents: UpdateContents) -> None:
         fields = member if isinstance(member, dict) else {}
         if fields.get("@type") != self._row.type_url:
-            contents.faults.append(f"a resource in it is of type {fields.get('@type')}")
+            contents.reject("", f"a resource in it is of type {str(fields.get('@type'))[:200]}")
             return
         plain = {name: value for name, value in fields.items() if name != "@type"}
         converted = self._converter.convert(plain, self._row.message_type)
         if converted.message is None:
-            contents.faults.append(f"a resource in it cannot be read: {converted.faults[0].message}")
+            name = fields.get(self._row.name_field or "")
+            # What a secret has may be in the words.
+            why = "" if self._row.short_name == "sds" else f": {converted.faults[0].message}"
+            contents.reject(name if isinstance(name, str) else "", f"a resource in it cannot be read{why}")
             return
         contents.add_body(converted.message.SerializeToString(deterministic=True))
 
@@ -208,7 +248,8 @@ def open_session(address: str, read_patience_s: float, tls: ClientTls | None = N
     else:
         connector = aiohttp.TCPConnector(ssl=True if tls is None else tls.ssl_context())
     timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_PATIENCE_S, sock_read=read_patience_s)
-    return aiohttp.ClientSession(connector=connector, timeout=timeout)
+    # A server's cookies are not sent to it again.
+    return aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar())
 
 
 def url_of(address: str, row: ResourceType) -> str:
@@ -221,11 +262,38 @@ def _nothing() -> None:
     """Do nothing when there is a response."""
 
 
+async def _read_body(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
+    """Return a body as it is before compression; ConnectionLostError where it is larger than that."""
+    pieces, size_bytes = [], 0
+    async for piece in response.content.iter_any():
+        size_bytes += len(piece)
+        if most_bytes is not None and size_bytes > most_bytes:
+            # Its rest is not read.
+            response.close()
+            fact = f"a response is larger than {most_bytes} bytes, which is all that is taken"
+            raise ConnectionLostError(fact, TOO_LARGE_RESPONSE)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _parsed(body: bytes) -> tuple[Sequence[PlainValue], str, str]:
+    """Return the resources of a DiscoveryResponse in JSON, its version and its nonce."""
+    try:
+        response = json.loads(body)
+        members, version = response.get("resources", []), str(response["version_info"])
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+        members, version = None, ""
+    if not isinstance(members, list):
+        # Not with its cause: that has the content.
+        raise ConnectionLostError("what came is no DiscoveryResponse in JSON; is this an xDS server?", "INTERNAL")
+    return members, version, str(response.get("nonce") or "")
+
+
 def _error_of(status: int, body: bytes) -> ConnectionLostError:
     """Return what an error response means, with its own words where it has some."""
     try:
         words = str(json.loads(body)["message"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         words = "without a message such as fsxds gives"
     fact = "nothing to send yet" if status == _UNAVAILABLE else f"the server responds with status {status}"
     return ConnectionLostError(f"{fact}: {words[:300]}", str(status), is_final=status not in _PASSING)

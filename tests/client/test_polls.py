@@ -12,7 +12,7 @@ from aiohttp import web
 
 from fsxds.api.converter import Converter
 from fsxds.client.polls import PollingClient
-from fsxds.client.updates import ConnectionLostError, WrongResponseError, name_within
+from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError, WrongResponseError, name_within
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings.forms import TcpAddress, UnixAddress
@@ -255,3 +255,121 @@ async def test_there_is_nothing_to_judge() -> None:
         client.nack("no")
     with pytest.raises(RuntimeError, match="context manager"):
         await client.next()
+
+
+async def test_a_client_that_accepts_parts() -> None:
+    """What cannot be read is left out by its name; without one, nothing is said of what is missing."""
+    bad = {"@type": CDS.type_url, "name": "b", "typ": 1}
+
+    async def reply(request: web.Request) -> web.Response:
+        resources = [{"@type": CDS.type_url, "name": "a"}, bad, *([{}] if request.query["timeout"] == "7" else [])]
+        return web.json_response({"version_info": "1", "resources": resources})
+
+    async with answering(reply) as address, client_of(address) as client:
+        client.accepts_parts = True
+        named_alone = await client.next()
+    async with answering(reply) as address, client_of(address) as client:
+        client.accepts_parts, client.hold_s = True, 7.0
+        unnamed = await client.next()
+
+    assert (["a"], True, frozenset({"b"})) == (list(named_alone.resources), named_alone.is_full, named_alone.rejected)
+    assert (["a"], False, 2) == (list(unnamed.resources), unnamed.is_full, len(unnamed.faults))
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+async def test_a_response_may_be_too_large(*, is_compressed: bool) -> None:
+    """A larger response than a client takes ends the poll, also where it is small until it is decompressed."""
+
+    async def reply(_: web.Request) -> web.Response:
+        response = web.Response(body=b" " * 5_000_000)
+        if is_compressed:
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    async with answering(reply) as address, client_of(address) as client:
+        client.most_bytes = 1_000_000
+        with pytest.raises(ConnectionLostError, match="is larger than 1000000 bytes") as caught:
+            await client.next()
+
+    assert caught.value.code == TOO_LARGE_RESPONSE
+
+
+async def test_a_server_that_does_not_hold_polls() -> None:
+    """It is not asked without end: where there is nothing new, a second passes until the next poll."""
+    polls = 0
+
+    async def reply(_: web.Request) -> web.Response:
+        nonlocal polls
+        polls += 1
+        return web.json_response({"version_info": "1"}) if polls == 1 else web.Response(status=304)
+
+    async with answering(reply) as address, client_of(address) as client:
+        await client.next()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await client.next()
+
+    assert 2 == polls
+
+
+async def test_no_redirect_is_followed() -> None:
+    """What a server leads to is another server, which the token is not for."""
+    paths = []
+
+    async def reply(request: web.Request) -> web.Response:
+        paths.append(request.path)
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    async with answering(reply) as address, client_of(address) as client:
+        with pytest.raises(ConnectionLostError, match="status 307"):
+            await client.next()
+
+    assert ["/v3/discovery:clusters"] == paths
+
+
+async def test_headers_and_relays() -> None:
+    """A client sends the headers that it is given, and says which relays a response passed."""
+    relay, sent = "0123456789abcdef", []
+
+    async def reply(request: web.Request) -> web.Response:
+        sent.append(request.headers["x-more"])
+        return web.json_response({"version_info": "1"}, headers={"fsxds-relays": relay})
+
+    async with answering(reply) as address, client_of(address) as client:
+        client.headers = (("x-more", "1"),)
+        update = await client.next()
+
+    assert (["1"], (relay,)) == (sent, update.relays)
+
+
+async def test_other_names_are_asked_for_afresh() -> None:
+    """Names can be added and given up; a version says nothing of other names, so none is sent."""
+    requests: list[tuple[object, object]] = []
+
+    async def reply(request: web.Request) -> web.Response:
+        body = await request.json()
+        requests.append((body.get("resource_names"), body.get("version_info")))
+        return web.json_response({"version_info": str(len(requests))})
+
+    async with answering(reply) as address, client_of(address) as client:
+        client.subscribe(CDS.type_url, "a", "b")
+        await client.next()
+        await client.next()
+        client.ack()
+        client.subscribe(CDS.type_url, "c")
+        client.unsubscribe("a")
+        await client.next()
+
+    assert [(["a", "b"], None), (["a", "b"], "1"), (["b", "c"], None)] == requests
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"version_info": "1", "resources": 7}', "9" * 5000, '"x"'])
+async def test_json_that_is_no_response(body: str) -> None:
+    """Whatever comes ends the poll with a clear error."""
+
+    async def reply(_: web.Request) -> web.Response:
+        return web.Response(text=body)
+
+    async with answering(reply) as address, client_of(address) as client:
+        with pytest.raises(ConnectionLostError, match="no DiscoveryResponse in JSON"):
+            await client.next()

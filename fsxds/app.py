@@ -72,7 +72,6 @@ from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.grpc_streams.stream_responses import ResponseWriter
 from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_handler import HttpGet
 from fsxds.transports.http_get.get_responses import GetRules
@@ -457,7 +456,7 @@ class Application:
         """Serve streams at an address."""
         shared = StreamContext(self.channels, self.observer, self.clients, TtlMode(self.settings.ttl))
         shared.authority, shared.forgets_members = self._authority, self.state is None
-        shared.writer = ResponseWriter(passes_redirects=self.settings.redirects == "client")
+        shared.writer.passes_redirects = self.settings.redirects == "client"
         shared.limiter, shared.access = self.limiter, self.credentials.access
         services = GrpcServices(
             shared, client_status_handlers(self.reports, self.credentials.access), unready=self.readiness.reason

@@ -15,11 +15,12 @@ from fsxds.errors import ProtocolError
 
 HEADER = "fsxds-relays"
 SERVER = "fsxds"
-# The code of the error that a call gets which comes round to the relay that began it.
-LOOP = "LOOP"
+# A part of the text of each error of a loop: a code of its own gRPC does not have.
+OWN_UPSTREAM = "is its own upstream"
 # A header has room for them, and no tree has more levels. Of the relays below these many are named: a loop that is not
 # found by them is found by the responses.
 MOST_IDS = 64
+REMEDY = "take one of these relays out of the --upstream of another"
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -27,7 +28,7 @@ class LoopError(ProtocolError):
     """A call came from a relay that is above this one as well, or is this one."""
 
     def __init__(self, fact: str) -> None:
-        super().__init__(f"{fact}; take one of these relays out of the --upstream of another", LOOP)
+        super().__init__(f"{fact}; {REMEDY}", "FAILED_PRECONDITION")
 
 
 class RelayIds:
@@ -67,10 +68,10 @@ class RelayIds:
         """
         if self.own and relays:
             if self.own in relays:
-                raise LoopError(f"relay {self.own} is its own upstream: it asks itself through {_path(relays)}")
+                raise LoopError(f"relay {self.own} {OWN_UPSTREAM}: it asks itself through {_path(relays)}")
             above = {relay for each in self._above.values() for relay in each}
             if both := sorted(above & set(relays)):
-                raise LoopError(f"relay {both[0]} is its own upstream: relay {self.own} gets from it what it asks for")
+                raise LoopError(f"relay {both[0]} {OWN_UPSTREAM}: relay {self.own} gets from it what it asks for")
         self._below.update(relays)
         try:
             yield
@@ -86,10 +87,7 @@ class RelayIds:
         own = {self.own, *self._below}
         if found := [relay for relay in relays if relay in own]:
             self._above.pop(upstream, None)
-            return (
-                f"relay {found[0]} is its own upstream, through {_path(relays)}; take one of them out of the --upstream "
-                "of another"
-            )
+            return f"relay {found[0]} {OWN_UPSTREAM}, through {_path(relays)}; {REMEDY}"
         self._above[upstream] = relays
         return ""
 

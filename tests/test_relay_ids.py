@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from fsxds.errors import ProtocolError
-from fsxds.relay_ids import LOOP, MOST_IDS, RelayIds, relays_in, relays_of_identifier, relays_of_metadata
+from fsxds.relay_ids import MOST_IDS, LoopError, RelayIds, relays_in, relays_of_identifier, relays_of_metadata
 
 A, B, C, D = (digit * 16 for digit in "abcd")
 
 
-def reject_of(ids: RelayIds, *relays: str) -> ProtocolError | None:
+def reject_of(ids: RelayIds, *relays: str) -> LoopError | None:
     """Return why a call that names these relays is rejected."""
     try:
         with ids.calling(relays):
             return None
-    except ProtocolError as error:
+    except LoopError as error:
         return error
 
 
@@ -53,7 +52,7 @@ def test_a_call_that_comes_round() -> None:
     above = reject_of(ids, B, D)
 
     assert own is not None
-    assert own.code == LOOP
+    assert own.code == "FAILED_PRECONDITION"
     assert str(own).startswith(f"relay {A} is its own upstream: it asks itself through {B}, {A}; take one")
     assert above is not None
     assert str(above).startswith(f"relay {D} is its own upstream: relay {A} gets from it what it asks for; ")

@@ -28,6 +28,7 @@ from fsxds.protocol.poll import answer_fetch, nonce_of
 from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription
+from fsxds.relay_ids import relays_of_metadata
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
@@ -222,7 +223,8 @@ class GrpcServices:
         make_core = DeltaStream if method.variant is Variant.DELTA else SotwStream
         core = make_core(self._shared.memory, self._shared.ttl_mode, is_aggregated=method.is_aggregated)
         stream = StreamCall(self._shared, method, core, context)
-        with self._shared.limiter.stream(peer_of(context.peer())):
+        relays = relays_of_metadata(context.invocation_metadata() or ())
+        with self._shared.limiter.stream(peer_of(context.peer())), self._shared.relays.calling(relays):
             self._streams[stream] = None
             try:
                 await stream.converse()

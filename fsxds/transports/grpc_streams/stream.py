@@ -35,6 +35,7 @@ from fsxds.protocol.requested_names import reason_of
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
+from fsxds.relay_ids import RelayIds
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.rollout import Rejection, Standing, Step
@@ -124,6 +125,7 @@ class StreamContext:
         forgets_members: the next process will not know what this one removed, which was not reported yet.
         knows_authority_is_missing: that clients ask for names without authority was reported.
         access: decides who may ask for what; everybody for everything, unless it is set before the first stream comes.
+        relays: knows the relays that are above and below.
     """
 
     def __init__(self, channels: Channels, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
@@ -136,15 +138,20 @@ class StreamContext:
         self.forgets_members = False
         self.knows_authority_is_missing = False
         self.access = AccessInUse()
+        self.relays = RelayIds()
         self.memory = SharedMemory()
         self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names, self._read_authority)
         self.writer = ResponseWriter()
+        self.writer.identifier = self._read_identifier
         self.waking = Waking()
         self._tasks: asyncio.TaskGroup | None = None
 
     def _read_authority(self) -> str:
         # It is set later.
         return self.authority()
+
+    def _read_identifier(self) -> str:
+        return self.relays.identifier
 
     def write_in(self, tasks: asyncio.TaskGroup) -> None:
         """Write responses that are not to a request in tasks of this group; to be called before the first stream comes."""

@@ -8,7 +8,7 @@ Source: https://protobuf.dev/programming-guides/encoding#last-one-wins; envoy/se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from grpc import StatusCode
 
 from fsxds.memo import Lru
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
+from fsxds.relay_ids import SERVER
 from fsxds.resources import Resource, ResourceList
 from fsxds.values import TypeUrl, Version
 
@@ -35,7 +36,6 @@ MOST_HEADS = 65536
 
 RESOURCE_TYPE_URL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 LOCATOR_TYPE_URL = "type.googleapis.com/xds.core.v3.ResourceLocator"
-CONTROL_PLANE = {"identifier": "fsxds"}
 
 Response = SotwResponse | DeltaResponse
 
@@ -44,12 +44,14 @@ class ResponseWriter:
     """Writes the responses of all streams; equal collections of resources are written once.
 
     Where the part that differs between streams is equal too, they share the whole message. `written` counts the messages
-    that nothing was kept of. Where it `passes_redirects`, the bodies of redirects are locators.
+    that nothing was kept of. Where it `passes_redirects`, the bodies of redirects are locators. `identifier` returns what the
+    server calls itself; it may be set before the first response is written.
     """
 
     def __init__(self, most_kept_bytes: int = MOST_KEPT_BYTES, *, passes_redirects: bool = False) -> None:
         self.written = 0
-        self._passes_redirects = passes_redirects
+        self.identifier: Callable[[], str] = lambda: SERVER
+        self.passes_redirects = passes_redirects
         self._kept: Lru[_Key, _Kept] = Lru(MOST_KEPT, lambda kept: len(kept.message), most_kept_bytes)
         # Those of a type that are large, the oldest first.
         self._large: dict[_Form, list[_Key]] = {}
@@ -61,7 +63,7 @@ class ResponseWriter:
         if not resources or not is_shared or not isinstance(resources, ResourceList):
             return b"".join((*self._shared_parts(response), own))
         form = response.type_url, isinstance(response, DeltaResponse), response.with_ttl
-        key = resources, form, response.version
+        key = resources, form, response.version, self.identifier()
         kept = self._kept.get(key)
         if kept is None:
             self._make_room(form)
@@ -73,11 +75,24 @@ class ResponseWriter:
     def _shared_parts(self, response: Response) -> Iterable[bytes]:
         """Write what is sent to all streams: the version, the type, the name of the server, and the resources."""
         if isinstance(response, DeltaResponse):
-            return (_delta_part(response, passes_redirects=self._passes_redirects),)
+            return (self._delta_part(response),)
         message = discovery_pb2.DiscoveryResponse(
-            version_info=response.version, type_url=response.type_url, control_plane=CONTROL_PLANE
+            version_info=response.version, type_url=response.type_url, control_plane={"identifier": self.identifier()}
         )
-        return message.SerializeToString(), *_sotw_parts(response, passes_redirects=self._passes_redirects)
+        return message.SerializeToString(), *_sotw_parts(response, passes_redirects=self.passes_redirects)
+
+    def _delta_part(self, response: DeltaResponse) -> bytes:
+        message = discovery_pb2.DeltaDiscoveryResponse(
+            system_version_info=response.version,
+            type_url=response.type_url,
+            control_plane={"identifier": self.identifier()},
+        )
+        add = message.resources.add
+        for resource in response.resources:
+            aliases = response.aliases.get(resource.name, resource.aliases)
+            ttl_s = resource.ttl_s if response.with_ttl else None
+            _fill(add(), resource, aliases, ttl_s, passes_redirects=self.passes_redirects)
+        return bytes(message.SerializeToString())
 
     def _make_room(self, form: _Form) -> None:
         """Drop what the next message of a type makes old, where that is large, before it is written.
@@ -101,8 +116,8 @@ class ResponseWriter:
 _Form = tuple[TypeUrl, bool, bool]
 """How a collection is written: its type, whether for Delta, and whether with its times to live."""
 
-_Key = tuple[ResourceList, _Form, Version]
-"""A collection, how it is written, and its version."""
+_Key = tuple[ResourceList, _Form, Version, str]
+"""A collection, how it is written, its version, and what the server calls itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +191,6 @@ class _Heads(dict[int, bytes]):
 
 
 _heads_of = lru_cache(maxsize=64)(_Heads)
-
-
-def _delta_part(response: DeltaResponse, *, passes_redirects: bool) -> bytes:
-    message = discovery_pb2.DeltaDiscoveryResponse(
-        system_version_info=response.version, type_url=response.type_url, control_plane=CONTROL_PLANE
-    )
-    add = message.resources.add
-    for resource in response.resources:
-        aliases = response.aliases.get(resource.name, resource.aliases)
-        ttl_s = resource.ttl_s if response.with_ttl else None
-        _fill(add(), resource, aliases, ttl_s, passes_redirects=passes_redirects)
-    return bytes(message.SerializeToString())
 
 
 def _fill(

@@ -42,9 +42,10 @@ _ERRORS: Mapping[int, str] = {
     429: "This peer asks too often; `Retry-After` says when to come back.",
     500: "An error of fsxds, whose log has its traceback.",
     503: "Nothing good was loaded yet, too much is held, or the server stops; `Retry-After` says when to come back.",
+    508: "The poll came from this relay itself, through others.",
 }
 _OF_ALL = (400, 401, 403, 404, 417, 429, 500, 503)
-_OF_POLLS = (*_OF_ALL, 408, 413, 415)
+_OF_POLLS = (*_OF_ALL, 408, 413, 415, 508)
 _OF_GETS = (*_OF_ALL, 406, 412)
 
 

@@ -21,6 +21,7 @@ from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
+from fsxds.relay_ids import HEADER, RelayIds, relays_in
 from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.transports.limits import Limiter
@@ -175,6 +176,8 @@ def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Applic
 
     rest.held.access.listeners[rest.held] = rest.held.wake
     application.on_shutdown.append(drain)
+    if rest.relays.own:
+        application.on_response_prepare.append(rest.name_relays)
     return application
 
 
@@ -193,6 +196,7 @@ class RestJson:
         elsewhere: answers what is at other paths, all but POST where no resource can be; None where there is nothing.
         edge: passes requests to them.
         authority: returns that of structured names which have none.
+        relays: knows the relays that are above and below; to be set before the application is made.
     """
 
     def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, polls: PollRegistry) -> None:
@@ -200,6 +204,7 @@ class RestJson:
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
         self.elsewhere: Handler | None = None
         self.authority: Callable[[], str] = str
+        self.relays = RelayIds()
         self.edge = HttpEdge("REST", self._answer, observer, held.limiter.admit_request)
         self._observer = observer
         self._polls = polls
@@ -207,6 +212,10 @@ class RestJson:
         self._memory = PollMemory(lambda: held.limiter.settings.max_nodes, forget=self._forget)
         self._requests = RestRequestReader(catalogue, authority=self._read_authority)
         self._bodies = ResponseBodies(Printer(catalogue))
+
+    async def name_relays(self, _: web.Request, response: web.StreamResponse) -> None:
+        """Add the header that names the relays which a response passed."""
+        response.headers[HEADER] = self.relays.downwards
 
     def _read_authority(self) -> str:
         # It is set later.
@@ -241,6 +250,13 @@ class RestJson:
             await self.held.pause(min(DENIED_PAUSE_S, patience_of(deadline, None, self.held.max_hold_s())))
 
     async def _answer_admitted(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
+        named = request.headers.get(HEADER)
+        if named is None:
+            return await self._answer_poll_of(row, request)
+        with self.relays.calling(relays_in(named)):
+            return await self._answer_poll_of(row, request)
+
+    async def _answer_poll_of(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         peer = peer_of_request(request)
         # Before its body is read: a stranger is not to make the server read it.
         self.held.access.current.check_peer(peer)

@@ -8,6 +8,7 @@ from aiohttp import HttpVersion11, web
 
 from fsxds.errors import FsxdsError, LimitError, ProtocolError
 from fsxds.events import InternalError, LimitReached, Observer, RequestAnswered, RequestRejected
+from fsxds.relay_ids import LoopError
 from fsxds.transports.rest.http_server import Connection
 from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
 from fsxds.transports.rest.poll_responses import CLIENT_GONE, ErrorResponse, error_response
@@ -109,7 +110,7 @@ class HttpEdge:
             return self.reject(request, ErrorResponse(status, 8, str(error), {"Retry-After": after_s}))
         if error.code == TOO_LARGE:
             self._observer(LimitReached("max-body", request.remote or ""))
-        status, code = STATUSES.get(error.code, (400, 3))
+        status, code = (508, 9) if isinstance(error, LoopError) else STATUSES.get(error.code, (400, 3))
         return self.reject(request, ErrorResponse(status, code, str(error), _HEADERS.get(status, {})), error.subject)
 
     def reject(self, request: web.Request, error: ErrorResponse, subject: str = "") -> web.Response:

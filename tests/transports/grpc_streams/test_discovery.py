@@ -6,10 +6,12 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.events import AckReceived, Event, ResponseSent
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
+from fsxds.relay_ids import RelayIds
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
@@ -265,3 +267,30 @@ async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.
     where, error = recorder.errors[0]
     assert (where, str(error)) == ("gRPC StreamClusters", mistake)
     assert caplog.records == []
+
+
+async def test_a_relay_that_asks_itself_is_rejected(server: GrpcServer) -> None:
+    """A call that came through this relay ends with the path; others go on, and learn which relays they asked."""
+    above, own, below = (digit * 16 for digit in "abc")
+    relays = RelayIds(own)
+    relays.receive("upstream", (above,))
+    server.services._shared.relays = relays
+    path = method_path("cds", "Stream")
+    around = server.channel.stream_stream(path)(metadata=(("fsxds-relays", f"{below},{own}"),))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await around.read()
+    call: Any = server.channel.stream_stream(path, response_deserializer=discovery_pb2.DiscoveryResponse.FromString)(
+        metadata=(("fsxds-relays", below),)
+    )
+    await call.write(discovery_pb2.DiscoveryRequest(type_url=type_url("CDS")).SerializeToString())
+    response = await call.read()
+    during = relays.upwards
+    relays.disconnected("upstream")
+    server.publish({**EVERY_TYPE, "EDS": {"other": "2"}})
+    alone = await server.fetch("cds")
+    call.cancel()
+
+    assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+    assert f"relay {own} is its own upstream: it asks itself through {below}, {own}; " in (caught.value.details() or "")
+    assert (f"fsxds {own},{above}", f"{own},{below}") == (response.control_plane.identifier, during)
+    assert f"fsxds {own}" == alone.control_plane.identifier

@@ -20,10 +20,11 @@ import pytest
 from fsxds.api.printing import Printer
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import PollMemory, PollRequest
+from fsxds.relay_ids import RelayIds
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Origin
 from fsxds.settings.forms import TcpAddress
-from fsxds.transports.rest.application import ROWS
+from fsxds.transports.rest.application import REST, ROWS
 from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
 from fsxds.values import Version
@@ -721,3 +722,27 @@ async def test_one_connection_takes_many_polls(server: Server) -> None:
         length = int(head.lower().partition("content-length: ")[2].split("\r\n")[0])
         assert json.loads(await reader.readexactly(length))["resources"]
     writer.close()
+
+
+async def test_a_relay_that_asks_itself_is_rejected(server: Server) -> None:
+    """A poll that came through this relay gets 508 and the path; those of others are counted as below while they are held."""
+    own, below = "a" * 16, "b" * 16
+    rest = server.application[REST]
+    rest.relays = RelayIds(own)
+    snapshot = server.publish(named("cds", "a"))
+    body, around = {"node": {"id": "n1"}}, {"fsxds-relays": f"{below},{own}"}
+    async with server.client.post(CLUSTERS, json=body, headers=around) as rejected:
+        words = (await rejected.json())["message"]
+    headers, held = (
+        {"fsxds-relays": below},
+        {**body, "version_info": snapshot.versions[ROWS[CLUSTERS].type_url]},
+    )
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(server.client.post(CLUSTERS, json=held, headers=headers))
+        await server.until_held()
+        during = rest.relays.upwards
+        server.publish(named("cds", "b"))
+    waiting.result().close()
+
+    assert (508, True) == (rejected.status, f"relay {own} is its own upstream" in words)
+    assert (f"{own},{below}", own) == (during, rest.relays.upwards)

@@ -439,7 +439,7 @@ class Application:
             self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access
         )
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
-        rest.authority = self._authority
+        rest.authority, rest.relays = self._authority, self.upstreams.relays
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
         get = HttpGet(held, self.catalogue, self.observer, lambda: GetRules.of(self.settings))
         get.documents.update(documents())
@@ -457,7 +457,7 @@ class Application:
         shared = StreamContext(self.channels, self.observer, self.clients, TtlMode(self.settings.ttl))
         shared.authority, shared.forgets_members = self._authority, self.state is None
         shared.writer.passes_redirects = self.settings.redirects == "client"
-        shared.limiter, shared.access = self.limiter, self.credentials.access
+        shared.limiter, shared.access, shared.relays = self.limiter, self.credentials.access, self.upstreams.relays
         services = GrpcServices(
             shared, client_status_handlers(self.reports, self.credentials.access), unready=self.readiness.reason
         )

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
+from google.protobuf import json_format
 
 from fsxds.api.converter import Converter
 from fsxds.client.client_tls import ClientTls, tls_words
@@ -22,6 +23,7 @@ from fsxds.client.updates import (
     Update,
     UpdateContents,
     WrongResponseError,
+    node_message,
 )
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
@@ -45,6 +47,9 @@ _UNIX = "unix:"
 
 def plain_node(node: Node) -> PlainValue:
     """Return what a poll says of its node."""
+    if node.serialized:
+        plain: PlainValue = json_format.MessageToDict(node_message(node), preserving_proto_field_name=True)
+        return plain
     return {
         "id": node.id,
         "cluster": node.cluster,

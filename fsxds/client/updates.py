@@ -160,7 +160,9 @@ NACK_CODE = 13
 
 
 def node_message(node: Node) -> DynamicMessage:
-    """Return the message that announces a node."""
+    """Return the message that announces a node: all that is known of it, where that is more than the rest says."""
+    if node.serialized:
+        return base_pb2.Node.FromString(node.serialized)
     return base_pb2.Node(
         id=node.id,
         cluster=node.cluster,

@@ -1,76 +1,195 @@
-"""The connection to the servers of one upstream: one is asked at a time, and another one when it is lost."""
+"""The connections to the servers of one upstream: one after the other is asked, as `ServerOrder` decides."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import socket
 import time
-from collections.abc import Callable
-from typing import Never
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Never, Protocol
 
-from fsxds.client.client_tls import ClientTls
-from fsxds.client.connection import Streaming, Wire, streaming
-from fsxds.client.streams import StreamClient
-from fsxds.client.updates import ConnectionLostError, WrongResponseError
-from fsxds.events import Observer
-from fsxds.protocol.messages import Node
-from fsxds.settings.options import Settings
-from fsxds.upstream.subscriptions import Names
+from fsxds.client.connection import Wire
+from fsxds.client.updates import ConnectionLostError
+from fsxds.errors import UsageError
+from fsxds.relay_ids import OWN_UPSTREAM
+from fsxds.settings.upstream_rules import URLS
+from fsxds.store import Latest
+from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError
+from fsxds.upstream.poll_session import PollSession
+from fsxds.upstream.server_access import ServerAccess
+from fsxds.upstream.server_order import FIRST_PAUSE_S, ServerOrder
+from fsxds.upstream.stream_session import StreamRules, StreamSession
 from fsxds.upstream.upstream import Upstream
-from fsxds.upstream.verdicts import Verdicts
+from fsxds.upstream_events import UpstreamConnected, UpstreamFailedOver, UpstreamLooped, UpstreamLost
 
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
+# What servers made with Go allow at least between two pings, if nobody configured anything else.
+LONG_KEEPALIVE_S = 330.0
+WIRES = {Wire.DELTA: "Delta ADS", Wire.SOTW: "SotW ADS", Wire.REST: "REST"}
+
+
+class Session(Protocol):
+    """What asks one server until it is lost."""
+
+    async def run(self) -> Never:
+        """Raise ConnectionLostError when it is lost, and UsageError where a file of credentials cannot be used."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What is known of a server beside how it answers.
+
+    Attributes:
+        rules: how streams to it are opened.
+        limit: ends what goes on with it; None while nothing does.
+        error: why it was lost last, in words.
+    """
+
+    rules: StreamRules
+    limit: asyncio.Timeout | None = None
+    error: str = ""
 
 
 class Link:
     """Keeps one upstream connected."""
 
-    def __init__(
-        self, upstream: Upstream, verdicts: Verdicts, settings: Callable[[], Settings], observer: Observer
-    ) -> None:
+    def __init__(self, upstream: Upstream, context: LinkContext) -> None:
+        """Connect nothing yet. Raises UsageError where a file of credentials cannot be used."""
         self._upstream = upstream
-        self._verdicts = verdicts
-        self._settings = settings
-        self._observer = observer
+        self._context = context
+        self._servers = upstream.rule.servers
+        self._asked = [_Asked(StreamRules()) for _ in self._servers]
+        self._order = ServerOrder(len(self._servers))
+        self._turn = Latest(0)
+        # The server that answered last.
+        self._last: int | None = None
+        self._access().check()
 
     async def keep_connected(self) -> Never:
-        """Ask one server after the other, until cancelled."""
-        failures = 0
-        while True:
-            for server in self._upstream.rule.servers:
-                try:
-                    failures = await self._follow(server, failures)
-                except ConnectionLostError as error:
-                    self._upstream.lost(error, time.time())
-                failures += 1
-            await asyncio.sleep(random.uniform(0, min(FIRST_PAUSE_S * 2**failures, LONGEST_PAUSE_S)))  # noqa: S311
-
-    async def _follow(self, server: str, failures: int) -> int:
-        rule = self._upstream.rule
-        tls = ClientTls.of(rule.ca, rule.cert, rule.key)
-        node = self._settings().upstream_node
-        announced = Node((node and node.id) or socket.gethostname(), (node and node.cluster) or "", agent="fsxds")
-        async with streaming(server, Streaming(Wire.DELTA), announced, tls) as client:
-            client.on_connected = lambda: self._upstream.connected(server, "Delta ADS", time.time())
-            asked: Names = {}
-            while True:
-                for type_url, names in self._upstream.wanted().items():
-                    if more := names - asked.get(type_url, frozenset()):
-                        client.subscribe(type_url, *sorted(more))
-                asked = self._upstream.wanted()
-                await self._receive(client, server)
-
-    async def _receive(self, client: StreamClient, server: str) -> None:
+        """Ask the servers, until cancelled."""
+        self._order = ServerOrder(len(self._servers))
         try:
-            update = await client.next()
-        except WrongResponseError:
-            # It was NACKed.
+            async with asyncio.TaskGroup() as tasks:
+                for place in range(len(self._servers)):
+                    tasks.create_task(self._keep_asking(place))
+        except BaseExceptionGroup:
+            self._upstream.lost(ConnectionLostError("an internal error of fsxds; its log has it", "INTERNAL"), time.time())
+            raise
+        raise AssertionError  # never reached: no task ends
+
+    def _access(self) -> ServerAccess:
+        return ServerAccess(self._upstream.rule, self._context.settings().upstream_node)
+
+    async def _keep_asking(self, place: int) -> Never:
+        while True:
+            while not self._order.may_ask(place):
+                await self._turn.replaced()
+            started_s = asyncio.get_running_loop().time()
+            error = await self._ask(place)
+            if error is None:
+                self._order.left(place)
+                continue
+            if self._falls_back(place, error):
+                continue
+            lasted_s = asyncio.get_running_loop().time() - started_s
+            self._order.failed(place, lasted_s, is_silent=error.code == _SILENT)
+            pause_s = self._order.pause_s(place, random.random(), is_final=error.is_final)  # noqa: S311
+            self._lost(place, error, pause_s)
+            await self._rest(pause_s)
+
+    async def _rest(self, pause_s: float) -> None:
+        """Wait before a server is asked again: for less, where another one that answered is lost meanwhile."""
+        had_other = self._order.current is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                while not (had_other and self._order.current is None):
+                    await self._turn.replaced()
+            await asyncio.sleep(random.uniform(0, FIRST_PAUSE_S))  # noqa: S311
+
+    async def _ask(self, place: int) -> ConnectionLostError | None:
+        """Ask a server until it is lost; return why, or None where one before it answers."""
+        intake = Intake(self._upstream, self._servers[place], self._access(), self._context)
+        patience_s = self._order.patience_s(place, self._context.settings().upstream_patience_s)
+        try:
+            async with asyncio.timeout(patience_s) as limit:
+                self._asked[place].limit = limit
+                await self._session(place, intake).run()
+        except TimeoutError:
+            if not self._order.may_ask(place):
+                return None
+            return ConnectionLostError(f"it gave no response within {patience_s:g} s", _SILENT)
+        except ConnectionLostError as error:
+            return self._explained(error)
+        except UsageError as error:
+            return ConnectionLostError(str(error), "UNAVAILABLE")
+        finally:
+            self._asked[place].limit = None
+            intake.disconnected()
+
+    def _session(self, place: int, intake: Intake) -> Session:
+        answered = partial(self._answered, place)
+        if self._servers[place].startswith(URLS):
+            return PollSession(intake, answered)
+        return StreamSession(intake, self._asked[place].rules, answered)
+
+    def _explained(self, error: ConnectionLostError) -> ConnectionLostError:
+        """Return an error with what it means for a relay."""
+        is_loop = OWN_UPSTREAM in str(error) and error.code in {"FAILED_PRECONDITION", "508"}
+        return RelayLoopError(str(error)) if is_loop else error
+
+    def _falls_back(self, place: int, error: ConnectionLostError) -> bool:
+        """Whether the server is to be asked at once in another way, after an error."""
+        asked = self._asked[place]
+        rules, was_answering = asked.rules, self._order.is_answering(place)
+        has_no_delta = error.code == "UNIMPLEMENTED" or "not implemented" in str(error)
+        if has_no_delta and rules.wire is Wire.DELTA and not was_answering:
+            asked.rules = replace(rules, wire=Wire.SOTW)
+            return True
+        if error.code == "RESOURCE_EXHAUSTED" and rules.brings_versions and not was_answering:
+            # The first request was too large for it.
+            asked.rules = replace(rules, brings_versions=False)
+            return True
+        is_calm = any(words in str(error).lower() for words in _TOO_MANY_PINGS)
+        asked.rules = StreamRules(keepalive_s=LONG_KEEPALIVE_S if is_calm else rules.keepalive_s)
+        return False
+
+    def _answered(self, place: int) -> None:
+        """Note that a server answers: those after it are left."""
+        if self._order.is_answering(place):
             return
-        received = self._upstream.receive(update, server, time.time())
-        words = await self._verdicts.of(self._upstream.rule.name, received)
-        if words is None:
-            client.ack()
-        else:
-            client.nack(words)
+        self._order.answered(place)
+        self._end_limit(place, None)
+        if self._order.current != place:
+            return
+        name, server = self._upstream.rule.name, self._servers[place]
+        wire = Wire.REST if server.startswith(URLS) else self._asked[place].rules.wire
+        self._upstream.connected(server, WIRES[wire], time.time())
+        self._context.observer(UpstreamConnected(name, server, WIRES[wire]))
+        if self._last is not None and self._last != place:
+            reason = self._asked[self._last].error if self._last < place else ""
+            self._context.observer(UpstreamFailedOver(name, self._servers[self._last], server, reason))
+        self._last = place
+        for later in range(place + 1, len(self._servers)):
+            self._end_limit(later, asyncio.get_running_loop().time())
+
+    def _end_limit(self, place: int, when_s: float | None) -> None:
+        limit = self._asked[place].limit
+        if limit is not None and not limit.expired():
+            limit.reschedule(when_s)
+
+    def _lost(self, place: int, error: ConnectionLostError, pause_s: float) -> None:
+        name, server = self._upstream.rule.name, self._servers[place]
+        self._asked[place].error = str(error)
+        if self._order.current is None:
+            self._upstream.lost(error, time.time())
+        if isinstance(error, RelayLoopError):
+            self._context.observer(UpstreamLooped(name, server, error.relays))
+        count = sum(map(len, self._upstream.content.rows.values()))
+        self._context.observer(UpstreamLost(name, server, str(error), pause_s, count))
+        # Others may be asked now.
+        self._turn.replace(self._turn.current + 1)
+
+
+_SILENT = "SILENT"
+_TOO_MANY_PINGS = ("too_many_pings", "too many pings", "enhance_your_calm")

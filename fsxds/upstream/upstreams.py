@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from secrets import token_hex
 from typing import Never
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.converter import Converter
 from fsxds.errors import UsageError
 from fsxds.events import Observer
+from fsxds.relay_ids import RelayIds
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.check_protocol import Check
@@ -19,6 +22,7 @@ from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.upstream.asked_names import AskedNames
+from fsxds.upstream.intake import LinkContext
 from fsxds.upstream.link import Link
 from fsxds.upstream.responses import ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope
@@ -90,6 +94,7 @@ class Upstreams:
         contents: what each of them holds, in the same order.
         asked: what clients ask for.
         verdicts: says what upstreams are told of their responses.
+        relays: knows the relays that are above and below.
     """
 
     def __init__(
@@ -104,13 +109,15 @@ class Upstreams:
             check: judges resources as it does those of files.
 
         Raises:
-            UsageError: as `rules_of`.
+            UsageError: as `rules_of`; or a file of credentials cannot be used.
         """
         self.asked = AskedNames()
         self.verdicts = Verdicts()
         self.upstreams = tuple(_upstreams_of(settings(), catalogue, check))
         self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(self._current())
-        self._settings = settings
+        self.relays = RelayIds(token_hex(8) if self.upstreams else "")
+        context = LinkContext(settings, observer, self.verdicts, self.relays, Converter(catalogue))
+        self._links = tuple(Link(upstream, context) for upstream in self.upstreams)
         self._observer = observer
 
     def __bool__(self) -> bool:
@@ -120,12 +127,11 @@ class Upstreams:
     async def keep_connected(self, supervisor: Supervisor) -> None:
         """Keep a link to each, each as a component of its own, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for upstream in self.upstreams:
+            for upstream, link in zip(self.upstreams, self._links, strict=True):
                 tasks.create_task(self._keep_content(upstream))
                 tasks.create_task(self.asked.changed.run_with(partial(_ask, upstream)))
                 tasks.create_task(self._expire(upstream))
-                link = Link(upstream, self.verdicts, self._settings, self._observer)
-                tasks.create_task(supervisor.run(f"upstream {upstream.rule.name}", partial(link.keep_connected)))
+                tasks.create_task(supervisor.run(f"upstream {upstream.rule.name}", link.keep_connected))
 
     async def _keep_content(self, upstream: Upstream) -> Never:
         seen = -1

@@ -1,0 +1,139 @@
+"""What becomes of a response of a server: it is taken in, reported, and answered with an ACK or a NACK."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fsxds.api.converter import Converter
+from fsxds.client.updates import ConnectionLostError, Update
+from fsxds.events import Observer
+from fsxds.relay_ids import RelayIds
+from fsxds.settings.options import Settings
+from fsxds.upstream.server_access import ServerAccess
+from fsxds.upstream.upstream import Received, Upstream
+from fsxds.upstream.verdicts import Verdicts
+from fsxds.upstream_events import UpstreamChanged, UpstreamRejected
+
+# So long is what a server is told of a response.
+LONGEST_REASON = 2000
+# Responses of more resources are read in a thread: others are not to wait for it.
+MOST_READ_HERE = 500
+# So many responses may come at once, and so many a second after that; a server that sends without end is read slowly.
+MOST_AT_ONCE = 200
+MOST_PER_SECOND = 100
+
+
+class RelayLoopError(ConnectionLostError):
+    """A server is below this relay as well: it would send back what it gets from here.
+
+    `relays` are those between, where they are known.
+    """
+
+    def __init__(self, words: str, relays: tuple[str, ...] = ()) -> None:
+        super().__init__(words, "LOOP", is_final=True)
+        self.relays = relays
+
+
+@dataclass(frozen=True, slots=True)
+class LinkContext:
+    """What the links to all upstreams share.
+
+    Attributes:
+        settings: returns those in use.
+        observer: receives what happens.
+        verdicts: says what upstreams are told of their responses.
+        relays: knows the relays that are above and below.
+        converter: reads the resources of polls.
+        answered: is called when a server may have answered what clients ask for.
+    """
+
+    settings: Callable[[], Settings]
+    observer: Observer
+    verdicts: Verdicts
+    relays: RelayIds
+    converter: Converter
+    answered: Callable[[], object] = lambda: None
+
+
+class Intake:
+    """Takes in what one server of an upstream sends.
+
+    Attributes:
+        upstream: holds what is sent.
+        server: the address of the server.
+        access: what the server is shown.
+        context: what all links share.
+    """
+
+    def __init__(self, upstream: Upstream, server: str, access: ServerAccess, context: LinkContext) -> None:
+        self.upstream = upstream
+        self.server = server
+        self.access = access
+        self.context = context
+        self._left, self._at_s = float(MOST_AT_ONCE), 0.0
+
+    async def admit(self, update: Update) -> None:
+        """Wait until a response may be taken in, where its server sends without end.
+
+        Raises:
+            RelayLoopError: it passed this relay already; nothing of it is to be taken in.
+        """
+        await self._wait_for_turn()
+        if words := self.context.relays.receive(self, update.relays):
+            raise RelayLoopError(words, update.relays)
+
+    async def take(self, update: Update) -> Received:
+        """Take in a response, and report it."""
+        if len(update.resources) > MOST_READ_HERE:
+            response = await asyncio.to_thread(self.upstream.read, update)
+        else:
+            response = self.upstream.read(update)
+        received = self.upstream.take(response, self.server, time.time())
+        self.context.answered()
+        self._report(update, received)
+        return received
+
+    async def answer_to(self, received: Received) -> str | None:
+        """Return what the server is told of a response, as soon as that is known: None for an ACK, or the words of a NACK."""
+        if is_answered_at_once(received):
+            return reason_of(received)
+        words = await self.context.verdicts.of(self.upstream.rule.name, received)
+        return None if words is None else words[:LONGEST_REASON]
+
+    def disconnected(self) -> None:
+        """Note that the server is not connected any more."""
+        self.context.relays.disconnected(self)
+
+    async def _wait_for_turn(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._left = min(self._left + (now_s - self._at_s) * MOST_PER_SECOND, MOST_AT_ONCE)
+        self._at_s = now_s
+        self._left -= 1
+        if self._left < 0:
+            await asyncio.sleep(-self._left / MOST_PER_SECOND)
+
+    def _report(self, update: Update, received: Received) -> None:
+        name = self.upstream.rule.name
+        if received.faults:
+            event = UpstreamRejected(name, self.server, update.type_url, update.version, received.faults)
+            self.context.observer(event)
+        if received.keys:
+            rows = self.upstream.content.rows
+            gone = sum(1 for type_url, key in received.keys if key not in rows.get(type_url, ()))
+            changed = len(received.keys) - gone
+            self.context.observer(
+                UpstreamChanged(name, self.server, update.type_url, update.version, changed, gone)
+            )
+
+
+def is_answered_at_once(received: Received) -> bool:
+    """Whether nobody has to be waited for: it has a fault, or nothing new."""
+    return bool(received.faults) or not received.keys
+
+
+def reason_of(received: Received) -> str | None:
+    """Return why the relay itself rejects a response, None where it does not."""
+    return "; ".join(received.faults)[:LONGEST_REASON] or None

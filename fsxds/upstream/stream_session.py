@@ -1,0 +1,186 @@
+"""One ADS stream to a server of an upstream, Delta or SotW, from its first request until it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Never
+
+import grpc.aio
+
+from fsxds.client.connection import ChannelLimits, Streaming, Wire, open_channel
+from fsxds.client.dialogues import MOST_NAMES_AT_ONCE, DeltaDialogue, SotwDialogue
+from fsxds.client.streams import StreamClient
+from fsxds.client.updates import ConnectionLostError, Update
+from fsxds.protocol.subscription import WILDCARD
+from fsxds.relay_ids import HEADER
+from fsxds.resource_types import BY_TYPE_URL, in_push_order
+from fsxds.upstream.intake import Intake, is_answered_at_once, reason_of
+from fsxds.upstream.upstream import Received
+from fsxds.values import TypeUrl
+
+WILDCARD_ALONE = frozenset({WILDCARD})
+# So many responses wait for what clients make of them; of those above, nobody is asked.
+MOST_DEFERRED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRules:
+    """How a stream is opened.
+
+    Attributes:
+        wire: Delta or SotW.
+        keepalive_s: how long the server may be silent before it is asked for a sign of life.
+        brings_versions: a Delta stream begins with the versions of what is held; without them the server sends all of it.
+    """
+
+    wire: Wire = Wire.DELTA
+    keepalive_s: float = 30.0
+    brings_versions: bool = True
+
+
+class StreamSession:
+    """One stream. `run` it once."""
+
+    def __init__(self, intake: Intake, rules: StreamRules, on_answered: Callable[[], object]) -> None:
+        """Open nothing yet; `on_answered` is called with each response, or when there is a connection where none is expected."""
+        self._intake = intake
+        self._rules = rules
+        self._on_answered = on_answered
+        self._subscribed: dict[TypeUrl, frozenset[str]] = {}
+        self._wanted: Mapping[TypeUrl, frozenset[str]] | None = None
+        # The nonces that came last: in SotW, of a response before that nothing is said any more.
+        self._nonces: dict[TypeUrl, str] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> Never:
+        """Follow the server.
+
+        Raises:
+            ConnectionLostError: the stream ended, or there is none.
+            UsageError: a file of credentials cannot be used.
+        """
+        context, access = self._intake.context, self._intake.access
+        limits = ChannelLimits(context.settings().upstream_max_response_bytes, self._rules.keepalive_s)
+        method = Streaming(self._rules.wire).method
+        async with (
+            open_channel(self._intake.server, access.tls(), limits) as channel,
+            StreamClient(channel, method, self._dialogue()) as client,
+        ):
+            client.token, client.headers = access.token(), ((HEADER, context.relays.upwards),)
+            self._subscribe(client)
+            lost = await self._converse(channel, client)
+        raise lost
+
+    def _dialogue(self) -> DeltaDialogue | SotwDialogue:
+        node = self._intake.access.node()
+        if self._rules.wire is Wire.DELTA:
+            return DeltaDialogue(node, self._held, accepts_parts=True)
+        return SotwDialogue(node, accepts_parts=True)
+
+    def _held(self, type_url: TypeUrl) -> Mapping[str, str]:
+        if not self._rules.brings_versions:
+            return MappingProxyType({})
+        return self._intake.upstream.versions(self._intake.server, type_url)
+
+    async def _converse(self, channel: grpc.aio.Channel, client: StreamClient) -> ConnectionLostError:
+        async with asyncio.TaskGroup() as tasks:
+            beside = [tasks.create_task(self._follow_wanted(client)), tasks.create_task(self._await_ready(channel))]
+            lost = await self._receive_all(client, tasks)
+            for each in (*beside, *self._answering):
+                each.cancel()
+        return lost
+
+    async def _await_ready(self, channel: grpc.aio.Channel) -> None:
+        await channel.channel_ready()
+        if not self._expects_response():
+            self._on_answered()
+
+    def _expects_response(self) -> bool:
+        """Whether a server that is well says something: in SotW it may be silent about names that do not exist."""
+        if self._rules.wire is Wire.DELTA:
+            return any(self._subscribed.values())
+        return any(WILDCARD in names for names in self._subscribed.values())
+
+    async def _receive_all(self, client: StreamClient, tasks: asyncio.TaskGroup) -> ConnectionLostError:
+        while True:
+            try:
+                update = await client.next()
+                client.defer()
+                await self._intake.admit(update)
+            except ConnectionLostError as error:
+                return error
+            self._on_answered()
+            is_first = update.type_url not in self._nonces
+            self._nonces[update.type_url] = update.nonce
+            received = await self._intake.take(update)
+            if is_first and not self._rules.brings_versions:
+                self._ask_for_rest(client, update)
+            if is_answered_at_once(received) or len(self._answering) >= MOST_DEFERRED:
+                self._answer(client, update, reason_of(received))
+            else:
+                answering = tasks.create_task(self._answer_later(client, update, received))
+                self._answering.add(answering)
+                answering.add_done_callback(self._answering.discard)
+
+    def _ask_for_rest(self, client: StreamClient, update: Update) -> None:
+        """Ask by its name for what is held and was not sent: a server that was not told of it does not say that it is gone."""
+        if WILDCARD in self._subscribed.get(update.type_url, ()):
+            held = self._intake.upstream.content.rows.get(update.type_url, {})
+            if missing := sorted(held.keys() - update.resources.keys()):
+                self._subscribe_to(client, update.type_url, [WILDCARD, *missing])
+
+    async def _answer_later(self, client: StreamClient, update: Update, received: Received) -> None:
+        self._answer(client, update, await self._intake.answer_to(received))
+
+    def _answer(self, client: StreamClient, update: Update, reason: str | None) -> None:
+        if self._rules.wire is Wire.SOTW and self._nonces[update.type_url] != update.nonce:
+            return
+        if reason is None:
+            client.accept(update)
+        else:
+            client.nack(reason, update)
+
+    async def _follow_wanted(self, client: StreamClient) -> Never:
+        changed = self._intake.upstream.changed
+        seen = changed.current
+        while True:
+            self._subscribe(client)
+            seen = await changed.other_than(seen)
+
+    def _subscribe(self, client: StreamClient) -> None:
+        """Subscribe to what is wanted now, and unsubscribe from the rest."""
+        wanted = self._intake.upstream.wanted()
+        if wanted is self._wanted:
+            return
+        self._wanted = wanted
+        gone = dict.fromkeys(self._subscribed.keys() - wanted.keys(), frozenset[str]())
+        for type_url, names in in_push_order({**wanted, **gone}).items():
+            before = self._subscribed.get(type_url)
+            has_form = self._rules.wire is Wire.DELTA or BY_TYPE_URL[type_url].has_sotw
+            if names is not before and names != before and has_form and (names or before):
+                self._subscribed[type_url] = names
+                self._change(client, type_url, before, names)
+
+    def _change(
+        self, client: StreamClient, type_url: TypeUrl, before: frozenset[str] | None, names: frozenset[str]
+    ) -> None:
+        if before is None:
+            # Every server knows the older form of a wildcard, and some no other.
+            self._subscribe_to(client, type_url, [] if names == WILDCARD_ALONE else sorted(names))
+            return
+        added = names - before
+        if added and before == WILDCARD_ALONE and WILDCARD in names:
+            # The first names end the older form.
+            added |= WILDCARD_ALONE
+        if added:
+            self._subscribe_to(client, type_url, sorted(added))
+        if removed := before - names:
+            client.unsubscribe(type_url, *removed)
+
+    def _subscribe_to(self, client: StreamClient, type_url: TypeUrl, names: list[str]) -> None:
+        most = MOST_NAMES_AT_ONCE if self._rules.wire is Wire.DELTA else max(len(names), 1)
+        for start in range(0, max(len(names), 1), most):
+            client.subscribe(type_url, *names[start : start + most])

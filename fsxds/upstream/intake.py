@@ -124,9 +124,7 @@ class Intake:
             rows = self.upstream.content.rows
             gone = sum(1 for type_url, key in received.keys if key not in rows.get(type_url, ()))
             changed = len(received.keys) - gone
-            self.context.observer(
-                UpstreamChanged(name, self.server, update.type_url, update.version, changed, gone)
-            )
+            self.context.observer(UpstreamChanged(name, self.server, update.type_url, update.version, changed, gone))
 
 
 def is_answered_at_once(received: Received) -> bool:

@@ -29,7 +29,7 @@ LONG_KEEPALIVE_S = 330.0
 WIRES = {Wire.DELTA: "Delta ADS", Wire.SOTW: "SotW ADS", Wire.REST: "REST"}
 
 
-class Session(Protocol):
+class ServerSession(Protocol):
     """What asks one server until it is lost."""
 
     async def run(self) -> Never:
@@ -74,7 +74,9 @@ class Link:
                 for place in range(len(self._servers)):
                     tasks.create_task(self._keep_asking(place))
         except BaseExceptionGroup:
-            self._upstream.lost(ConnectionLostError("an internal error of fsxds; its log has it", "INTERNAL"), time.time())
+            self._upstream.lost(
+                ConnectionLostError("an internal error of fsxds; its log has it", "INTERNAL"), time.time()
+            )
             raise
         raise AssertionError  # never reached: no task ends
 
@@ -127,7 +129,7 @@ class Link:
             self._asked[place].limit = None
             intake.disconnected()
 
-    def _session(self, place: int, intake: Intake) -> Session:
+    def _session(self, place: int, intake: Intake) -> ServerSession:
         answered = partial(self._answered, place)
         if self._servers[place].startswith(URLS):
             return PollSession(intake, answered)

@@ -75,7 +75,7 @@ class ServerOrder:
 
     def patience_s(self, place: int, patience_s: float) -> float:
         """Return how long a server may give no response, where that is so long for the first time."""
-        return patience_s * min(2 ** min(self._servers[place].silences, 8), LONGEST_PATIENCE)
+        return patience_s * min(1 << min(self._servers[place].silences, 8), LONGEST_PATIENCE)
 
     def pause_s(self, place: int, share: float, *, is_final: bool = False) -> float:
         """Return how long to wait before a server that failed is asked again.
@@ -88,4 +88,4 @@ class ServerOrder:
         if is_final or self.current is not None:
             return LONGEST_PAUSE_S * (0.5 + share)
         failures = max(self._servers[place].failures, 1)
-        return float(share * min(FIRST_PAUSE_S * 2 ** min(failures - 1, 16), LONGEST_PAUSE_S))
+        return share * min(FIRST_PAUSE_S * (1 << min(failures - 1, 16)), LONGEST_PAUSE_S)

@@ -128,8 +128,8 @@ class StreamSession:
     def _ask_for_rest(self, client: StreamClient, update: Update) -> None:
         """Ask by its name for what is held and was not sent: a server that was not told of it does not say that it is gone."""
         if WILDCARD in self._subscribed.get(update.type_url, ()):
-            held = self._intake.upstream.content.rows.get(update.type_url, {})
-            if missing := sorted(held.keys() - update.resources.keys()):
+            held = self._intake.upstream.content.rows.get(update.type_url, ())
+            if missing := sorted(set(held) - update.resources.keys()):
                 self._subscribe_to(client, update.type_url, [WILDCARD, *missing])
 
     async def _answer_later(self, client: StreamClient, update: Update, received: Received) -> None:

@@ -175,6 +175,9 @@ class Application:
         self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(self.observer)
         self.upstreams = Upstreams(lambda: self.settings, self.observer, self.catalogue, check_of(settings))
+        if self.keeper is not None:
+            with reported_wait("what upstreams held to be read", self.report_wait):
+                self.upstreams.keep_in(self.keeper, self.store.current)
         self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self._watching = Latest(WatchRules.of(settings))

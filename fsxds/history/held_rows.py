@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from sys import intern
 from types import MappingProxyType
 from typing import Any
@@ -111,8 +111,8 @@ class HeldReader:
         damaged: the numbers of the rows that are not what was written.
     """
 
-    def __init__(self, connection: sqlite3.Connection, upstream: str, near: Collection[Snapshot] = ()) -> None:
-        """Read from a database for an upstream with a name; bodies that snapshots have, too, are shared with them."""
+    def __init__(self, connection: sqlite3.Connection, upstream: str, near: Snapshot | None = None) -> None:
+        """Read from a database for an upstream with a name; bodies that a snapshot has, too, are shared with it."""
         self._connection = connection
         self._origin = origin_of(upstream)
         self._near = near
@@ -163,11 +163,8 @@ class HeldReader:
         )
 
     def _shared(self, type_url: TypeUrl, name: str, body: bytes) -> bytes:
-        for snapshot in self._near:
-            other = snapshot.resources(type_url).get(name)
-            if other is not None and other.body == body:
-                return other.body
-        return body
+        other = self._near.resources(type_url).get(name) if self._near is not None else None
+        return other.body if other is not None and other.body == body else body
 
 
 def _read_facts(name: str, text: str) -> tuple[Any, ...]:

@@ -209,13 +209,13 @@ class State:
         self._upstreams.take(written)
 
     def restored_upstreams(
-        self, upstreams: Collection[KeptUpstream], near: Collection[Snapshot] = ()
+        self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
         """Return what these upstreams held, and drop what others did.
 
         Args:
             upstreams: those of the settings.
-            near: snapshots that have much in common with it; what is equal is shared.
+            near: a snapshot that has much in common with it; bodies that are equal are shared.
 
         Raises:
             StateError: nothing can be read.

@@ -75,6 +75,11 @@ class StateWriter:
         self._turn = Lock()
         self._is_over = False
 
+    @property
+    def directory(self) -> Path:
+        """The state directory."""
+        return self._state.path
+
     def restored(self) -> dict[ChannelKey, RolloutState]:
         """Return the places of all rollouts when a process wrote them last, and report that; blocking, for the start."""
         try:
@@ -96,13 +101,13 @@ class StateWriter:
             return {}
 
     def restored_upstreams(
-        self, upstreams: Collection[KeptUpstream], near: Collection[Snapshot] = ()
+        self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
         """Return what upstreams held, as a process wrote it last, and report what cannot be used; blocking, for the start.
 
         Args:
             upstreams: those of the settings; of others nothing is kept any more.
-            near: snapshots that have much in common with it.
+            near: a snapshot that has much in common with it.
         """
         try:
             found = self._state.restored_upstreams(upstreams, near)

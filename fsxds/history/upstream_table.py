@@ -88,7 +88,7 @@ class UpstreamTable:
         self._written.update(written)
 
     def read(
-        self, connection: sqlite3.Connection, upstreams: Collection[KeptUpstream], near: Collection[Snapshot] = ()
+        self, connection: sqlite3.Connection, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
         """Read what there is of these upstreams, and remove what there is of others, and what is damaged.
 
@@ -97,7 +97,7 @@ class UpstreamTable:
         Args:
             connection: the database.
             upstreams: those of the settings.
-            near: snapshots that have much in common with it; bodies that are equal are shared.
+            near: a snapshot that has much in common with it; bodies that are equal are shared.
 
         Raises:
             DamagedBytesError: a row is not what was kept, beyond what a resource is.

@@ -14,7 +14,9 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.errors import UsageError
 from fsxds.events import Observer
+from fsxds.history.state_writer import StateWriter
 from fsxds.relay_ids import RelayIds
+from fsxds.resources import Snapshot
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.check_protocol import Check
@@ -23,6 +25,7 @@ from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
+from fsxds.upstream.keeping import UpstreamKeeping
 from fsxds.upstream.link import Link
 from fsxds.upstream.responses import ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope
@@ -119,14 +122,28 @@ class Upstreams:
         context = LinkContext(settings, observer, self.verdicts, self.relays, Converter(catalogue))
         self._links = tuple(Link(upstream, context) for upstream in self.upstreams)
         self._observer = observer
+        self._keeping: UpstreamKeeping | None = None
 
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self.upstreams)
 
+    def keep_in(self, keeper: StateWriter, served: Snapshot | None) -> None:
+        """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start.
+
+        Args:
+            keeper: writes to the state directory.
+            served: what is served again already; None for nothing.
+        """
+        self._keeping = UpstreamKeeping(self.upstreams, keeper, self._observer)
+        self._keeping.restore(served, time.time())
+        self.contents.replace(self._current())
+
     async def keep_connected(self, supervisor: Supervisor) -> None:
         """Keep a link to each, each as a component of its own, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            if self._keeping is not None:
+                tasks.create_task(self._keeping.keep_noted())
             for upstream, link in zip(self.upstreams, self._links, strict=True):
                 tasks.create_task(self._keep_content(upstream))
                 tasks.create_task(self.asked.changed.run_with(partial(_ask, upstream)))

@@ -150,7 +150,7 @@ def test_bodies_are_shared_with_what_is_served(state: State) -> None:
     held = held_of(FULL, held_resource("other", b"body"))
     state.keep_upstreams(of_top(held))
     served = snapshot_of([replace(FULL.resource, body=b"body" * 1000), resource_of("other", b"older")])
-    found = reopened(state).restored_upstreams(NOTHING_OF_TOP, [served]).held[TOP[0]]
+    found = reopened(state).restored_upstreams(NOTHING_OF_TOP, served).held[TOP[0]]
 
     assert found[CDS]["full"].resource.body is served.resources(CDS)["full"].body
     assert plain(found) == plain(held)

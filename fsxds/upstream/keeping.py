@@ -1,0 +1,61 @@
+"""Keep what upstreams hold across restarts: it is restored before anything is served, and written when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Never
+
+from fsxds.events import Observer
+from fsxds.history.state_writer import StateWriter
+from fsxds.history.upstream_table import KeptUpstream
+from fsxds.resources import Snapshot
+from fsxds.upstream.upstream import Upstream
+from fsxds.upstream_events import UpstreamsRestored
+
+
+class UpstreamKeeping:
+    """Has what upstreams hold kept in the state directory. `keep_noted` is to be run."""
+
+    def __init__(self, upstreams: Collection[Upstream], keeper: StateWriter, observer: Observer) -> None:
+        """Have a writer ask for what upstreams hold; nothing is restored yet."""
+        self._upstreams = upstreams
+        self._keeper = keeper
+        self._observer = observer
+        keeper.read_upstreams = self._read
+
+    def _read(self) -> tuple[KeptUpstream, ...]:
+        return tuple(KeptUpstream(each.rule.name, each.rule.servers, each.held) for each in self._upstreams)
+
+    def restore(self, served: Snapshot | None, now_s: float) -> None:
+        """Have upstreams hold what they held in an earlier process, and report it; blocking, for the start.
+
+        Args:
+            served: what is served again already, whose bodies are shared; None for nothing.
+            now_s: seconds since 1970.
+        """
+        found = self._keeper.restored_upstreams(self._read(), served)
+        for each in self._upstreams:
+            if each.rule.name in found.held:
+                each.restore(found.held[each.rule.name], now_s)
+        if found.held:
+            times_s = [
+                one.received_s for held in found.held.values() for table in held.values() for one in table.values()
+            ]
+            counts = {name: sum(map(len, held.values())) for name, held in found.held.items()}
+            age_s = max(now_s - min(times_s), 0.0)
+            self._observer(UpstreamsRestored(self._keeper.directory, counts, age_s))
+
+    async def keep_noted(self) -> None:
+        """Have each change of what upstreams hold written soon, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for each in self._upstreams:
+                tasks.create_task(self._note(each))
+
+    async def _note(self, upstream: Upstream) -> Never:
+        held = upstream.held
+        while True:
+            await upstream.changed.replaced()
+            if upstream.held is not held:
+                held = upstream.held
+                self._keeper.note_upstreams()

@@ -151,8 +151,10 @@ class StateWriter:
         finally:
             with self._turn, suppress(StateError):
                 self._is_over = True
-                if self._due or self._are_upstreams_due:
-                    self._save(self._unwritten(self._due))
+                unwritten = self._unwritten(self._due)
+                # What came last may not have been noted.
+                if self._due or unwritten.upstreams:
+                    self._save(unwritten)
 
     async def _write(self) -> None:
         due, self._due = self._due, {}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.history.state_directory import DATABASE
-from tests.end_to_end.killing import CDS, LDS, RDS, StreamFollower, tree_of
+from tests.end_to_end.killing import StreamFollower, tree_of
 from tests.end_to_end.test_state import new_resources, poll
 from tests.support.server import Server, write_file
 

@@ -45,6 +45,10 @@ class Taken:
     after: tuple[Resource, ...] = ()
     surplus: tuple[str, ...] = ()
 
+    def __bool__(self) -> bool:
+        """Whether anything changed."""
+        return bool(self.before or self.after)
+
     @property
     def keys(self) -> frozenset[Key]:
         """Type and name of all that changed."""
@@ -101,9 +105,17 @@ class HeldResources:
         new, surplus = dict[str, HeldResource](), list[str]()
         room = self._most - self._size
         for name, resource in response.resources.items():
+            known = table.get(name)
+            if (
+                known is not None
+                and known.resource is resource
+                and _is_as_known(known, response.versions[name], server)
+            ):
+                # A full state repeats what did not change.
+                continue
             if not wants(resource):
                 continue
-            if name not in table:
+            if known is None:
                 if room <= 0:
                     surplus.append(name)
                     continue
@@ -157,9 +169,8 @@ class HeldResources:
     def _change(self, type_url: TypeUrl, new: Mapping[str, HeldResource], removed: set[str]) -> Taken:
         """Hold others under some names of a type, and nothing under some."""
         table = self.held.get(type_url, NO_TABLE)
-        # What is the same stays the same object, so that whoever compares finds no difference.
-        latest = {name: _as_known(each, table.get(name)) for name, each in new.items()}
-        new = {name: each for name, each in latest.items() if table.get(name) is not each}
+        # Content that is the same stays the same object, so that whoever compares finds no difference.
+        new = {name: _with_known(each, table.get(name)) for name, each in new.items()}
         if not new and not removed:
             return Taken()
         rows = self.rows_of(type_url)
@@ -186,12 +197,15 @@ class HeldResources:
             self._ends = sorted((end_s, key) for end_s, key in ends if end_s is not None)
 
 
-def _as_known(each: HeldResource, known: HeldResource | None) -> HeldResource:
-    """Return what came, as far as it is what is known with the objects that are known."""
+def _is_as_known(known: HeldResource, version: str, server: str) -> bool:
+    """Whether what is known of a resource is what a server says of it; a time to live begins anew."""
+    return known.version == version and known.server == server and known.expires_s is None
+
+
+def _with_known(each: HeldResource, known: HeldResource | None) -> HeldResource:
+    """Return what came, with the object that is known where that has the same content."""
     if known is None or not known.resource.equals_for_clients(each.resource):
         return each
-    if (known.version, known.server, known.expires_s) == (each.version, each.server, each.expires_s):
-        return known
     return replace(each, resource=known.resource, received_s=known.received_s)
 
 

@@ -170,7 +170,7 @@ class ResponseReader:
     def _own_name(self, name: str, row: ResourceType) -> str:
         canonical = self._names.resource_name(name, row, ()) if is_structured(name) else name
         if isinstance(canonical, Fault):
-            raise BadResource(f"its name {canonical.message}")
+            raise BadResource(f"its name is wrong: {canonical.message}")
         return canonical
 
     def _read_redirect(self, came: Resource, row: ResourceType, names: list[str]) -> Resource:

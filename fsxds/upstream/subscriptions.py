@@ -6,7 +6,7 @@
 | Unless only that is wanted, all of those types is asked for whose full state SotW sends: what an Envoy begins with. | |
 | A structured name goes to the upstream of its authority; all other names to those that have no authority. | xRFC TP1, "Federation" |
 | A plain name is not asked for where all of its type is: it is there, or does not exist. | |
-| What nobody needs any more is asked for ten minutes longer, so that who comes back finds it. | |
+| What nobody needs any more is asked for ten minutes longer, so that who comes back finds it, or until others need the room. | |
 | Of a name that was asked for nothing is known until an answer, or until the server kept silent for 15 s. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
 | A full state without a name that it never had is no answer: it may have been sent before the name was asked for. | gRPC A27 |
 """
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import takewhile
 from types import MappingProxyType
 
 from fsxds.protocol.subscription import WILDCARD
@@ -89,6 +89,7 @@ class Subscriptions:
         """Ask for nothing but what is asked for always."""
         self.wanted: Names = NO_NAMES
         self._scope = scope
+        self._always = scope.always
         self._asked: Names = NO_NAMES
         self._names: dict[TypeUrl, set[str]] = {}
         self._size = 0
@@ -98,9 +99,11 @@ class Subscriptions:
         self._idle: dict[Key, float] = {}
         # Names that had no room, the longest first.
         self._surplus: dict[Key, None] = {}
+        # Types of which fewer names are asked for, until somebody looks.
+        self._shrunk: set[TypeUrl] = set()
         self._answers = _Answers()
-        self._change(scope.always, (), 0.0)
-        self._answers.hold_up(scope.always)
+        self._change(self._always, (), 0.0)
+        self._answers.hold_up(self._always)
 
     @property
     def surplus(self) -> int:
@@ -129,11 +132,9 @@ class Subscriptions:
         """Whether a resource is asked for: by its name, an alias, its collection, or with all of its type."""
         names: AbstractSet[str] = self._names.get(resource.type_url, frozenset())
         name = resource.name
-        if name in names or any(alias in names for alias in resource.aliases):
+        if name in names or (WILDCARD in names and self._scope.covers(name)):
             return True
-        if is_structured(name) and glob_of(name) in names:
-            return True
-        return WILDCARD in names and self._scope.covers(name)
+        return any(alias in names for alias in resource.aliases) or (is_structured(name) and glob_of(name) in names)
 
     def ask(self, asked: Names, now_s: float) -> None:
         """Ask for what all clients together ask for now, `*` for everything of a type; other upstreams' names are left out."""
@@ -166,10 +167,6 @@ class Subscriptions:
         """Note which names a response answers."""
         self._answers.take(response, now_s)
 
-    def restore(self, held: Iterable[Resource]) -> None:
-        """Ask for what restored resources refer to; before anything else."""
-        self.refer((), held, 0.0)
-
     @property
     def next_s(self) -> float | None:
         """When `expire` has something to do, in seconds since 1970, or earlier; None for never."""
@@ -177,22 +174,18 @@ class Subscriptions:
             self._answers.next_s, next(iter(self._idle.values()), -LINGER_S) + LINGER_S if self._idle else None
         )
 
-    def expire(self, now_s: float) -> frozenset[TypeUrl]:
-        """Wait no longer for what was waited for long enough, nor ask for what nobody needs.
+    def shrunk(self) -> frozenset[TypeUrl]:
+        """Return the types of which fewer names are asked for than when this was called last."""
+        shrunk, self._shrunk = frozenset(self._shrunk), set()
+        return shrunk
 
-        Returns:
-            The types of which fewer names are asked for.
-        """
+    def expire(self, now_s: float) -> None:
+        """Wait no longer for what was waited for long enough, nor ask for what nobody needs."""
         self._answers.expire(now_s)
         over = list(takewhile(lambda key: self._idle[key] + LINGER_S <= now_s, self._idle))
         for key in over:
-            del self._idle[key]
             self._remove(key)
-        admitted = list(islice(self._surplus, max(self._scope.most_names - self._size, 0))) if over else []
-        for key in admitted:
-            self._add(key, now_s)
-        self._publish({type_url for type_url, _ in (*over, *admitted)}, now_s)
-        return frozenset(type_url for type_url, _ in over)
+        self._publish({type_url for type_url, _ in over} | self._admit(), now_s)
 
     def _change(self, added: Iterable[Key], gone: Iterable[Key], now_s: float) -> None:
         """Count reasons to ask for names that came and went."""
@@ -200,14 +193,20 @@ class Subscriptions:
         for key in filter(self._counts, added):
             self._reasons[key] += 1
             if self._reasons[key] == 1 and self._idle.pop(key, None) is None:
-                self._add(key, now_s)
-                changed.add(key[0])
+                changed |= self._add(key)
         for key in filter(self._counts, gone):
             self._reasons[key] -= 1
             if self._reasons[key] <= 0:
                 del self._reasons[key]
                 self._let_go(key, now_s)
-        self._publish(changed, now_s)
+        self._publish(changed | self._admit(), now_s)
+
+    def _admit(self) -> set[TypeUrl]:
+        """Ask for names that had no room, as far as there is some now; return the types of which other names are asked for."""
+        changed = set[TypeUrl]()
+        while self._surplus and (self._idle or self._size < self._scope.most_names):
+            changed |= self._add(next(iter(self._surplus)))
+        return changed
 
     def _counts(self, key: Key) -> bool:
         """Whether a name is one of this upstream, and more than a part of what is asked for always."""
@@ -223,19 +222,29 @@ class Subscriptions:
         else:
             self._idle[key] = now_s
 
-    def _add(self, key: Key, now_s: float) -> None:
+    def _add(self, key: Key) -> set[TypeUrl]:
+        """Ask for a name, where there is room; return the types of which other names are asked for now."""
         type_url, name = key
+        changed = {type_url}
         if self._size >= self._scope.most_names:
-            self._surplus[key] = None
-            return
+            if not self._idle:
+                self._surplus[key] = None
+                return set()
+            longest = next(iter(self._idle))
+            self._remove(longest)
+            changed.add(longest[0])
         self._surplus.pop(key, None)
         self._names.setdefault(type_url, set()).add(name)
         self._size += 1
+        return changed
 
     def _remove(self, key: Key) -> None:
+        """Ask no more for a name that nothing needs."""
         type_url, name = key
+        del self._idle[key]
         self._names[type_url].discard(name)
         self._size -= 1
+        self._shrunk.add(type_url)
         if not self._names[type_url]:
             del self._names[type_url]
 

@@ -33,13 +33,17 @@ class Received:
 
     Attributes:
         sequence: what is published of a content with this sequence, or a higher one, has all that was taken in.
-        keys: the resources that are new, have other content, or are gone; where there are none, nothing is published.
+        keys: all resources of it that are held, also those that were held before, and all that are gone with it.
         faults: the words of the NACK; none where all of it was taken in.
+        changed: how many resources are new, or have other content.
+        removed: how many are gone.
     """
 
     sequence: int
     keys: frozenset[Key] = frozenset()
     faults: tuple[str, ...] = ()
+    changed: int = 0
+    removed: int = 0
 
 
 class Upstream:
@@ -97,7 +101,7 @@ class Upstream:
     def ask(self, asked: Names, now_s: float) -> None:
         """Ask for what all clients together ask for now, by type; `*` for everything of one."""
         self._subscriptions.ask(asked, now_s)
-        self._publish()
+        self._publish(is_changed=bool(self._drop_unwanted(now_s)))
 
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return those of these names of which it is certain that this upstream has nothing.
@@ -138,12 +142,17 @@ class Upstream:
         # Before names are asked for because of this response: it answers none of them.
         self._subscriptions.answer(response, now_s)
         self._follow(taken, now_s)
-        self._reject(response, taken)
+        self._reject(response)
         self._status = replace(self._status, last_update_s=now_s)
         if response.type_url in BY_TYPE_URL:
             self._answered |= {response.type_url}
-        self._publish(is_changed=bool(taken.keys))
-        return Received(self.content.sequence, taken.keys, (*response.words, *self._no_room(taken)))
+        dropped = self._drop_unwanted(now_s)
+        gone = len({each.name for each in taken.before} - {each.name for each in taken.after})
+        self._publish(is_changed=bool(taken or dropped))
+        rows = self._holdings.rows_of(response.type_url)
+        keys = taken.keys | {(response.type_url, name) for name in rows.among(response.resources)}
+        faults = (*response.words, *self._no_room(taken))
+        return Received(self.content.sequence, keys, faults, len(taken.after), gone)
 
     @property
     def next_expiry_s(self) -> float | None:
@@ -158,15 +167,9 @@ class Upstream:
         """
         expired = self._holdings.expire(now_s)
         self._follow(expired, now_s)
-        unwanted = [
-            (type_url, resource.name)
-            for type_url in self._subscriptions.expire(now_s)
-            for resource in self._holdings.rows_of(type_url).values()
-            if not self._subscriptions.wants(resource)
-        ]
-        dropped = self._holdings.drop(unwanted)
-        self._follow(dropped, now_s)
-        self._publish(is_changed=bool(expired.keys or dropped.keys))
+        self._subscriptions.expire(now_s)
+        dropped = self._drop_unwanted(now_s)
+        self._publish(is_changed=bool(expired or dropped))
         return expired.keys
 
     def status(self) -> UpstreamStatus:
@@ -177,7 +180,6 @@ class Upstream:
         )
         return replace(
             self._status,
-            trouble=self._status.trouble or next(iter(rejected), ""),
             resources=in_push_order({type_url: len(rows) for type_url, rows in self._holdings.rows.items()}),
             pending=tuple(in_push_order(dict.fromkeys(self._pending()))),
             rejected=rejected,
@@ -187,24 +189,35 @@ class Upstream:
         """Ask for what resources refer to that changed."""
         self._subscriptions.refer(taken.before, taken.after, now_s)
 
+    def _drop_unwanted(self, now_s: float) -> Taken:
+        """Drop what is not asked for any more."""
+        unwanted = [
+            (type_url, resource.name)
+            for type_url in self._subscriptions.shrunk()
+            for resource in self._holdings.rows_of(type_url).values()
+            if not self._subscriptions.wants(resource)
+        ]
+        dropped = self._holdings.drop(unwanted)
+        self._follow(dropped, now_s)
+        return dropped
+
     def _no_room(self, taken: Taken) -> tuple[str, ...]:
         if not taken.surplus:
             return ()
         examples = ", ".join(taken.surplus[:3])
         return (f"{len(taken.surplus)} resources are more than the {self._most} that are held, such as {examples}",)
 
-    def _reject(self, response: ReadResponse, taken: Taken) -> None:
+    def _reject(self, response: ReadResponse) -> None:
         """Remember what is wrong with resources, and forget it of those that are good now, or gone."""
         type_url = response.type_url
-        good = {(type_url, name) for name in (*response.resources, *response.removed)} | taken.keys
-        is_gone = response.is_full
         kept = {
-            key: words
-            for key, words in self.rejected.items()
-            if key not in good and not (is_gone and key[0] == type_url)
+            (of_type, name): words
+            for (of_type, name), words in self.rejected.items()
+            if of_type != type_url or not (response.is_full or name in response.resources or name in response.removed)
         }
         kept |= {(type_url, name): words for name, words in response.bad.items()}
-        self.rejected = MappingProxyType(dict(tuple(kept.items())[-MOST_REJECTED:]))
+        if kept or self.rejected:
+            self.rejected = MappingProxyType(dict(tuple(kept.items())[-MOST_REJECTED:]))
 
     def _pending(self) -> frozenset[TypeUrl]:
         """Return the types of which something may exist that is not held: it was not answered, or came and is bad."""

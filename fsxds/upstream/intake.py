@@ -121,10 +121,8 @@ class Intake:
             event = UpstreamRejected(name, self.server, update.type_url, update.version, received.faults)
             self.context.observer(event)
         if received.keys:
-            rows = self.upstream.content.rows
-            gone = sum(1 for type_url, key in received.keys if key not in rows.get(type_url, ()))
-            changed = len(received.keys) - gone
-            self.context.observer(UpstreamChanged(name, self.server, update.type_url, update.version, changed, gone))
+            counts = received.changed, received.removed
+            self.context.observer(UpstreamChanged(name, self.server, update.type_url, update.version, *counts))
 
 
 def is_answered_at_once(received: Received) -> bool:

@@ -158,11 +158,7 @@ class Application:
         self._files = LoadedFiles(self.catalogue.knows_word)
         self.state = None if settings.state is None else State.open(settings.state, self.observer)
         self.keeper = None if self.state is None else StateWriter(self.state, directory, self.observer)
-        self._rewriting: Rewriting | None = None
-        rewriters: list[SnapshotRewriter] = [AdsConfigSources(self.catalogue)] if settings.ads_config_sources else []
-        rewriters += [PassedRedirects()] if settings.redirects == "client" else []
-        if rewriters:
-            self._rewriting = Rewriting(rewriters, self.observer)
+        self._rewriting = self._rewriting_of(settings)
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(PublishRules.of(settings), self._receive, self.keeper, self._rewriting)
         self.reload = Reload(self.publisher, self._receive)
@@ -174,10 +170,7 @@ class Application:
         self.clients.polls.most_clients = settings.max_nodes
         self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(self.observer)
-        self.upstreams = Upstreams(lambda: self.settings, self.observer, self.catalogue, check_of(settings))
-        if self.keeper is not None:
-            with reported_wait("what upstreams held to be read", self.report_wait):
-                self.upstreams.keep_in(self.keeper, self.store.current)
+        self.upstreams = self._restored_upstreams(check_of(settings))
         self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self._watching = Latest(WatchRules.of(settings))
@@ -204,6 +197,20 @@ class Application:
             lambda: 0 if self._held is None else len(self._held),
             self.unready,
         ).read
+
+    def _rewriting_of(self, settings: Settings) -> Rewriting | None:
+        """Return what makes something else for streams; None where they are served the same."""
+        rewriters: list[SnapshotRewriter] = [AdsConfigSources(self.catalogue)] if settings.ads_config_sources else []
+        rewriters += [PassedRedirects()] if settings.redirects == "client" else []
+        return Rewriting(rewriters, self.observer) if rewriters else None
+
+    def _restored_upstreams(self, check: Check) -> Upstreams:
+        """Return the upstreams with what they held in an earlier process."""
+        upstreams = Upstreams(lambda: self.settings, self.observer, self.catalogue, check)
+        if self.keeper is not None:
+            with reported_wait("what upstreams held to be read", self.report_wait):
+                upstreams.keep_in(self.keeper, self.store.current)
+        return upstreams
 
     @property
     def store(self) -> SnapshotStore:

@@ -40,7 +40,7 @@ def value_reader(row: Option) -> Callable[[str], object]:
         try:
             return row.form.read(written)
         except ValueError as error:
-            raise click.BadParameter(row.complaint(written)) from error
+            raise click.BadParameter(row.complaint(written, error)) from error
 
     return read
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from fsxds.settings.forms import OptionForm
+from fsxds.settings.structured import MistakesFound
 
 Value = TypeVar("Value")
 
@@ -76,8 +77,11 @@ class Option:
         """Whether it has a flag and an environment variable; lists and mappings stand in a settings file alone."""
         return not self.form.in_file_only
 
-    def complaint(self, written: object) -> str:
-        """Return why `written` is no value of this option, and what would be."""
+    def complaint(self, written: object, error: ValueError | None = None) -> str:
+        """Return why `written` is no value of this option, and what would be; in the words of the error, where it has some."""
+        if isinstance(error, MistakesFound):
+            # What was written may have a password.
+            return str(error)
         near = get_close_matches(str(written), self.form.choices, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"{written!r} is not {self.form.demand}{hint}"

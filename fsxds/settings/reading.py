@@ -81,7 +81,7 @@ def _read_variable(row: Option, text: str) -> object:
     try:
         return row.form.read(text)
     except ValueError as error:
-        raise UsageError(f"{row.variable}: {row.complaint(text)}") from error
+        raise UsageError(f"{row.variable}: {row.complaint(text, error)}") from error
 
 
 def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:

@@ -11,6 +11,9 @@ from fsxds.errors import UsageError
 from fsxds.settings.forms import PATH, OptionForm, TcpAddress, parse_address
 from fsxds.settings.structured import MistakesFound, SettingPart, object_schema
 
+_CREDENTIALS = (
+    "has a user or a password, which logs would show; put a token into a file, and name it by --upstream-token"
+)
 URLS = ("http://", "https://")
 
 
@@ -56,6 +59,8 @@ def fault_of_server(text: str) -> str | None:
         address = parse_address(text)
     except UsageError:
         return "is no address of an xDS server; write HOST:PORT, unix:/path, or http://HOST:PORT for REST"
+    if "@" in text and isinstance(address, TcpAddress):
+        return _CREDENTIALS
     if isinstance(address, TcpAddress) and not (address.host and address.port):
         return "has no host or no port to connect to; write HOST:PORT"
     return None
@@ -69,7 +74,7 @@ def _fault_of_url(text: str) -> str | None:
         is_url = False
     else:
         if parts.username is not None:
-            return "has a user or a password, which logs would show; put a token into a file, and name it by upstream_token"
+            return _CREDENTIALS
         if parts.query or parts.fragment:
             return "has a query or a fragment; write https://HOST[:PORT][/PATH]"
     if not is_url or not text.isascii() or not text.isprintable() or " " in text:
@@ -102,16 +107,19 @@ def _read_upstreams(written: object) -> tuple[UpstreamRule, ...]:
 def _read_list(part: SettingPart) -> Iterator[UpstreamRule]:
     names: set[str] = set()
     for each in part.list_members():
-        rule = _rule_of_text(each) if isinstance(each.written, str) else _rule_of_object(each)
+        rule = _rule_of_object(each) if isinstance(each.written, dict) else _rule_of_text(each)
         if rule is None:
             continue
-        if rule.name in names:
+        if rule.name in names - {""}:
             each.reject("is another upstream already; give each server once")
         names.add(rule.name)
         yield rule
 
 
 def _rule_of_text(part: SettingPart) -> UpstreamRule:
+    if not isinstance(part.written, str):
+        part.reject("is neither an address nor a mapping; write HOST:PORT, or servers: [HOST:PORT]")
+        return UpstreamRule(("",))
     text = part.text()
     servers = tuple(server for server in text.split(",") if server)
     for server in servers:

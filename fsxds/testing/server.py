@@ -9,7 +9,7 @@ import asyncio
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -18,7 +18,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Never, Self, TypeAlias
+from typing import Never, Self, TypeAlias, TypedDict, Unpack
 
 from fsxds.app import Application
 from fsxds.errors import UsageError
@@ -31,6 +31,7 @@ from fsxds.resources import Snapshot
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
+from fsxds.settings.upstream_rules import UPSTREAMS
 from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.values import WHOLE_TREE, Layers, Problem, SourceTree
@@ -39,6 +40,8 @@ Tree: TypeAlias = str | PathLike[str] | Mapping[str, str | bytes]
 """A directory, or the contents of files by their paths within one."""
 
 PATIENCE_S = 10.0
+
+ANY_PORT = "127.0.0.1:0"
 
 # Starting takes a second where the API has to be read from an executable first.
 START_PATIENCE_S = 60.0
@@ -49,14 +52,27 @@ SETTLE_S = 0.005
 _LOOK_AGAIN_S = 0.5
 
 
-def serve(
-    tree: Tree,
-    *,
-    settings: Settings | None = None,
-    http: str = "127.0.0.1:0",
-    grpc: str = "127.0.0.1:0",
-    rollout: bool = False,
-) -> Server:
+class ServeOptions(TypedDict, total=False):
+    """How a server of tests serves.
+
+    Attributes:
+        settings: as `fsxds serve` takes them; None for its defaults, the `FSXDS_…` variables of the environment included,
+            with a shorter pause after a change.
+        http: where REST listens, in place of the settings' own: any free port, or `unix:PATH`.
+        grpc: the same for gRPC, or `off`.
+        rollout: serve changes in steps, which wait for clients; without it each is served at once.
+        upstream: other xDS servers whose resources are served too, each as `--upstream` takes it, such as `other.grpc`.
+            They are asked when the context begins, and `wait_for` waits for what they have.
+    """
+
+    settings: Settings | None
+    http: str
+    grpc: str
+    rollout: bool
+    upstream: str | Sequence[str]
+
+
+def serve(tree: Tree | None = None, **options: Unpack[ServeOptions]) -> Server:
     """Make a server of a tree; it runs as long as its context lasts, after `with` or `async with`.
 
         >>> from fsxds.testing import serve
@@ -65,15 +81,17 @@ def serve(
         ('backend', 'secure-web')
 
     Args:
-        tree: a directory, or the contents of files by their paths, which are written to a directory of their own.
-        settings: as `fsxds serve` takes them; None for its defaults, the `FSXDS_…` variables of the environment included,
-            with a shorter pause after a change.
-        http: where REST listens, in place of the settings' own: any free port, or `unix:PATH`.
-        grpc: the same for gRPC, or `off`.
-        rollout: serve changes in steps, which wait for clients; without it each is served at once.
+        tree: a directory, or the contents of files by their paths, which are written to a directory of their own; None for
+            none, where there is an upstream.
+        options: see `ServeOptions`.
     """
-    chosen = settings or replace(read_settings({}), settle_s=SETTLE_S)
-    return Server(tree, replace(chosen, http=http, grpc=grpc, admin=OFF, rollout=rollout))
+    settings = options.get("settings") or replace(read_settings({}), settle_s=SETTLE_S)
+    if upstream := options.get("upstream"):
+        addresses = [upstream] if isinstance(upstream, str) else [*upstream]
+        settings = replace(settings, upstream=UPSTREAMS.read(addresses))
+    http, grpc = options.get("http", ANY_PORT), options.get("grpc", ANY_PORT)
+    rollout = options.get("rollout", False)
+    return Server(tree, replace(settings, http=http, grpc=grpc, admin=OFF, rollout=rollout))
 
 
 class Server:
@@ -91,12 +109,12 @@ class Server:
         ('web',)
 
     Attributes:
-        directory: the tree that is served.
+        directory: the tree that is served; of no meaning without one.
         address: where REST listens: `127.0.0.1:41234`, or `unix:` and a path.
         grpc: where gRPC listens, likewise; empty where it is off.
     """
 
-    def __init__(self, tree: Tree, settings: Settings) -> None:
+    def __init__(self, tree: Tree | None, settings: Settings) -> None:
         """Remember what to serve; nothing runs yet."""
         self.directory = Path()
         self.address = ""
@@ -109,8 +127,9 @@ class Server:
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
-            self.directory = self._directory(starting)
-            background = Background(self.directory, self._settings)
+            directory = None if self._tree is None else self._directory(starting, self._tree)
+            self.directory = directory or Path()
+            background = Background(directory, self._settings)
             self.address, self.grpc = background.start()
             self._background = background
             starting.callback(background.stop)
@@ -232,6 +251,15 @@ class Server:
                 return
         raise TimeoutError(f"the server did not load {self.directory} within {patience_s:g} s")
 
+    def wait_for(self, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+        """Wait until something holds, which is asked whenever what is served changed: `lambda: "web" in server.names("cds")`.
+
+        Raises:
+            TimeoutError: it did not within `patience_s` seconds.
+        """
+        if not self._wait(holds, patience_s):
+            raise TimeoutError(f"what is served did not become so within {patience_s:g} s")
+
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
         """Wait for a line of the log that holds these words, such as `NACK`, and return the first of them.
 
@@ -265,14 +293,14 @@ class Server:
             raise RuntimeError("the server does not run yet; write `with serve(…) as server`")
         return self._background
 
-    def _directory(self, stack: ExitStack) -> Path:
-        if not isinstance(self._tree, Mapping):
-            directory = Path(self._tree)
+    def _directory(self, stack: ExitStack, tree: Tree) -> Path:
+        if not isinstance(tree, Mapping):
+            directory = Path(tree)
             if not directory.is_dir():
                 raise UsageError(f"{directory}: there is no such directory; give one, or the contents of files")
             return directory
         self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fsxds-testing-")))
-        for path, content in self._tree.items():
+        for path, content in tree.items():
             self._put(path, content)
         return self.directory
 
@@ -305,7 +333,7 @@ class Background:
         error: what ended the server before `stop`; None while it runs.
     """
 
-    def __init__(self, directory: Path, settings: Settings) -> None:
+    def __init__(self, directory: Path | None, settings: Settings) -> None:
         self.changed = threading.Condition()
         self.views: LoadedViews | None = None
         self.is_lost = False

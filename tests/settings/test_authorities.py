@@ -54,3 +54,28 @@ def test_what_is_no_mapping_of_authorities_is_rejected(written, fact):
     """Anything else than authorities with their URLs is a mistake."""
     with pytest.raises(MistakesFound, match=fact):
         AUTHORITIES.read(written)
+
+
+def test_an_authority_may_have_servers_in_place_of_a_url():
+    """Its resources come from these servers; a URL is for redirects over HTTP."""
+    written = {
+        "east": {"upstream": ["10.0.0.1:18000", "unix:/run/xds.sock"]},
+        "west": {"url": "https://west", "upstream": ["a:1"]},
+    }
+
+    assert AUTHORITIES.read(written) == {
+        "east": Authority("", ("10.0.0.1:18000", "unix:/run/xds.sock")),
+        "west": Authority("https://west", ("a:1",)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("servers", "path"),
+    [("a:1", ("east", "upstream")), ([], ("east", "upstream")), (["a:1", "b"], ("east", "upstream", 1))],
+)
+def test_mistakes_in_servers_of_an_authority_have_their_places(servers, path):
+    """Servers are a list of addresses."""
+    with pytest.raises(MistakesFound) as raised:
+        AUTHORITIES.read({"east": {"upstream": servers}})
+
+    assert [path] == [mistake.path for mistake in raised.value.mistakes]

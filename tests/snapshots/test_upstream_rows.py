@@ -168,7 +168,7 @@ class Sources:
         found = dict(self.raw.by_type[url])
         shadowed = []
         for content in self.contents:
-            rows = content.rows.get(url, {})
+            rows = content.rows.get(url) or Rows(url)
             shadowed.append(set(rows) & set(found))
             found = {**rows, **found}
         return found, shadowed

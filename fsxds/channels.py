@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fsxds.protocol.messages import ClientStatus, Node
+from fsxds.protocol.on_demand import OnDemand
 from fsxds.protocol.sync_states import SyncState
 from fsxds.rollout import Client, Step
 from fsxds.store import SnapshotStore
@@ -100,7 +101,13 @@ class Channel:
 
 
 class Channels(Protocol):
-    """What knows which channel a node follows."""
+    """What knows which channel a node follows.
+
+    Attributes:
+        on_demand: has other servers asked for what clients ask for.
+    """
+
+    on_demand: OnDemand
 
     async def channel_of(self, node: Node) -> Channel:
         """Return the channel of a node, as soon as what it serves is loaded.

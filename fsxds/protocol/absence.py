@@ -6,6 +6,9 @@ from dataclasses import replace
 
 from fsxds.protocol.acks import NOTHING
 from fsxds.protocol.lookup import Changes, Lookup
+from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
+from fsxds.protocol.subscription import WILDCARD
+from fsxds.resource_names import glob_of
 from fsxds.resources import Snapshot
 from fsxds.values import TypeUrl
 
@@ -17,16 +20,17 @@ class Absence:
     | --- | --- |
     | a file that was never good may define the type | names that may be in that file |
     | no file ever mentioned the type | what the client brings from another process, which may have had files of it |
+    | another server may have it that has not answered | the name, and of hosts of virtual hosts that these are unknown |
     | it would hang the client (`is_hidden`, ENVOY.md E38) | anything |
 
-    What this process saw removed is reported in any case: the client got it from here.
+    What this process saw removed from files is reported in any case: the client got it from here.
     """
 
-    __slots__ = ("_brought", "_is_hidden", "_type_url", "unreported")
+    __slots__ = ("_brought", "_is_hidden", "_type_url", "_unanswered", "unreported")
 
-    def __init__(self, type_url: TypeUrl, *, is_hidden: bool) -> None:
+    def __init__(self, type_url: TypeUrl, *, is_hidden: bool, unanswered: Unanswered = nothing_unanswered) -> None:
         self.unreported = NOTHING
-        self._type_url, self._is_hidden = type_url, is_hidden
+        self._type_url, self._is_hidden, self._unanswered = type_url, is_hidden, unanswered
         # What the client got before this process began, and has not existed since.
         self._brought = NOTHING
 
@@ -49,20 +53,45 @@ class Absence:
         unreported, self.unreported = self.unreported & absent, NOTHING
         return unreported & (names | self._brought)
 
-    def withhold(self, changes: Changes, snapshot: Snapshot) -> Changes:
-        """Return changes without what is not reported now."""
-        absent, removed = changes.absent, changes.removed
+    def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str]) -> Changes:
+        """Return changes without what is not reported now; `subscribed` are the names that the client subscribed to."""
         if self._is_hidden:
             return replace(changes, absent=NOTHING, removed=NOTHING)
-        if self._type_url in snapshot.incomplete:
-            self.unreported = absent | (removed & self._brought)
-        elif self._type_url in snapshot.undeclared:
-            self.unreported = self._brought & (absent | removed)
-        else:
-            self._brought = NOTHING
+        self.unreported = self._uncertain(changes, snapshot, subscribed)
         if not self.unreported:
             return changes
-        return replace(changes, absent=absent - self.unreported, removed=removed - self.unreported)
+        return replace(
+            changes,
+            absent=changes.absent - self.unreported,
+            removed=changes.removed - self.unreported,
+            unpopulated=changes.unpopulated - self.unreported,
+        )
+
+    def _uncertain(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str]) -> frozenset[str]:
+        brought = changes.removed & self._brought
+        # What nobody asked for any more was let go, and may be asked for again just now.
+        unanswered = self._unanswered_among(
+            changes.absent | changes.unpopulated | (changes.removed & subscribed), brought - subscribed, subscribed
+        )
+        if self._type_url in snapshot.incomplete:
+            return unanswered | changes.absent | brought
+        if self._type_url in snapshot.undeclared:
+            return unanswered | (self._brought & (changes.absent | changes.removed))
+        self._brought &= unanswered
+        return unanswered
+
+    def _unanswered_among(
+        self, names: frozenset[str], brought: frozenset[str], subscribed: frozenset[str]
+    ) -> frozenset[str]:
+        """Return those of `names` and of `brought` that may exist elsewhere.
+
+        Nobody asks for what a client brings that did not subscribe to it by its name, but for its collection or for everything.
+        """
+        if not names and not brought:
+            return NOTHING
+        asked_as = {name: glob if (glob := glob_of(name)) in subscribed else WILDCARD for name in brought}
+        unanswered = self._unanswered(self._type_url, names.union(asked_as.values()))
+        return (unanswered & names).union(name for name, asked in asked_as.items() if asked in unanswered)
 
     def reportable(self, removed: frozenset[str]) -> frozenset[str]:
         """Return those of these names, which the client was sent, that may be reported as removed."""

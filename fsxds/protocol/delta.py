@@ -124,6 +124,11 @@ class DeltaStream:
         """Whether the client is sent members of a collection."""
         return any(watch.has_members for watch in self._watches.values())
 
+    @property
+    def awaits_answers(self) -> bool:
+        """Whether it may be time to send something when more is known of what is nowhere."""
+        return any(watch.awaits_answers for watch in self._watches.values())
+
     def standing(self, step: Step) -> Standing | Rejection:
         """Return whether the client has taken what a step changed of its subscriptions, or NACKed some of it."""
         return combined(watch.standing(step) for watch in self._watches.values() if watch.type_url in step.changed)
@@ -149,7 +154,8 @@ class DeltaStream:
     def _begin(self, row: ResourceType) -> _DeltaWatch:
         features = self.node.features if self.node else NOTHING
         ttl = ttl_use(row.type_url, features, self._ttl, is_delta=True)
-        absence = Absence(row.type_url, is_hidden=row.absence_hangs_envoy and self._is_envoy)
+        is_hidden = row.absence_hangs_envoy and self._is_envoy
+        absence = Absence(row.type_url, is_hidden=is_hidden, unanswered=self._memory.unanswered)
         watch = _DeltaWatch(row.type_url, self._memory, ttl, absence)
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
@@ -357,6 +363,8 @@ class _DeltaWatch:
         if self.type_url in snapshot.withheld or (self._base is None and not self._asked):
             return None
         rows = snapshot.resources(self.type_url)
+        if self._base is None and not rows and self._waits_for_all:
+            return None
         if rows is self._base and not (again or self._has_more):
             return None
         base, self._base = self._base, rows
@@ -373,14 +381,32 @@ class _DeltaWatch:
         globs = self.names.new_globs(self._asked)
         members = removed_members(snapshot, self.type_url, globs) if globs else NOTHING
         self.names.settle(self._asked, after)
-        others = Changes(pushed, certain, members) if pushed or certain or members else NO_CHANGES
+        others = self._more(pushed, certain, members) if pushed or certain or members else NO_CHANGES
         retried = self._retry(after, now_s, is_due=bool(renewed))
         self._asked, self._held = NOTHING, NOTHING_HELD
         if changed or repeated or retried:
             requested = self.names.names
         changes = (changed | answered | repeated | others | retried).consistent()
-        update = self._update_of(self._absence.withhold(changes, snapshot), snapshot, requested)
+        reported = self._absence.withhold(changes, snapshot, self.names.names)
+        update = self._update_of(reported, snapshot, requested)
         return replace(update, unrequested=pushed) if update and pushed else update
+
+    @property
+    def awaits_answers(self) -> bool:
+        """Whether it may be time to send something when more is known of what is nowhere."""
+        return self._absence.is_open or (self._base is None and self._waits_for_all)
+
+    @property
+    def _waits_for_all(self) -> bool:
+        """Whether the client wants everything, and nobody knows yet what that is."""
+        if WILDCARD not in self._asked or not self.names.selects_all:
+            return False
+        return bool(self._memory.unanswered(self.type_url, frozenset((WILDCARD,))))
+
+    def _more(self, pushed: frozenset[str], certain: frozenset[str], members: frozenset[str]) -> Changes:
+        """Return what is sent beside changes and answers; `certain` does not exist, of which that was not certain before."""
+        hosts = certain & self.names.names if self.names.keeps_together else NOTHING
+        return Changes(pushed, certain - hosts, members, unpopulated=hosts)
 
     @property
     def _has_more(self) -> bool:

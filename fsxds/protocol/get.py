@@ -25,8 +25,18 @@ from fsxds.memo import Lru
 from fsxds.name_table import Chunk
 from fsxds.protocol.messages import Node, check_length
 from fsxds.protocol.node_attributes import attributes_of_json
-from fsxds.protocol.poll import MAY_BE_DEFINED, NOTHING_LOADED, Unavailable
-from fsxds.resource_names import GLOB, Locator, MalformedName, ResourceName, canonical, is_structured
+from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
+from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED, Unavailable
+from fsxds.protocol.subscription import WILDCARD
+from fsxds.resource_names import (
+    GLOB,
+    Locator,
+    MalformedName,
+    ResourceName,
+    canonical,
+    is_structured,
+    names_no_authority,
+)
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.values import Version
@@ -71,6 +81,13 @@ class GetTarget:
     def is_list(self) -> bool:
         """Whether it may stand for several resources."""
         return self.row is not None and (not self.path or bool(self.directories))
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The names by which another server may have it: those of the resource, or of the collection, `*` for a type."""
+        if not self.path:
+            return frozenset((WILDCARD,))
+        return frozenset(name for name in self.names if not names_no_authority(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +284,20 @@ def _metadata_value(text: str) -> object:
         return text
 
 
-def find(target: GetTarget, snapshot: Snapshot | None, elsewhere: Collection[str] = ()) -> Found:
-    """Return what a snapshot has for a URL; `elsewhere` are the authorities whose resources are at URLs of their own."""
+def find(
+    target: GetTarget,
+    snapshot: Snapshot | None,
+    elsewhere: Collection[str] = (),
+    unanswered: Unanswered = nothing_unanswered,
+) -> Found:
+    """Return what a snapshot has for a URL.
+
+    Args:
+        target: what the URL asks for.
+        snapshot: what is served; None before anything was loaded.
+        elsewhere: the authorities whose resources are at URLs of their own.
+        unanswered: knows which names that nothing served has may exist on another server.
+    """
     if snapshot is None:
         return NOTHING_LOADED
     if target.row is None:
@@ -276,9 +305,15 @@ def find(target: GetTarget, snapshot: Snapshot | None, elsewhere: Collection[str
     if target.row.type_url in snapshot.withheld:
         return NOTHING_LOADED
     found = _find_in(snapshot, target, target.row)
+    if _is_nothing(found) and unanswered(target.row.type_url, target.asked):
+        return NOT_ANSWERED
     if isinstance(found, FoundResource) and found.resource.redirect:
         return _redirect_of(found.resource, snapshot, target, elsewhere)
     return found
+
+
+def _is_nothing(found: Found) -> bool:
+    return isinstance(found, Absent) or (isinstance(found, FoundList) and not found.resources)
 
 
 def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, elsewhere: Collection[str]) -> Found:

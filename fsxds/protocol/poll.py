@@ -22,11 +22,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fsxds.errors import ProtocolError
 from fsxds.protocol.acks import PolledVersion, PollEvidence, PollState
 from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.polling_node import PolledWatch, PollingNode
-from fsxds.protocol.subscription import Selection, Subscription, select, version_of
+from fsxds.protocol.subscription import WILDCARD, Selection, Subscription, select, version_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.values import Nonce, Version
@@ -68,9 +68,13 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Do not answer yet: decide again when there is a newer snapshot, or at `until_s` (None: only then)."""
+    """Do not answer yet: decide again when there is a newer snapshot, or at `until_s` (None: only then).
+
+    With `awaits_answers`, decide again also when more is known of what is nowhere.
+    """
 
     until_s: float | None = None
+    awaits_answers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ Decision = Send | Hold | Unavailable
 
 NOTHING_LOADED = Unavailable("nothing good was loaded yet; see the server's log, or run `fsxds check`")
 MAY_BE_DEFINED = Unavailable("a file that may define this resource was never good")
+NOT_ANSWERED = Unavailable("another server may have this resource, and has not answered yet; ask again")
 
 
 def nonce_of(version: Version) -> Nonce:
@@ -131,12 +136,14 @@ class PollMemory:
         most_nodes: returns how many clients are remembered, and ten times as many subscriptions of all; one of many or long
             names counts as several (`Subscription.weight`).
         forget: called with each node that is not remembered any more.
+        unanswered: knows which names that nothing served has may exist elsewhere.
     """
 
     def __init__(
         self,
         most_nodes: Callable[[], int] = lambda: MOST_NODES,
         forget: Callable[[PollingNode], object] = lambda _: None,
+        unanswered: Unanswered = nothing_unanswered,
     ) -> None:
         # The client that polled last is the last.
         self._nodes: OrderedDict[_Key, PollingNode] = OrderedDict()
@@ -144,6 +151,7 @@ class PollMemory:
         self._weight = 0
         self._most_nodes = most_nodes
         self._forget = forget
+        self._unanswered = unanswered
 
     def __len__(self) -> int:
         """How many clients are remembered."""
@@ -173,7 +181,7 @@ class PollMemory:
         """Decide again for a poll that is held: there is a newer snapshot, or `Hold.until_s` was reached."""
         watch = self._watch_of(request)
         sent = watch.sent or _recognize(request, snapshot, now_s)
-        decision = _decide(request, snapshot, sent, now_s)
+        decision = _decide(request, snapshot, sent, now_s, self._unanswered)
         if isinstance(decision, Send):
             version = decision.selection.version
             again = sent if sent is not None and sent.version == version else None
@@ -302,31 +310,48 @@ def _allowed_nacks(request: PollRequest) -> int:
     return PROMPT_RETURNS_ALLOWED if request.version_info is None and request.error_detail is None else 0
 
 
-def answer_fetch(subscription: Subscription, snapshot: Snapshot | None) -> Selection:
+def answer_fetch(
+    subscription: Subscription, snapshot: Snapshot | None, unanswered: Unanswered = nothing_unanswered
+) -> Selection | Unavailable:
     """Return the response to a unary gRPC request, of which nothing is remembered.
 
-    Raises:
-        ProtocolError: nothing good was loaded of the type, or of a resource that was named: with the code `UNAVAILABLE`.
+    It is unavailable where nothing good was loaded of the type or of a resource that was named, or where another server may
+    have that.
     """
     if snapshot is None or subscription.type_url in snapshot.withheld:
-        raise ProtocolError(NOTHING_LOADED.reason, "UNAVAILABLE")
+        return NOTHING_LOADED
     selection = select(snapshot, subscription)
     if selection.missing and subscription.type_url in snapshot.incomplete:
-        raise ProtocolError(MAY_BE_DEFINED.reason, "UNAVAILABLE")
-    return selection
+        return MAY_BE_DEFINED
+    return NOT_ANSWERED if _is_awaited(selection, subscription, unanswered) else selection
 
 
-def _decide(request: PollRequest, snapshot: Snapshot | None, sent: PolledVersion | None, now_s: float) -> Decision:
+def _is_awaited(selection: Selection, subscription: Subscription, unanswered: Unanswered) -> bool:
+    """Whether something that a selection lacks may exist elsewhere."""
+    if subscription.wildcard:
+        return bool(unanswered(subscription.type_url, frozenset((WILDCARD,))))
+    return bool(selection.missing) and bool(unanswered(subscription.type_url, frozenset(selection.missing)))
+
+
+def _decide(
+    request: PollRequest,
+    snapshot: Snapshot | None,
+    sent: PolledVersion | None,
+    now_s: float,
+    unanswered: Unanswered,
+) -> Decision:
     subscription = request.subscription
     if snapshot is None or subscription.type_url in snapshot.withheld:
         if request.version_info is not None:
             return Hold()
         return NOTHING_LOADED
     selection = select(snapshot, subscription)
-    if not selection.resources and not BY_TYPE_URL[selection.type_url].may_be_empty:
-        # Envoy rejects an empty response of these types (ENVOY.md E15).
-        return Hold()
+    is_awaited = _is_awaited(selection, subscription, unanswered)
     is_unknown = sent is None or sent.state is PollState.NACKED_BEFORE
+    # Envoy rejects an empty response of some types (ENVOY.md E15).
+    is_answer = bool(selection.resources) or (BY_TYPE_URL[selection.type_url].may_be_empty and not is_awaited)
+    if not is_answer or (is_awaited and is_unknown and request.version_info is not None):
+        return Hold(awaits_answers=is_awaited)
     if is_unknown and _may_lack_something(snapshot, subscription, selection):
         if request.version_info is not None:
             return Hold()

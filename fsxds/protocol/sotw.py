@@ -9,6 +9,7 @@
 | Of other types only what changed is sent, and a removal is not. | xDS protocol, "Grouping Resources into Responses"; ENVOY.md E37 |
 | A client that has the version of what it should hold is sent nothing at first. | xDS protocol, "Resource updates" |
 | Until something of a type was loaded, or could be missing by mistake, its full state is not sent to who has one. | `Snapshot.withheld`, `incomplete`, `undeclared` |
+| A full state is not sent, and not without what it had, while what is missing from it may exist elsewhere. | `on_demand` |
 | A glob stands for its members: those that are new or changed are sent, and a full state has all of them. | xRFC TP1, "Glob" |
 | What was NACKed is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. | ENVOY.md E10 |
 | One snapshot goes out as one batch, in push order (`RESOURCE_TYPES`): what is used before what uses it. | xDS protocol, "Eventual consistency considerations" |
@@ -122,6 +123,11 @@ class SotwStream:
         return combined(watch.standing(step) for watch in self._watches.values() if watch.type_url in step.changed)
 
     @property
+    def awaits_answers(self) -> bool:
+        """Whether it may be time to send something when more is known of what is nowhere."""
+        return any(watch.awaits_answers for watch in self._watches.values())
+
+    @property
     def has_members(self) -> bool:
         """Always False: of its collections a client is sent all that is there, also when it connects again."""
         return False
@@ -228,7 +234,8 @@ class _SotwWatch:
     """
 
     __slots__ = (
-        *("_base", "_claimed", "_generation", "_heartbeats", "_memory", "_postponed", "_row", "_ttl", "_unreported"),
+        *("_awaited", "_base", "_claimed", "_generation", "_heartbeats", "_memory", "_postponed", "_row", "_ttl"),
+        "_unreported",
         *("acks", "subscription"),
     )
 
@@ -245,6 +252,8 @@ class _SotwWatch:
         self._claimed: Version | None = None
         # Names that the client asked for again, but that could not be sent again yet.
         self._postponed = NOTHING
+        # Names without which no full state is sent yet: they may exist elsewhere.
+        self._awaited = NOTHING
         # Why names of the subscription are rejected, until a response has said so.
         self._unreported: Mapping[str, str] = NO_REJECTIONS
 
@@ -340,13 +349,37 @@ class _SotwWatch:
         if self._base is None:
             return self._first_update(snapshot, again, now_s)
         base, self._base = self._base, snapshot.resources(self.type_url)
-        if self.selects_nothing or (self._base is base and not (again or self.acks.pending.names)):
+        if self.selects_nothing or (self._base is base and not (again or self.acks.pending.names or self._awaited)):
             return None
         fresh, removed = self._difference(base, self._base)
+        if self._row.full_state_in_sotw:
+            again = self._certain(self._base, again)
+            if removed and not self.subscription.wildcard and self._unanswered(removed & self.subscription.names):
+                # What nobody asked for any more was let go, and is asked for again just now.
+                self._base, self._awaited = base, self._awaited | again
+                return None
         again = self._with_members(self._base, again)
         if self._row.full_state_in_sotw:
             return self._full_update(snapshot, fresh | again, now_s, is_changed=bool(fresh or removed))
         return self._partial_update(snapshot, fresh, again, now_s)
+
+    @property
+    def awaits_answers(self) -> bool:
+        """Whether it may be time to send something when more is known of what is nowhere."""
+        return bool(self._awaited) or (self._base is None and not self.selects_nothing)
+
+    def _unanswered(self, names: frozenset[str]) -> frozenset[str]:
+        """Return those of these names, which nothing served has, that may exist elsewhere, and have them looked at again."""
+        unanswered = self._memory.unanswered(self.type_url, names) if names else NOTHING
+        self._awaited |= unanswered
+        return unanswered
+
+    def _certain(self, rows: Rows, again: frozenset[str]) -> frozenset[str]:
+        """Return the names of `again`, and of what was awaited, without those that may exist elsewhere."""
+        names = again | (self._awaited & self.subscription.names)
+        missing = names.intersection(missing_names(rows, self.subscription)) if names else NOTHING
+        self._awaited = NOTHING
+        return names - self._unanswered(missing)
 
     @property
     def selects_nothing(self) -> bool:
@@ -367,6 +400,9 @@ class _SotwWatch:
             self._heartbeats.at_s = None if self._shortest_ttl_s() is None else now_s
             return None if is_full else self._partial_update(snapshot, NOTHING, again, now_s)
         resources = self._select(self._base, self.everything)
+        if not resources and is_full and self._memory.unanswered(self.type_url, self.everything):
+            self._base = None
+            return None
         return SotwUpdate(self.type_url, version, resources, resources.names) if resources or is_full else None
 
     def _holds_selection(self, snapshot: Snapshot) -> bool:
@@ -380,6 +416,10 @@ class _SotwWatch:
         type_url = self.type_url
         if self._claimed is None or not self._row.full_state_in_sotw:
             return False
+        missing = missing_names(snapshot.resources(type_url), self.subscription)
+        unsure = self.everything if self.subscription.wildcard else frozenset(missing)
+        if unsure and self._memory.unanswered(type_url, unsure):
+            return True
         if self._memory.is_known(self._claimed) and type_url not in snapshot.authored:
             return False
         if type_url not in snapshot.incomplete and type_url not in snapshot.undeclared:

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from fsxds.memo import Lru
 from fsxds.protocol.glob_members import expanded, has_structured_names, is_empty
+from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.resource_names import glob_of, is_glob
 from fsxds.resources import Resource, ResourceList, Rows, RowsChange, Snapshot
 from fsxds.values import TypeUrl, Version
@@ -74,6 +75,11 @@ class Subscription:
         never_named = self.never_named and not added and WILDCARD not in removed
         wildcard = (self.wildcard or WILDCARD in added) and WILDCARD not in removed
         return Subscription(self.type_url, (self.names | added) - removed - {WILDCARD}, wildcard, never_named)
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The names, `*` among them for everything."""
+        return self.names | {WILDCARD} if self.wildcard else self.names
 
     @property
     def globs(self) -> frozenset[str]:
@@ -183,11 +189,16 @@ def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -
 
 
 class SharedMemory:
-    """What all streams of a server remember together."""
+    """What all streams of a server remember together.
 
-    __slots__ = ("_known_versions", "_name_sets")
+    Attributes:
+        unanswered: knows which names that nothing served has may exist elsewhere.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_known_versions", "_name_sets", "unanswered")
+
+    def __init__(self, unanswered: Unanswered = nothing_unanswered) -> None:
+        self.unanswered = unanswered
         self._known_versions: Lru[Version, bool] = Lru(MOST_VERSIONS)
         self._name_sets: WeakValueDictionary[int, frozenset[str]] = WeakValueDictionary()
 

@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias
 from fsxds.channels import Channel, ChannelClient, ChannelKey
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
+from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
@@ -55,11 +56,13 @@ class NodeChannels:
         canary: which nodes get a change first; None for none.
 
     Attributes:
+        on_demand: has other servers asked for what clients ask for; to be set before the first client comes.
         admit: is asked, with the number of channels, before there is one more for a node; LimitError rejects the node.
         on_moved: is called when nodes may follow other channels than before, for those that wait and are no clients.
     """
 
     def __init__(self, publisher: Publisher, views: Views, loading: ViewLoading, canary: Canary | None = None) -> None:
+        self.on_demand: OnDemand = NoUpstreams()
         self.admit: Callable[[int], object] = lambda _: None
         self.on_moved: Callable[[], object] = lambda: None
         self._publisher = publisher

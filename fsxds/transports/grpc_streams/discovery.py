@@ -20,14 +20,15 @@ from grpc_health.v1 import health, health_pb2
 
 from fsxds.access import AccessInUse
 from fsxds.api.catalogue import DynamicMessage
+from fsxds.channels import Channel
 from fsxds.errors import ProtocolError
 from fsxds.events import ResponseSent
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwResponse
-from fsxds.protocol.poll import answer_fetch, nonce_of
+from fsxds.protocol.poll import NOT_ANSWERED, answer_fetch, nonce_of
 from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.subscription import Subscription
+from fsxds.protocol.subscription import Selection, Subscription
 from fsxds.relay_ids import relays_of_metadata
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.store import Latest
@@ -46,6 +47,11 @@ from fsxds.transports.limits import report_rejection
 from fsxds.transports.peers import peer_of_call
 
 OVERALL = ""
+
+# So long a unary request waits for another server to say whether it has what is asked for; it is answered with so much of its
+# own time left.
+ON_DEMAND_WAIT_S = 5.0
+LEAST_LEFT_S = 0.2
 
 
 class Health:
@@ -244,7 +250,7 @@ class GrpcServices:
             # That may have taken long.
             access.current.check_node(sender, node)
             access.current.check_type(sender, request.type_url)
-            selection = answer_fetch(subscription, channel.streams.current)
+            selection = await self._selection(subscription, channel, context)
         except ProtocolError as error:
             report_rejection(self._observer, peer, error.code, error)
             await context.abort(grpc.StatusCode[error.code], str(error))
@@ -252,6 +258,35 @@ class GrpcServices:
         self._observer(ResponseSent(node, subscription, selection.version))
         nonce = nonce_of(selection.version)
         return self._shared.writer.write(SotwResponse(request.type_url, selection.version, nonce, selection.resources))
+
+    async def _selection(self, subscription: Subscription, channel: Channel, context: Context) -> Selection:
+        """Return what a unary request is answered with; wait for other servers that may have it.
+
+        Raises:
+            ProtocolError: there is nothing to answer yet; with the code `UNAVAILABLE`.
+        """
+        on_demand, asking = self._shared.channels.on_demand, object()
+        on_demand.ask(asking, subscription.type_url, subscription.asked)
+        left_s = context.time_remaining()
+        within_s = ON_DEMAND_WAIT_S if left_s is None else min(ON_DEMAND_WAIT_S, left_s - LEAST_LEFT_S)
+        deadline_s = asyncio.get_running_loop().time() + within_s
+        has_answers = asyncio.Event()
+        on_demand.listeners[asking] = channel.streams.listeners[asking] = has_answers.set
+        try:
+            while True:
+                answer = answer_fetch(subscription, channel.streams.current, on_demand.unanswered)
+                if isinstance(answer, Selection):
+                    return answer
+                if answer is not NOT_ANSWERED:
+                    raise ProtocolError(answer.reason, "UNAVAILABLE")
+                has_answers.clear()
+                async with asyncio.timeout_at(deadline_s):
+                    await has_answers.wait()
+        except TimeoutError as error:
+            raise ProtocolError(NOT_ANSWERED.reason, "UNAVAILABLE") from error
+        finally:
+            del on_demand.listeners[asking], channel.streams.listeners[asking]
+            on_demand.forget(asking)
 
     async def _report_health(self) -> Never:
         while True:

@@ -88,6 +88,10 @@ class StreamCore(Protocol):
     def has_members(self) -> bool:
         """Whether the client is sent members of a collection, of which it does not say which it has."""
 
+    @property
+    def awaits_answers(self) -> bool:
+        """Whether it may be time to send something when more is known of what is nowhere."""
+
     def receive_request(self, request: Any, snapshot: Snapshot | None, now_s: float) -> Reaction[Any]:
         """Take a request."""
 
@@ -139,11 +143,11 @@ class StreamContext:
         self.knows_authority_is_missing = False
         self.access = AccessInUse()
         self.relays = RelayIds()
-        self.memory = SharedMemory()
+        self.memory = SharedMemory(channels.on_demand.unanswered)
         self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names, self._read_authority)
         self.writer = ResponseWriter()
         self.writer.identifier = self._read_identifier
-        self.waking = Waking()
+        self.waking = Waking(channels.on_demand)
         self._tasks: asyncio.TaskGroup | None = None
 
     def _read_authority(self) -> str:
@@ -181,6 +185,7 @@ class StreamCall:
         "_core",
         "_detected_s",
         "_generation",
+        "_has_answers",
         "_ignored",
         "_is_closed",
         "_is_due",
@@ -219,6 +224,8 @@ class StreamCall:
         self._is_due = False
         # That of the snapshot that the core was asked about last.
         self._generation = 0
+        # More is known of what is nowhere than when the core was asked last.
+        self._has_answers = False
         # When the change was detected that the core was asked about last; None where it was no change of files.
         self._detected_s: float | None = None
         self._is_closed = False
@@ -298,6 +305,11 @@ class StreamCall:
         self._is_writing = True
         self._shared.spawn(self._write_apart(responses))
 
+    def wake_for_answers(self) -> None:
+        """Look again at what nobody knew."""
+        self._has_answers = True
+        self.wake()
+
     def check_access(self) -> None:
         """End the stream if its client may not have any longer what it has."""
         if self._channel is None or self._is_closed:
@@ -335,6 +347,7 @@ class StreamCall:
             self._check_node(request.node)
         snapshot = self._channel.streams.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
+        self._ask_elsewhere(type_url)
         without_authority = request.without_authority
         del request
         self._count_names(self._core.name_count)
@@ -352,6 +365,18 @@ class StreamCall:
         # It may be the answer that a step waits for, and another step may follow before its response is written.
         self._progress()
         await self._write(reaction.responses)
+
+    def _ask_elsewhere(self, type_url: TypeUrl) -> None:
+        """Have other servers asked for what the client subscribes to."""
+        self._shared.channels.on_demand.ask(self, type_url, self._core.subscription_of(type_url).asked)
+        self._note_waiting()
+
+    def _note_waiting(self) -> None:
+        """Be woken when more is known of what is nowhere, while the core waits for that."""
+        if self._core.awaits_answers and not self._is_closed:
+            self._shared.waking.awaiting[self] = None
+        else:
+            self._shared.waking.awaiting.pop(self, None)
 
     def _report_missing_authority(self, name: str) -> None:
         """Report, of all clients once, that one asks for a name without authority."""
@@ -427,11 +452,15 @@ class StreamCall:
         self._is_due = False
         snapshot = None if self._channel is None else self._channel.streams.current
         now_s = self._loop.time()
-        if snapshot is not None and snapshot.generation != self._generation:
+        has_answers, self._has_answers, self._detected_s = self._has_answers, False, None
+        is_newer = snapshot is not None and snapshot.generation != self._generation
+        if snapshot is not None and (is_newer or has_answers):
+            if is_newer and self._channel is not None:
+                self._detected_s = self._channel.detected_s
             self._generation = snapshot.generation
-            self._detected_s = None if self._channel is None else self._channel.detected_s
-            return self._core.receive_snapshot(snapshot, now_s)
-        self._detected_s = None
+            responses = self._core.receive_snapshot(snapshot, now_s)
+            self._note_waiting()
+            return responses
         at_s = self._core.timer_at_s
         if at_s is None or at_s > now_s + TIMER_TOLERANCE_S:
             return ()
@@ -510,6 +539,8 @@ class StreamCall:
         self._shared.limiter.release_names(self._name_count)
         self._name_count = 0
         self._set_timer()
+        self._shared.channels.on_demand.forget(self)
+        self._note_waiting()
         if self._channel is not None:
             self._channel.leave(self)
         if self._token is not None:

@@ -12,7 +12,7 @@ from fsxds.channels import Channel
 from fsxds.errors import ProtocolError
 from fsxds.events import Observer, ResponseSent
 from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, find
-from fsxds.protocol.poll import Unavailable
+from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
 from fsxds.protocol.subscription import Subscription
 from fsxds.transports.http_get.cors import Cors
 from fsxds.transports.http_get.get_requests import GetRequest, read_get
@@ -32,7 +32,7 @@ FAILED_PRECONDITION = ErrorResponse(
 
 
 class Reader:
-    """A GET that waits.
+    """A GET.
 
     Attributes:
         channel: what its node is served.
@@ -45,12 +45,12 @@ class Reader:
         self.channel = channel
         self.limits: set[asyncio.Timeout] = set()
 
-    async def wait(self, held: HeldPolls, until_s: float) -> float:
+    async def wait(self, held: HeldPolls, until_s: float, *, awaits_answers: bool) -> float:
         """Wait for something newer than what is served now, at most so long; return what time it is then."""
         channel = self.channel
         channel.readers += 1
         try:
-            return await held.wait(self, channel.store.current, until_s)
+            return await held.wait(self, channel.store.current, until_s, awaits_answers=awaits_answers)
         finally:
             channel.readers -= 1
 
@@ -117,10 +117,14 @@ class HttpGet:
         reader = Reader(await self._held.channels.channel_of(get.node))
         # That may have taken long.
         self._check(get)
-        first = self._select(get, reader)
-        selected = first
-        if _is_held(get, selected):
-            selected = await self._hold(get, reader, selected)
+        on_demand, row = self._held.channels.on_demand, get.target.row
+        if row is not None:
+            on_demand.ask(reader, row.type_url, get.target.asked)
+        try:
+            first = self._select(get, reader)
+            selected = await self._hold(get, reader, first) if _patience_s(get, first) else first
+        finally:
+            on_demand.forget(reader)
         response = await self._respond(request, get, selected)
         if response.status == 200:
             # Who was not held has what it asked for just now.
@@ -134,7 +138,8 @@ class HttpGet:
     def _select(self, get: GetRequest, reader: Reader) -> Selected:
         """Return what there is now. Raises ProtocolError where it is not for the sender, or not in a form that it takes."""
         rules = self._rules()
-        found = find(get.target, reader.channel.store.current, rules.elsewhere)
+        unanswered = self._held.channels.on_demand.unanswered
+        found = find(get.target, reader.channel.store.current, rules.elsewhere, unanswered)
         if isinstance(found, FoundResource):
             self._held.access.current.check_type(get.peer, found.resource.type_url)
         selected = select_representation(found, get, rules)
@@ -154,10 +159,9 @@ class HttpGet:
         held.limiter.hold_names(count)
         self._waiting.add(reader)
         try:
-            now_s = asyncio.get_running_loop().time()
-            deadline_s = now_s + get.patience_s
-            while _is_held(get, selected) and now_s < deadline_s and not held.is_draining:
-                now_s = await reader.wait(held, deadline_s)
+            since_s = now_s = asyncio.get_running_loop().time()
+            while now_s < (deadline_s := since_s + _patience_s(get, selected)) and not held.is_draining:
+                now_s = await reader.wait(held, deadline_s, awaits_answers=selected.found is NOT_ANSWERED)
                 self._check(get)
                 reader.channel = await held.channels.channel_of(get.node)
                 selected = self._select(get, reader)
@@ -188,12 +192,15 @@ class HttpGet:
                 self._observer(ResponseSent(get.node, Subscription(row.type_url), version, detected_s))
 
 
-def _is_held(get: GetRequest, selected: Selected) -> bool:
-    """Whether a request waits for something else than what there is: it has that, or there is nothing, and it had nothing."""
-    if not get.patience_s:
-        return False
+def _patience_s(get: GetRequest, selected: Selected) -> float:
+    """Return how long after its arrival a request may wait for something else than this; 0.0 where it takes it.
+
+    It waits where it has this already, where there is nothing and it had nothing, and where another server may have it.
+    """
+    if selected.found is NOT_ANSWERED:
+        return get.on_demand_patience_s
     if isinstance(selected.found, Absent):
-        return get.preconditions.if_none_match is None
-    if isinstance(selected.found, Unavailable):
-        return True
-    return get.preconditions.has(selected.tag)
+        is_held = get.preconditions.if_none_match is None
+    else:
+        is_held = isinstance(selected.found, Unavailable) or get.preconditions.has(selected.tag)
+    return get.patience_s if is_held else 0.0

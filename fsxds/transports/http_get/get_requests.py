@@ -33,6 +33,10 @@ MOST_HEADER_CHARACTERS = 8190
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 
 
+# So long a GET waits for another server to say whether it has what is asked for, where it does not say how long it waits.
+ON_DEMAND_WAIT_S = 5.0
+
+
 @dataclass(frozen=True, slots=True)
 class Preconditions:
     """On what a client makes an answer depend.
@@ -66,6 +70,7 @@ class GetRequest:
         accept: the formats that it takes, as it says.
         accept_encoding: the codings that it takes, as it says.
         patience_s: for how many seconds it waits for a change.
+        on_demand_patience_s: for how many seconds it waits for another server to say whether it has what is asked for.
         preference: what it prefers of that, as it is applied: `wait=30`; empty for nothing.
         base_url: the URL of the server, without a slash at its end, as the request has it.
     """
@@ -77,6 +82,7 @@ class GetRequest:
     accept: str
     accept_encoding: str
     patience_s: float
+    on_demand_patience_s: float
     preference: str
     base_url: str
 
@@ -101,12 +107,13 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
     if wait is None and (found := _WAIT.search(_listed(request, "Prefer"))) is not None:
         wait = found[1]
         preference = f"wait={min(int(wait), int(max_hold_s))}"
-    patience_s = 0.0
+    patience_s, on_demand_patience_s = 0.0, min(ON_DEMAND_WAIT_S, max_hold_s)
     if wait is not None:
-        patience_s = patience_of(None, wait, max_hold_s, "wait")
-        if deadline is not None:
-            # A proxy gives it up then.
-            patience_s = min(patience_s, patience_of(deadline, None, max_hold_s))
+        patience_s = on_demand_patience_s = patience_of(None, wait, max_hold_s, "wait")
+    if deadline is not None:
+        # A proxy gives it up then.
+        longest_s = patience_of(deadline, None, max_hold_s)
+        patience_s, on_demand_patience_s = min(patience_s, longest_s), min(on_demand_patience_s, longest_s)
     return GetRequest(
         target=target,
         node=node_of(target.node, peer.address),
@@ -115,6 +122,7 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
         accept=_listed(request, "Accept"),
         accept_encoding=_listed(request, "Accept-Encoding"),
         patience_s=patience_s,
+        on_demand_patience_s=on_demand_patience_s,
         preference=preference,
         base_url=f"{'https' if request.secure else 'http'}://{host or 'localhost'}",
     )

@@ -101,26 +101,33 @@ class HeldPolls:
         self.is_draining = False
         self._limits: set[asyncio.Timeout] = set()
         self._pauses: set[asyncio.Timeout] = set()
+        # Those of the ones that wait to hear what does not exist.
+        self._awaiting: set[asyncio.Timeout] = set()
 
     def __len__(self) -> int:
         """How many polls are held now."""
         return len(self._limits)
 
-    async def wait(self, client: Waiting, snapshot: Snapshot | None, until_s: float) -> float:
+    async def wait(
+        self, client: Waiting, snapshot: Snapshot | None, until_s: float, *, awaits_answers: bool = False
+    ) -> float:
         """Wait for a snapshot newer than this, another channel, other access, `until_s` or the end of the server.
+
+        With `awaits_answers`, wait also for more to be known of what does not exist.
 
         Returns:
             What time it is then, of the event loop.
         """
         try:
             async with asyncio.timeout_at(until_s) as limit:
-                self._limits.add(limit)
-                client.limits.add(limit)
+                found_by = (self._limits, client.limits, *((self._awaiting,) if awaits_answers else ()))
+                for limits in found_by:
+                    limits.add(limit)
                 try:
                     await client.channel.store.newer_than(0 if snapshot is None else snapshot.generation)
                 finally:
-                    self._limits.discard(limit)
-                    client.limits.discard(limit)
+                    for limits in found_by:
+                        limits.discard(limit)
         except TimeoutError:
             if limit.when() == until_s:
                 # Timers may fire a little early; at `until_s` it must be reached.
@@ -144,6 +151,12 @@ class HeldPolls:
         self.is_draining = True
         self.wake()
 
+    def wake_for_answers(self) -> None:
+        """Let those look again that wait to hear what does not exist."""
+        now_s = asyncio.get_running_loop().time()
+        for limit in tuple(self._awaiting):
+            limit.reschedule(now_s)
+
     def wake(self) -> None:
         """Let every poll look again."""
         now_s = asyncio.get_running_loop().time()
@@ -151,9 +164,9 @@ class HeldPolls:
             limit.reschedule(now_s)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ReceivedPoll:
-    """A poll, who sent it, and for how many seconds it may be held."""
+    """A poll, who sent it, and for how many seconds it may be held; equal to itself alone."""
 
     poll: PollRequest
     peer: Peer
@@ -173,8 +186,10 @@ def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Applic
     async def drain(_: web.Application) -> None:
         rest.held.drain()
         rest.held.access.listeners.pop(rest.held, None)
+        rest.held.channels.on_demand.listeners.pop(rest.held, None)
 
     rest.held.access.listeners[rest.held] = rest.held.wake
+    rest.held.channels.on_demand.listeners[rest.held] = rest.held.wake_for_answers
     application.on_shutdown.append(drain)
     if rest.relays.own:
         application.on_response_prepare.append(rest.name_relays)
@@ -209,7 +224,10 @@ class RestJson:
         self._observer = observer
         self._polls = polls
         self._clients = RestClients(polls)
-        self._memory = PollMemory(lambda: held.limiter.settings.max_nodes, forget=self._forget)
+        self._on_demand = held.channels.on_demand
+        self._memory = PollMemory(
+            lambda: held.limiter.settings.max_nodes, forget=self._forget, unanswered=self._on_demand.unanswered
+        )
         self._requests = RestRequestReader(catalogue, authority=self._read_authority)
         self._bodies = ResponseBodies(Printer(catalogue))
 
@@ -273,6 +291,7 @@ class RestJson:
         client = self._clients.receive_poll(poll, self._memory.node_of(poll.node), channel)
         is_answered = False
         try:
+            self._on_demand.ask(received, poll.subscription.type_url, poll.subscription.asked)
             decision, snapshot = await self._hold(client, received, decided)
             if isinstance(decision, Send) and snapshot is not None:
                 # Who was not held has what it asked for just now.
@@ -284,6 +303,7 @@ class RestJson:
                 response, is_answered = self._without_update(request, poll, decision), True
         finally:
             # Also when this is cancelled, because the client gave its poll up, or fails.
+            self._on_demand.forget(received)
             self._memory.receive_end(poll, asyncio.get_running_loop().time(), is_given_up=not is_answered)
             self._clients.receive_end(client)
         return response
@@ -362,7 +382,7 @@ class RestJson:
                 self._polls.poll_ended(poll, now_s)
                 break
             until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-            now_s = await self.held.wait(client, snapshot, until_s)
+            now_s = await self.held.wait(client, snapshot, until_s, awaits_answers=decision.awaits_answers)
             self._check(received)
             snapshot = client.channel.store.current
             decision = self._memory.receive_snapshot(poll, snapshot, now_s)

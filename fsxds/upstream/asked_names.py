@@ -1,40 +1,149 @@
-"""What clients ask for, all of them together, by type. Touched from the event loop only."""
+"""What clients ask for, all of them together, by type, and what of it no upstream has. Touched from the event loop only.
+
+| rule | source |
+| --- | --- |
+| A name is asked for as long as a client asks for it. | xRFC TP1, "xDS relay proxy" |
+| A name is nowhere for certain when each upstream says so; a malformed one is nowhere. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
+from typing import Protocol
 
+from fsxds.protocol.requested_names import VIRTUAL_HOSTS
+from fsxds.resource_names import MalformedName, canonical_of_type, is_as_written, is_structured
 from fsxds.store import Latest
 from fsxds.values import TypeUrl
+
+# Names are published together: at most so often, and so that making the sets takes at most a tenth of the time.
+PUBLISH_EVERY_S = 0.02
+PUBLISHING_SHARE = 0.1
+
+NO_NAMES: frozenset[str] = frozenset()
+
+
+class Denying(Protocol):
+    """One upstream, as far as it knows what it has not."""
+
+    def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+        """Return those of these names of which it is certain that it has none.
+
+        Globs, and `*` for everything, are among them where all that they stand for is known.
+        """
 
 
 class AskedNames:
     """The names that clients ask for.
 
     Attributes:
-        changed: the names by type; `*` among them means everything.
+        changed: the names by type, `*` among them for everything; replaced soon after they change.
+        listeners: by whom they belong to: what is called when more is known of what no upstream has.
+        upstreams: those that may have what clients ask for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, upstreams: Iterable[Denying] = ()) -> None:
+        """Ask for nothing yet."""
         self.changed: Latest[Mapping[TypeUrl, frozenset[str]]] = Latest(MappingProxyType({}))
+        self.listeners: dict[object, Callable[[], object]] = {}
+        self.upstreams = tuple(upstreams)
         self._by_client: dict[object, dict[TypeUrl, frozenset[str]]] = {}
+        # How many clients ask for just these names of a type: most Envoys ask for the same.
+        self._sets: dict[TypeUrl, Counter[frozenset[str]]] = {}
+        # In how many of those sets a name is.
+        self._counts: dict[TypeUrl, Counter[str]] = {}
+        self._unpublished: set[TypeUrl] = set()
+        self._publication: asyncio.TimerHandle | None = None
+        self._next_at_s = 0.0
+        self._are_answers_due = False
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Note what a client asks for of a type from now on; `*` among the names means everything."""
-        self._by_client.setdefault(client, {})[type_url] = frozenset(names)
-        self._replace()
+        """Note all that a client asks for of a type from now on; `*` among the names means everything."""
+        asked = self._by_client.get(client, {})
+        before, after = asked.get(type_url, NO_NAMES), frozenset(names)
+        if after == before:
+            return
+        self._by_client[client] = asked
+        asked[type_url] = after
+        self._exchange(type_url, before, after)
 
     def forget(self, client: object) -> None:
-        """Note that a client asks for nothing any more."""
-        if self._by_client.pop(client, None) is not None:
-            self._replace()
+        """Note that a client asks for nothing any more; one that is unknown asked for nothing."""
+        for type_url, names in self._by_client.pop(client, {}).items():
+            self._exchange(type_url, names, NO_NAMES)
 
-    def _replace(self) -> None:
-        found: dict[TypeUrl, frozenset[str]] = {}
-        for asked in self._by_client.values():
-            for type_url, names in asked.items():
-                found[type_url] = found.get(type_url, frozenset()) | names
-        if found != self.changed.current:
-            self.changed.replace(MappingProxyType(found))
+    def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+        """Return those of these names, which nothing served has, that an upstream may have: one at least does not deny them."""
+        left, found = frozenset(names), NO_NAMES
+        for upstream in self.upstreams:
+            maybe = left - upstream.denies(type_url, left)
+            found, left = found | maybe, left - maybe
+            if not left:
+                break
+        return frozenset(name for name in found if can_exist(type_url, name))
+
+    def answered(self) -> None:
+        """Note that upstreams may know more of what they have not."""
+        if not self._are_answers_due:
+            self._are_answers_due = True
+            asyncio.get_running_loop().call_soon(self._tell_answers)
+
+    def _tell_answers(self) -> None:
+        self._are_answers_due = False
+        for listener in tuple(self.listeners.values()):
+            listener()
+
+    def _exchange(self, type_url: TypeUrl, before: frozenset[str], after: frozenset[str]) -> None:
+        """Count a client that asks for other names than before."""
+        sets = self._sets.setdefault(type_url, Counter())
+        came = NO_NAMES if after in sets else after
+        gone = NO_NAMES
+        if after:
+            sets[after] += 1
+        if before:
+            sets[before] -= 1
+            if not sets[before]:
+                del sets[before]
+                gone = before
+        self._count(type_url, came - gone, gone - came)
+
+    def _count(self, type_url: TypeUrl, came: frozenset[str], gone: frozenset[str]) -> None:
+        """Count sets that came and went, of which one client changed; what is in both is left out."""
+        counts = self._counts.setdefault(type_url, Counter())
+        size = len(counts)
+        counts.update(came)
+        is_changed = len(counts) > size
+        for name in gone:
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
+                is_changed = True
+        if is_changed:
+            self._unpublished.add(type_url)
+            if self._publication is None:
+                loop = asyncio.get_running_loop()
+                self._publication = loop.call_at(max(loop.time(), self._next_at_s), self._publish)
+
+    def _publish(self) -> None:
+        loop = asyncio.get_running_loop()
+        started_s, self._publication = loop.time(), None
+        names = {**self.changed.current, **{each: frozenset(self._counts[each]) for each in self._unpublished}}
+        self._unpublished.clear()
+        self.changed.replace(MappingProxyType({type_url: each for type_url, each in names.items() if each}))
+        took_s = loop.time() - started_s
+        self._next_at_s = started_s + max(PUBLISH_EVERY_S, took_s / PUBLISHING_SHARE)
+
+
+def can_exist(type_url: TypeUrl, name: str) -> bool:
+    """Whether any resource of a type may have a name: a malformed one, or one of another type, exists nowhere."""
+    if not is_structured(name) or type_url == VIRTUAL_HOSTS or is_as_written(name, type_url):
+        return True
+    try:
+        canonical_of_type(name, type_url)
+    except MalformedName:
+        return False
+    return True

@@ -207,6 +207,8 @@ class Application:
     def _restored_upstreams(self, check: Check) -> Upstreams:
         """Return the upstreams with what they held in an earlier process."""
         upstreams = Upstreams(lambda: self.settings, self.observer, self.catalogue, check)
+        if upstreams:
+            self.channels.on_demand = upstreams.asked
         if self.keeper is not None:
             with reported_wait("what upstreams held to be read", self.report_wait):
                 upstreams.keep_in(self.keeper, self.store.current)

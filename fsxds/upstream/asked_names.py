@@ -4,6 +4,7 @@
 | --- | --- |
 | A name is asked for as long as a client asks for it. | xRFC TP1, "xDS relay proxy" |
 | A name is nowhere for certain when each upstream says so; a malformed one is nowhere. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
+| For hosts of virtual hosts nobody waits while an upstream is away: a request of an Envoy would hang for good. | ENVOY.md E47 |
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ NO_NAMES: frozenset[str] = frozenset()
 
 class Denying(Protocol):
     """One upstream, as far as it knows what it has not."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether none of its servers can be asked now."""
 
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return those of these names of which it is certain that it has none.
@@ -80,6 +85,8 @@ class AskedNames:
         """Return those of these names, which nothing served has, that an upstream may have: one at least does not deny them."""
         left, found = frozenset(names), NO_NAMES
         for upstream in self.upstreams:
+            if type_url == VIRTUAL_HOSTS and upstream.is_away:
+                continue
             maybe = left - upstream.denies(type_url, left)
             found, left = found | maybe, left - maybe
             if not left:
@@ -90,9 +97,9 @@ class AskedNames:
         """Note that upstreams may know more of what they have not."""
         if not self._are_answers_due:
             self._are_answers_due = True
-            asyncio.get_running_loop().call_soon(self._tell_answers)
+            asyncio.get_running_loop().call_soon(self._call_listeners)
 
-    def _tell_answers(self) -> None:
+    def _call_listeners(self) -> None:
         self._are_answers_due = False
         for listener in tuple(self.listeners.values()):
             listener()

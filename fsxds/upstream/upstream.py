@@ -103,6 +103,11 @@ class Upstream:
         self._subscriptions.ask(asked, now_s)
         self._publish(is_changed=bool(self._drop_unwanted(now_s)))
 
+    @property
+    def is_away(self) -> bool:
+        """Whether none of its servers can be asked now."""
+        return self._status.state in {"away", "refused"}
+
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return those of these names of which it is certain that this upstream has nothing.
 

@@ -114,9 +114,9 @@ class Upstreams:
         Raises:
             UsageError: as `rules_of`; or a file of credentials cannot be used.
         """
-        self.asked = AskedNames()
-        self.verdicts = Verdicts()
         self.upstreams = tuple(_upstreams_of(settings(), catalogue, check))
+        self.asked = AskedNames(self.upstreams)
+        self.verdicts = Verdicts()
         self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(self._current())
         self.relays = RelayIds(token_hex(8) if self.upstreams else "")
         context = LinkContext(settings, observer, self.verdicts, self.relays, Converter(catalogue))
@@ -154,6 +154,7 @@ class Upstreams:
         seen = -1
         while True:
             seen = await upstream.changed.other_than(seen)
+            self.asked.answered()
             if (contents := self._current()) != self.contents.current:
                 self.contents.replace(contents)
 

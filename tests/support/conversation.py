@@ -8,6 +8,8 @@ One statement a line; `#` begins a comment. What is put in:
     broken   CDS                     a file that was never good may define this type
     authored EDS 7                   the author's version of a type is served
     nothing                          no tree was loaded yet
+    elsewhere EDS a,b                another server may have these names of a type (* for everything), and has not answered;
+                                     of others it has none
     restart                          the server forgets what it sent to its clients
     clock    1.5                     so many seconds pass; held polls are looked at again when they asked for it
     poll     EDS R=a,b V=1           a client asks; R=* for everything, V=- for no version
@@ -31,6 +33,7 @@ Every line of the server stands for one poll; a line for a client that is not th
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from fsxds.protocol.messages import Acknowledgement, Node
@@ -38,7 +41,7 @@ from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, U
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
-from fsxds.values import Nonce, Version
+from fsxds.values import Nonce, TypeUrl, Version
 from tests.support import dialogue
 from tests.support.dialogue import Played
 from tests.support.snapshots import type_url
@@ -48,7 +51,8 @@ from tests.support.written_files import WrittenFiles
 @dataclass(slots=True)
 class _OpenPoll:
     request: PollRequest
-    until_s: float | None
+    until_s: float | None = None
+    awaits_answers: bool = False
 
 
 class Conversation:
@@ -57,7 +61,8 @@ class Conversation:
     def __init__(self) -> None:
         self._files = WrittenFiles()
         self._snapshot: Snapshot | None = None
-        self._memory = PollMemory()
+        self._elsewhere: dict[TypeUrl, frozenset[str]] = {}
+        self._memory = PollMemory(unanswered=self._unanswered)
         self._now_s = 1000.0
         self._open: list[_OpenPoll] = []
         self._versions: dict[str, Version] = {}
@@ -85,10 +90,13 @@ class Conversation:
                     self._memory.receive_deadline(poll.request, self._now_s)
                 self._open = []
             case "restart":
-                self._memory, self._open = PollMemory(), []
+                self._memory, self._open = PollMemory(unanswered=self._unanswered), []
                 self._files.start_again()
                 if self._snapshot is not None:
                     self._publish()
+            case "elsewhere":
+                self._elsewhere[type_url(words[0])] = frozenset("".join(words[1:]).split(","))
+                return self._look_again([poll for poll in self._open if poll.awaits_answers])
             case "nothing":
                 self._snapshot = None
                 return self._look_again(self._open)
@@ -97,6 +105,9 @@ class Conversation:
                 self._publish()
                 return self._look_again(self._open)
         return []
+
+    def _unanswered(self, of_type: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+        return frozenset(names & self._elsewhere.get(of_type, frozenset()))
 
     def _edit(self, verb: str, words: list[str]) -> None:
         short_name, *rest = words
@@ -111,7 +122,7 @@ class Conversation:
         request = self._request(words)
         decision, acknowledgement = self._memory.receive_request(request, self._snapshot, self._now_s)
         said = [self._written_ack(acknowledgement, request)] if acknowledgement else []
-        return [*said, *self._conclude(_OpenPoll(request, None), decision)]
+        return [*said, *self._conclude(_OpenPoll(request), decision)]
 
     def _request(self, words: list[str]) -> PollRequest:
         options = {name: value for name, _, value in (word.partition("=") for word in words[1:])}
@@ -145,8 +156,8 @@ class Conversation:
         match decision:
             case Send():
                 return [self._answer(poll.request, decision)]
-            case Hold(until_s):
-                poll.until_s = until_s
+            case Hold(until_s, awaits_answers):
+                poll.until_s, poll.awaits_answers = until_s, awaits_answers
                 self._open.append(poll)
                 return ["server holds" + _who(poll.request)]
             case Unavailable():

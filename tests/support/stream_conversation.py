@@ -13,6 +13,8 @@ bears all types that are asked for on it, as ADS does. What else is put in:
     nothing                          no tree was loaded yet
     clock    1.5                     so many seconds pass; the server looks at its stream when it asked for it
     late     1.5                     so many seconds pass, and the server has not looked yet
+    elsewhere EDS a,b                another server may have these names of a type (* for everything), and has not answered;
+                                     of others it has none
     hold                             the server gets no snapshot, until there is a request or `release`
     release                          it gets the last one
     reconnect                        the stream breaks; the next request is the first of a new one
@@ -35,6 +37,7 @@ Versions and nonces are symbols, bound when the server first says them; others a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from fsxds.protocol.messages import Acknowledgement, DeltaResponse, Node, Reaction, SotwRequest, SotwResponse
@@ -100,7 +103,8 @@ class StreamConversation:
         self.now_s = 1000.0
         self._is_released = True
         self._expected: list[str] = []
-        self._memory = SharedMemory()
+        self._elsewhere: dict[TypeUrl, frozenset[str]] = {}
+        self._memory = SharedMemory(self._unanswered)
         self._is_aggregated, self._ttl_mode = True, TtlMode.ENVOY
         self.stream = self._open()
 
@@ -128,6 +132,9 @@ class StreamConversation:
                 self._start_again(verb, keeps_state=words == ["state"])
             case "nothing":
                 self.snapshot = None
+            case "elsewhere":
+                self._elsewhere[type_url(words[0])] = frozenset("".join(words[1:]).split(","))
+                return self._release_files() if self.snapshot is not None else []
             case "hold":
                 self._is_released = False
             case "release":
@@ -190,11 +197,14 @@ class StreamConversation:
 
     def _start_again(self, verb: str, *, keeps_state: bool) -> None:
         if verb == "restart":
-            self._memory = SharedMemory()
+            self._memory = SharedMemory(self._unanswered)
             self.files.start_again(keeps_state=keeps_state)
             self.snapshot = self.snapshot and self.files.snapshot()
         self.nonces.start_again()
         self.stream = self._open()
+
+    def _unanswered(self, of_type: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+        return frozenset(names & self._elsewhere.get(of_type, frozenset()))
 
     def _open(self) -> SotwStream:
         return self.make_stream(self._memory, self._ttl_mode, is_aggregated=self._is_aggregated)

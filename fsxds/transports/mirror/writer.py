@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final, Never, Self, TypeVar
 
@@ -16,8 +16,9 @@ from fsxds.channels import Channel, Channels
 from fsxds.errors import UsageError
 from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
 from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
+from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.sync_states import SyncState, combined_state
-from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Rows, Snapshot
 from fsxds.rollout import Rejection, Standing, Step
 from fsxds.settings.mirror_rules import MirrorRule
@@ -41,6 +42,9 @@ READ_EVERY_S, READ_EVERY_AT_MOST_S = 0.05, 1.0
 NOBODY = Node("")
 # The layout of a file for each resource.
 RESOURCES = "resources"
+EVERYTHING = frozenset((WILDCARD,))
+# The types of which a server can be asked for everything.
+LISTED = tuple(row for row in RESOURCE_TYPES if row is not BY_SHORT_NAME["vhds"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +331,7 @@ class Mirroring:
         self._since_s = self._reached_s = 0.0
         # Somebody waits for the Envoy to take it.
         self._is_awaited = asyncio.Event()
+        self._ask_for_everything()
         self._failures = 0
         # Reached when there may be another channel to look at.
         self._limit: asyncio.Timeout | None = None
@@ -391,6 +396,7 @@ class Mirroring:
 
         UsageError, when another process has the directory, is the caller's, and so is ProtocolError, when the node has no view.
         """
+        self._ask_for_everything()
         self._channel = await self._channels.channel_of(self.node)
         self._since_s = asyncio.get_running_loop().time()
         self._channel.join(self)
@@ -404,6 +410,19 @@ class Mirroring:
                     await self._write(snapshot)
         finally:
             self._channel.leave(self)
+            self._channels.on_demand.forget(self)
+
+    def _ask_for_everything(self) -> None:
+        """Have other servers asked for all that they have: nobody knows which files are read."""
+        for row in LISTED:
+            self._channels.on_demand.ask(self, row.type_url, EVERYTHING)
+
+    def _with_unanswered(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot by which nothing is removed that another server may have, which has not answered yet."""
+        unanswered = frozenset(
+            row.type_url for row in LISTED if self._channels.on_demand.unanswered(row.type_url, EVERYTHING)
+        )
+        return replace(snapshot, incomplete=snapshot.incomplete | unanswered) if unanswered else snapshot
 
     async def keep_read(self, reader: EnvoyReader) -> Never:
         """Look at the Envoy while somebody waits for it, until cancelled."""
@@ -442,7 +461,7 @@ class Mirroring:
         if self.reader is not None and snapshot.generation != self._generation:
             await self.reader.mark()
         try:
-            report = await asyncio.to_thread(self._mirror.write, snapshot)
+            report = await asyncio.to_thread(self._mirror.write, self._with_unanswered(snapshot))
         except asyncio.CancelledError:
             # The thread goes on; the process shall not wait for ten thousand files.
             self._mirror.interrupt()

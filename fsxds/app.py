@@ -43,7 +43,7 @@ from fsxds.publishing.exposed_secrets import reject_exposed_secrets
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.readiness import Readiness, is_barren, reported_wait, unready_reason
+from fsxds.readiness import FirstAnswers, Readiness, is_barren, reported_wait, unready_reason
 from fsxds.readings import Readers, loaded_views
 from fsxds.reload import NOTHING, Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
 from fsxds.resources import Key
@@ -85,6 +85,7 @@ from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.upstream.upstreams import Upstreams
+from fsxds.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
 from fsxds.views import Views, node_of
 from fsxds.watch_rules import WatchRules
 
@@ -144,6 +145,7 @@ class Application:
     def __init__(self, directory: Path | None, settings: Settings, log: Log, check_of: CheckOf) -> None:
         self.settings = settings
         self._directory = directory
+        self._started_s = monotonic()
         self._log = log
         self.metrics = Metrics()
         self.changes = ChangeFeed(lambda: self.publisher.generation)
@@ -179,16 +181,21 @@ class Application:
         self._listeners: Mapping[str, Listener] = {}
         process = ProcessFacts(
             directory="" if directory is None else str(directory),
-            started_s=monotonic(),
+            started_s=self._started_s,
             listeners=self._listener_reports,
             waits_for=lambda: self.unready() and (self.waits_for() or self.unready()),
             degraded=lambda: self.supervisor.degraded.current,
         )
         self.status = ServerStatus(process, self.operator, ChannelFacts(self.publisher, self.channels), self._files)
+        self.status.upstreams = self.upstreams.statuses
         self._is_admin_exposed = False
         self._held: HeldPolls | None = None
         self.readiness = Readiness(self.unready, self.supervisor.degraded, self.observer)
-        self.metrics.read = Readers(
+        self.metrics.read = self._readers().read
+
+    def _readers(self) -> Readers:
+        """Return what is asked for what is there now."""
+        return Readers(
             self.reload,
             lambda: 0 if self._trees.current is None else len(self._trees.current.tree.files),
             self.publisher,
@@ -196,7 +203,8 @@ class Application:
             self.supervisor,
             lambda: 0 if self._held is None else len(self._held),
             self.unready,
-        ).read
+            self.upstreams.statuses,
+        )
 
     def _rewriting_of(self, settings: Settings) -> Rewriting | None:
         """Return what makes something else for streams; None where they are served the same."""
@@ -206,7 +214,7 @@ class Application:
 
     def _restored_upstreams(self, check: Check) -> Upstreams:
         """Return the upstreams with what they held in an earlier process."""
-        upstreams = Upstreams(lambda: self.settings, self.observer, self.catalogue, check)
+        upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, check)
         if upstreams:
             self.channels.on_demand = upstreams.asked
         if self.keeper is not None:
@@ -306,7 +314,7 @@ class Application:
 
     async def _keep_readiness(self) -> None:
         mirrored = [mirroring.has_written for mirroring in self._mirrorings]
-        await self.readiness.keep_current(self.publisher.published, mirrored)
+        await self.readiness.keep_current(self.publisher.published, mirrored, self.upstreams.answered_within_s)
 
     def report_wait(self, waits_for: str, elapsed_s: float) -> None:
         """Report what the start waits for."""
@@ -374,7 +382,12 @@ class Application:
     def unready(self) -> str:
         """Return why clients had better ask elsewhere; empty where they are served."""
         lost = [name for name in self.supervisor.degraded.current if name in LISTENERS]
-        return unready_reason(loaded_views(self.publisher), is_mirrored=not self._waits_for_mirror(), lost=lost)
+        views, is_mirrored = loaded_views(self.publisher), not self._waits_for_mirror()
+        return unready_reason(views, is_mirrored=is_mirrored, lost=lost, answers=self._first_answers())
+
+    def _first_answers(self) -> FirstAnswers:
+        is_over = monotonic() - self._started_s >= self.upstreams.answered_within_s
+        return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over)
 
     def waits_for(self) -> str:
         """Return what the first snapshot and its first mirrored files wait for; empty when they are there."""
@@ -385,7 +398,11 @@ class Application:
         snapshots = self.publisher.published.current
         if snapshots is None:
             return f"{count} files of {size_bytes:,} bytes in all to be parsed"
-        if snapshots and all(map(is_barren, snapshots.values())):
+        answers = self._first_answers()
+        is_barren_everywhere = bool(snapshots) and all(map(is_barren, snapshots.values()))
+        if answers.silent and (is_barren_everywhere or not answers.is_over):
+            return str(answers)
+        if is_barren_everywhere:
             if not count:
                 return f"the first file with configuration in {directory}"
             return f"the first file without a mistake: none of {count} in {directory} can be served"
@@ -431,13 +448,18 @@ class Application:
             raise
 
     def _receive(self, event: Event) -> None:
-        """Log what happens to files, and note it for the status."""
+        """Log what happens to files and upstreams, and note it for the status."""
         self.observer(event)
         match event:
             case TreeLoaded() if self.reload.views is not None:
                 self._files.receive(self.reload.views, monotonic())
             case RejectionsChanged(problems):
                 self._files.receive_rejections(problems, monotonic())
+            case UpstreamConnected() | UpstreamLost() | UpstreamLooped():
+                for status in self.upstreams.statuses():
+                    self.supervisor.note(f"upstream {status.name}", is_idle=status.state != "connected")
+            case UpstreamChanged() if self.readiness.reason.current:
+                self.readiness.look()
 
     def _listener_reports(self) -> list[ListenerReport]:
         return [

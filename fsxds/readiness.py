@@ -9,14 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Never, Self
 
 from fsxds.errors import UsageError
 from fsxds.events import Observer, ReadinessChanged
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.store import Latest
+from fsxds.upstream_events import UpstreamStatus
 from fsxds.values import PlainValue
 
 # After three seconds, so that nobody has to guess.
@@ -26,6 +28,7 @@ LATER_EVERY_S = 30.0
 # What every start waits for, and reports as `waiting` where it takes long.
 NOT_LOADED = "the configuration is not loaded yet"
 NOT_MIRRORED = "the first mirrored files are not written yet"
+NOT_ANSWERED = "upstreams did not answer yet"
 
 Report = Callable[[str, float], object]
 """Receives what is waited for, and the seconds so far."""
@@ -83,7 +86,40 @@ def is_barren(snapshot: Snapshot) -> bool:
     return len(snapshot.withheld) == len(BY_TYPE_URL)
 
 
-def unready_reason(views: Collection[Snapshot] | None, *, is_mirrored: bool, lost: Collection[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class FirstAnswers:
+    """What a start awaits of upstreams.
+
+    Attributes:
+        silent: those that never sent anything, to this process or an earlier one.
+        count: how many upstreams there are.
+        is_over: the start waits for them no longer; others may be served meanwhile.
+    """
+
+    silent: tuple[UpstreamStatus, ...] = ()
+    count: int = 0
+    is_over: bool = True
+
+    @classmethod
+    def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool) -> Self:
+        """Return what is awaited of upstreams that stand so."""
+        return cls(tuple(each for each in statuses if each.last_update_s is None), len(statuses), is_over)
+
+    def __str__(self) -> str:
+        named = [f"{each.name} ({each.trouble})" if each.trouble else each.name for each in self.silent]
+        return f"the first answer of {'upstream' if len(named) == 1 else 'upstreams'} {', '.join(named)}"
+
+
+NO_UPSTREAMS = FirstAnswers()
+
+
+def unready_reason(
+    views: Collection[Snapshot] | None,
+    *,
+    is_mirrored: bool,
+    lost: Collection[str],
+    answers: FirstAnswers = NO_UPSTREAMS,
+) -> str:
     """Return why clients had better ask elsewhere, without a word of the configuration; empty where they are served.
 
     What is degraded and no listener makes no difference: what is served stays, and there may be no better elsewhere.
@@ -92,11 +128,16 @@ def unready_reason(views: Collection[Snapshot] | None, *, is_mirrored: bool, los
         views: what is served of each view that is loaded; None before the first load.
         is_mirrored: each mirror has its first files.
         lost: the listeners for clients that are degraded.
+        answers: what is awaited of upstreams.
     """
     if views is None:
         return NOT_LOADED
+    silent = f"{len(answers.silent)} of {answers.count}"
+    if answers.silent and not answers.is_over:
+        return f"{silent} {NOT_ANSWERED}"
     if barren := sum(map(is_barren, views)):
-        return f"nothing can be served in {barren} of {len(views)} views; no file there is without a mistake"
+        cause = f"nothing is known of {silent} upstreams" if answers.silent else "no file there is without a mistake"
+        return f"nothing can be served in {barren} of {len(views)} views; {cause}"
     if not is_mirrored:
         return NOT_MIRRORED
     return f"{', '.join(lost)}: degraded" if lost else ""
@@ -168,18 +209,28 @@ class Readiness:
         state = reason, _ = self._find(), self._degraded.current
         if reason != self.reason.current:
             self.reason.replace(reason)
-            if reason not in (NOT_LOADED, NOT_MIRRORED):
+            if not reason.endswith((NOT_LOADED, NOT_MIRRORED, NOT_ANSWERED)):
                 self._observer(ReadinessChanged(reason))
         if state != self.state.current:
             self.state.replace(state)
 
-    async def keep_current(self, published: Latest[Any], mirrored: Iterable[asyncio.Event]) -> None:
-        """Look again after each load, and when what a mirror has is set, or other components are degraded."""
+    async def keep_current(
+        self, published: Latest[Any], mirrored: Iterable[asyncio.Event], answered_within_s: float = 0.0
+    ) -> None:
+        """Look again after each load, when what a mirror has is set, and when other components are degraded.
+
+        Args:
+            published: is replaced by each load.
+            mirrored: are set when mirrors have their first files.
+            answered_within_s: in so many seconds it looks once more: upstreams are awaited no longer then.
+        """
         async with asyncio.TaskGroup() as tasks:
             for source in (published, self._degraded):
                 tasks.create_task(self._follow(source))
             for event in mirrored:
                 tasks.create_task(self._look_after(event))
+            await asyncio.sleep(answered_within_s)
+            self.look()
 
     async def _follow(self, source: Latest[Any]) -> Never:
         while True:

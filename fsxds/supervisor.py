@@ -38,7 +38,8 @@ class Supervisor:
 
     Attributes:
         failures: how often each component failed.
-        degraded: the components that failed, and have not run well since, in the order in which they failed.
+        degraded: the components that failed, and have not run well since, in the order in which they failed; then those of
+            which what they are for is away.
         components: the names of all components that were started.
         is_starting: while it holds, an error for users (`FsxdsError`) ends the process; afterwards nothing does.
     """
@@ -48,6 +49,8 @@ class Supervisor:
         self.degraded: Latest[tuple[str, ...]] = Latest(())
         self.components: set[str] = set()
         self.is_starting = True
+        self._failed: tuple[str, ...] = ()
+        self._idle: tuple[str, ...] = ()
         self._observer = observer
         self._back_off = back_off or BackOff()
 
@@ -110,13 +113,30 @@ class Supervisor:
         self.failures[component] += 1
         reason = words_of(failure) or type(failure).__name__
         self._observer(ComponentDegraded(component, reason, pause_s))
-        if component not in self.degraded.current:
-            self.degraded.replace((*self.degraded.current, component))
+        if component not in self._failed:
+            self._failed = (*self._failed, component)
+            self._update()
 
     def _recover(self, component: str) -> None:
-        if component in self.degraded.current:
+        if component in self._failed:
             self._observer(ComponentRecovered(component))
-            self.degraded.replace(tuple(name for name in self.degraded.current if name != component))
+            self._failed = _without(self._failed, component)
+            self._update()
+
+    def note(self, component: str, *, is_idle: bool) -> None:
+        """Note whether what a component is for is away, which makes it degraded though it runs; the caller reports why."""
+        if is_idle != (component in self._idle):
+            self._idle = (*self._idle, component) if is_idle else _without(self._idle, component)
+            self._update()
+
+    def _update(self) -> None:
+        degraded = (*self._failed, *(name for name in self._idle if name not in self._failed))
+        if degraded != self.degraded.current:
+            self.degraded.replace(degraded)
+
+
+def _without(components: tuple[str, ...], component: str) -> tuple[str, ...]:
+    return tuple(name for name in components if name != component)
 
 
 async def until_stopped(

@@ -100,7 +100,7 @@ class UpstreamFailedOver(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamChanged(UpstreamEvent):
-    """A response was taken in.
+    """A response changed what is held.
 
     Attributes:
         server: the one that sent it.

@@ -9,10 +9,14 @@ import pytest
 
 from fsxds.errors import UsageError
 from fsxds.events import Event, ReadinessChanged
-from fsxds.readiness import NOT_LOADED, NOT_MIRRORED, Readiness, ReadyFile, unready_reason
+from fsxds.readiness import NOT_LOADED, NOT_MIRRORED, FirstAnswers, Readiness, ReadyFile, unready_reason
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.store import Latest
+from fsxds.upstream_events import UpstreamStatus
+
+SILENT = UpstreamStatus("eu", ("a:1",), trouble="cannot connect: Connection refused")
+HEARD = UpstreamStatus("us", ("b:1",), last_update_s=1.0)
 
 
 def test_a_ready_file_is_written_at_once_and_removed(tmp_path: Path) -> None:
@@ -86,6 +90,35 @@ def test_clients_are_served_when_each_view_has_something_good(
 ) -> None:
     """And the mirrors have their first files, and no listener is lost; the reason names nothing of the configuration."""
     assert unready_reason(views, is_mirrored=is_mirrored, lost=lost) == reason
+
+
+@pytest.mark.parametrize(
+    ("statuses", "is_over", "views", "reason"),
+    [
+        ((SILENT, HEARD), False, (GOOD,), "1 of 2 upstreams did not answer yet"),
+        ((SILENT, HEARD), False, (BARREN,), "1 of 2 upstreams did not answer yet"),
+        ((SILENT, HEARD), True, (GOOD,), ""),
+        ((SILENT,), True, (BARREN,), "nothing can be served in 1 of 1 views; nothing is known of 1 of 1 upstreams"),
+        ((HEARD,), False, (GOOD,), ""),
+        ((HEARD,), False, (BARREN,), "nothing can be served in 1 of 1 views; no file there is without a mistake"),
+        ((SILENT,), False, None, "the configuration is not loaded yet"),
+    ],
+)
+def test_upstreams_are_awaited(
+    statuses: tuple[UpstreamStatus, ...], is_over: bool, views: tuple[Snapshot, ...] | None, reason: str
+) -> None:
+    """One of which nothing is known, not even by an earlier process; after a while alone where there is nothing else."""
+    answers = FirstAnswers.of(statuses, is_over=is_over)
+
+    assert unready_reason(views, is_mirrored=True, lost=(), answers=answers) == reason
+
+
+def test_what_is_awaited_of_upstreams_is_named_in_the_log_alone() -> None:
+    """`/readyz` is open to everybody: it has counts."""
+    answers = FirstAnswers.of((SILENT, HEARD), is_over=False)
+
+    assert str(answers) == "the first answer of upstream eu (cannot connect: Connection refused)"
+    assert "eu" not in unready_reason((GOOD,), is_mirrored=True, lost=(), answers=answers)
 
 
 async def test_who_follows_readiness_is_woken_when_it_changes() -> None:

@@ -79,6 +79,26 @@ async def test_it_is_degraded_until_it_ran_well() -> None:
         assert events_of(supervisor).recovered == ["mirror"]
 
 
+async def test_a_component_that_runs_in_vain_is_degraded() -> None:
+    """Until what it is for is there again, however often it failed and recovered meanwhile; nobody is woken for nothing."""
+    flaky = Flaky(ZeroDivisionError())
+    async with supervised(flaky.work) as supervisor:
+        supervisor.note("upstream", is_idle=True)
+        before = supervisor.degraded.current
+        supervisor.note("upstream", is_idle=True)
+        assert supervisor.degraded.current is before
+        await supervisor.degraded.replaced()
+        assert list(supervisor.degraded.current) == ["mirror", "upstream"]
+        supervisor.note("mirror", is_idle=True)
+        supervisor.note("upstream", is_idle=False)
+        await flaky.is_well.wait()
+
+        assert list(supervisor.degraded.current) == ["mirror"]
+        supervisor.note("mirror", is_idle=False)
+        while supervisor.degraded.current:
+            await supervisor.degraded.replaced()
+
+
 async def test_pauses_begin_anew_after_it_ran_well() -> None:
     """A failure after a long good run is a first one."""
     runs = 0

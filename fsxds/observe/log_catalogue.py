@@ -135,7 +135,10 @@ CATALOGUE = (
         "upstream server before reason",
     ),
     _row(
-        "upstream_changed", "debug", "A response of an upstream was taken in.", "upstream server type version changes"
+        "upstream_changed",
+        "debug",
+        "A response of an upstream changed what is held of it.",
+        "upstream server type version changes",
     ),
     _row(
         "upstream_expired",

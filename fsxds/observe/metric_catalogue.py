@@ -115,7 +115,7 @@ CATALOGUE = (
     _gauge("upstream_resources", "Resources that are held of the upstream.", "upstream type"),
     _gauge("upstream_pending_types", "Types of which an answer of the upstream is awaited.", "upstream"),
     _gauge("upstream_shadowed_resources", "Resources of the upstream that an earlier source has too.", "upstream"),
-    _counter("upstream_responses_total", "Responses that were taken in, at least in part.", "upstream type"),
+    _counter("upstream_responses_total", "Responses that changed what is held.", "upstream type"),
     _counter("upstream_rejections_total", "What was rejected of what the upstream sent.", "upstream type by"),
     _counter("upstream_connects_total", "How often a server of the upstream answered a new connection.", "upstream"),
     _counter("upstream_losses_total", "Connections that ended, and attempts that failed.", "upstream"),

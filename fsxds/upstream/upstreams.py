@@ -31,7 +31,7 @@ from fsxds.upstream.responses import ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream.verdicts import Verdicts
-from fsxds.upstream_events import UpstreamExpired
+from fsxds.upstream_events import UpstreamExpired, UpstreamStatus
 
 # Between two looks at what expires.
 SHORTEST_WAIT_S = 0.05
@@ -121,6 +121,7 @@ class Upstreams:
         self.relays = RelayIds(token_hex(8) if self.upstreams else "")
         context = LinkContext(settings, observer, self.verdicts, self.relays, Converter(catalogue))
         self._links = tuple(Link(upstream, context) for upstream in self.upstreams)
+        self._settings = settings
         self._observer = observer
         self._keeping: UpstreamKeeping | None = None
 
@@ -138,6 +139,16 @@ class Upstreams:
         self._keeping = UpstreamKeeping(self.upstreams, keeper, self._observer)
         self._keeping.restore(served, time.time())
         self.contents.replace(self._current())
+
+    @property
+    def answered_within_s(self) -> float:
+        """In which time each server of an upstream was asked in vain, where none answers: so long a start waits for it."""
+        most = max((len(upstream.rule.servers) for upstream in self.upstreams), default=0)
+        return most * self._settings().upstream_patience_s
+
+    def statuses(self) -> tuple[UpstreamStatus, ...]:
+        """Return how each of them stands."""
+        return tuple(upstream.status() for upstream in self.upstreams)
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
         """Keep a link to each, each as a component of its own, until cancelled."""

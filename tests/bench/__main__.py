@@ -19,6 +19,7 @@ from tests.bench import (
     hostile,
     latency,
     loading,
+    relays,
     rest_departing,
     serving,
     starts,
@@ -43,6 +44,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Iterable[Figure]]] = {
     "faults": lambda given: faults.measure(given.chaos),
     "latency": lambda _: latency.measure(),
     "views": lambda _: views.measure(_api()),
+    "relays": lambda _: relays.measure(),
     "collections": lambda _: collections_of_endpoints.measure(),
 }
 ROWS = {**growth.rows_for(growth.MANY), **starts.rows_for()}

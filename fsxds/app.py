@@ -288,6 +288,7 @@ class Application:
             held = self.upstreams.contents
             loader = Loader(parsing, rules.acceptance, rules.view_rules, rules.resolution)
             loader.upstreams = lambda: held.current
+            loader.anchors = rules.anchors
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "parse cache", parsing.keep_written)

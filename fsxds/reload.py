@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Never, Protocol
 
 from fsxds.api.catalogue import Catalogue
@@ -20,6 +21,8 @@ from fsxds.resources import ParsedFile, Snapshot
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import Variables, ViewRule
+from fsxds.signing.anchors import Anchors, read_anchors
+from fsxds.signing.trusted_tree import JudgedTree, TreeTrust, nothing_of, verified_tree
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
@@ -32,7 +35,7 @@ from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.store import Latest
 from fsxds.supervisor import Attempts, internal_problem
-from fsxds.values import WHOLE_TREE, Layers, Problem, Severity, SourceFile, SourceTree
+from fsxds.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree
 from fsxds.views import Views
 
 if TYPE_CHECKING:
@@ -80,8 +83,30 @@ def is_read(name: str) -> bool:
 
 
 def scan_once(directory: Path, settings: Settings) -> SourceTree:
-    """Read the files of a tree as serving would, once."""
+    """Read the files of a tree, once, whoever signed it."""
     return scanner_of(directory, settings).scan()
+
+
+def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
+    """Read the files of a tree as serving would, once: of one that is not trusted, nothing but why.
+
+    Raises:
+        UsageError: the CAs of those who sign trees cannot be read.
+    """
+    tree = scan_once(directory, settings)
+    faults = trust_faults(tree, settings)
+    return nothing_of(tree, faults, has_layers=settings.views is not None) if faults else tree
+
+
+def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
+    """Return why a tree is not trusted; nothing where it is, and where nobody has to sign it.
+
+    Raises:
+        UsageError: the CAs of those who sign trees cannot be read.
+    """
+    anchors = read_anchors(settings.verify_with)
+    found = () if anchors is None else verified_tree(tree, anchors, time())
+    return found if isinstance(found, tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +114,7 @@ class LoadingRules:
     """By what files are parsed and accepted.
 
     `views` are the settings that say which folders are layers; None where the whole tree is the one view. `variables`
-    hold where those of no view do.
+    hold where those of no view do. `anchors` are trusted to sign the tree; None where nobody has to.
     """
 
     parsing: ParseRules
@@ -98,10 +123,15 @@ class LoadingRules:
     views: tuple[ViewRule, ...] | None = None
     variables: Variables | None = field(default=None, repr=False)
     resolution: ResolutionRules = field(default_factory=ResolutionRules)
+    anchors: Anchors | None = None
 
     @classmethod
     def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
-        """Return what the settings say about the tree in a directory; None for one in no place."""
+        """Return what the settings say about the tree in a directory; None for one in no place.
+
+        Raises:
+            UsageError: the CAs of those who sign trees cannot be read.
+        """
         unknown_fields = Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
         naming = NamingRules(settings.authority, settings.context_params or ())
         limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
@@ -126,7 +156,8 @@ class LoadingRules:
             check=check,
             collections=CollectionRules(settings.collections or (), settings.authority, root, catalogue),
         )
-        return cls(rules, limits, acceptance, settings.views, settings.variables, resolution)
+        anchors = read_anchors(settings.verify_with)
+        return cls(rules, limits, acceptance, settings.views, settings.variables, resolution, anchors)
 
     @property
     def view_rules(self) -> Views | None:
@@ -205,6 +236,7 @@ class Loader:
 
     Attributes:
         upstreams: returns what upstreams hold now, in the order of their precedence.
+        anchors: are trusted to sign trees; None where nobody has to.
     """
 
     def __init__(
@@ -214,6 +246,7 @@ class Loader:
         rules: Views | None = None,
         resolution: ResolutionRules | None = None,
     ) -> None:
+        self.anchors: Anchors | None = None
         self._parsing = parsing
         self._acceptance = acceptance
         self._rules = rules
@@ -221,6 +254,13 @@ class Loader:
         self.upstreams: Callable[[], tuple[UpstreamContent, ...]] = tuple
         # What was parsed for the last tree.
         self._changed: tuple[SourceFile, ...] = ()
+
+    async def judged(self, tree: SourceTree, trust: TreeTrust) -> JudgedTree:
+        """Return what of a tree may be loaded, given what was trusted before."""
+        if self.anchors is None:
+            return trust.judge(tree, None, 0.0)
+        judge = partial(trust.judge, has_layers=self._rules is not None)
+        return await asyncio.to_thread(judge, tree, self.anchors, time())
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
         """Parse what changed, and accept what can be served of it in the views that are wanted."""
@@ -293,10 +333,12 @@ class Reload:
 
     Attributes:
         views: what was loaded last; None before the first.
+        trust: whose trees may be loaded.
     """
 
     def __init__(self, targets: Targets, observer: Observer) -> None:
         self.views: LoadedViews | None = None
+        self.trust = TreeTrust()
         self._targets = targets
         self._observer = observer
         self._wanted: dict[Layers, None] = {}
@@ -350,19 +392,22 @@ class Reload:
     async def receive(self, settled: Settled, loader: Loader) -> None:
         """Load a tree, and have it published.
 
-        A tree in which more references lead nowhere than in the one before may be half an edit: it is passed over if another
-        one comes soon.
+        A tree in which more references lead nowhere than in the one before, or that is not trusted, may be half an edit: it is
+        passed over if another one comes soon.
         """
-        tree = settled.tree
+        judged = await loader.judged(settled.tree, self.trust)
+        if judged.faults and self._trees.current is not None and await self._is_replaced(settled):
+            return
+        tree = judged.tree
         self._set_aside = {path: row for path, row in self._set_aside.items() if tree.file_at(path) == row.file}
         if self._attempts.are_over(tree):
             self._set_aside |= await self._failing(tree, loader)
         started_s = monotonic()
         with self._attempts.on(tree):
             chosen = _without(tree, self._set_aside)
-            views = await loader.load(chosen, self.views, tuple(self._wanted))
+            views = _distrusted(await loader.load(chosen, self.views, tuple(self._wanted)), judged)
         duration_s = monotonic() - started_s
-        if self._may_be_replaced(settled, views, loader) and await self._is_replaced(settled):
+        if self._may_be_replaced(tree, views, loader) and await self._is_replaced(settled):
             return
         self._waits_until_s = None
         self.views, self._tree = views, chosen
@@ -373,9 +418,9 @@ class Reload:
             self._targets.receive(views.served, settled.detected_s)
         await loader.pack()
 
-    def _may_be_replaced(self, settled: Settled, views: LoadedViews, loader: Loader) -> bool:
+    def _may_be_replaced(self, tree: SourceTree, views: LoadedViews, loader: Loader) -> bool:
         """Whether a tree may be half an edit; it is none where other views are wanted of the same tree."""
-        is_kept = self._trees.current is not None and settled.tree.files != self._tree.files
+        is_kept = self._trees.current is not None and tree.files != self._tree.files
         return is_kept and loader.breaks_references(self.views, views)
 
     async def _is_replaced(self, settled: Settled) -> bool:
@@ -423,6 +468,19 @@ class Reload:
         except Exception as error:  # noqa: BLE001
             return error
         return None
+
+
+def _distrusted(views: LoadedViews, judged: JudgedTree) -> LoadedViews:
+    """Return views of what was trusted before, with what is wrong with the tree that is there now."""
+    if not judged.faults:
+        return views
+    held = {one.path for one in views.held}
+    kept = {one.path: HeldFile(one.path, one, judged.has_last_good) for one in judged.faults if one.path not in held}
+    return replace(
+        views,
+        problems=tuple(sorted({*views.problems, *judged.faults})),
+        held=tuple(sorted((*views.held, *kept.values()), key=lambda one: one.path.parts)),
+    )
 
 
 def _without(tree: SourceTree, set_aside: Mapping[PurePosixPath, _SetAside]) -> SourceTree:

@@ -238,18 +238,42 @@ class Tree(Protocol):
         """Return the file at a path; None where there is none."""
 
 
+MANIFEST = ".fsxds-manifest"
+"""The name of the file at the top of a signed tree that says what is in it."""
+
+MANIFEST_SIGNATURE = ".fsxds-manifest.sig"
+"""The name of the file with its signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFiles:
+    """The manifest of a tree and its signature, as they were read; None for what is not there, or cannot be read.
+
+    `problems` name those that exist and could not be read.
+    """
+
+    manifest: SourceFile | None = None
+    signature: SourceFile | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+NO_MANIFEST = ManifestFiles()
+
+
 @dataclass(frozen=True, slots=True)
 class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
 
     `problems` name files that exist and could not be read (too large, no permission): what they last held stays.
     `ignored` are the files whose suffix no format claims, `excluded` the files and directories that the user excludes.
+    `signed` is what says who vouches for it; it is no file of the tree.
     """
 
     files: tuple[SourceFile, ...]
     problems: tuple[Problem, ...] = ()
     ignored: tuple[PurePosixPath, ...] = ()
     excluded: tuple[PurePosixPath, ...] = ()
+    signed: ManifestFiles = NO_MANIFEST
 
     def file_at(self, path: PurePosixPath) -> SourceFile | None:
         """Return the file at a path; None where there is none. It costs a look at few of the files."""

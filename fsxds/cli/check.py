@@ -82,8 +82,12 @@ def check_subject(
     else:
         rejected = _rejected_by_envoy(loaded, subject, settings, catalogue)
         loaded = replace(loaded, problems=(*loaded.problems, *rejected))
+    # The files are checked all the same: their mistakes had better be found before they are signed.
+    distrusted = () if subject.is_partial or subject.asked is not None else reload.trust_faults(subject.tree, settings)
     reported = [
-        problem for problem in (*loaded.problems, *_emptiness(subject, settings)) if subject.is_reported(problem)
+        problem
+        for problem in (*loaded.problems, *_emptiness(subject, settings), *distrusted)
+        if subject.is_reported(problem)
     ]
     return _report_of(subject, replace(loaded, problems=tuple(reported)), base, settings, catalogue)
 

@@ -6,6 +6,7 @@ The work of a command is in a module of its name, or here where it is short. Wha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -25,7 +26,7 @@ from fsxds.cli.command import (
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
 from fsxds.cli.tls_flags import with_tls_flags
 from fsxds.cli.viewing import Choice, NodeFlags, node_metadata_option, with_view_flags
-from fsxds.cli.writing_commands import export, mirror
+from fsxds.cli.writing_commands import export, mirror, sign
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
@@ -93,6 +94,8 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unp
     from fsxds.protocol.node_attributes import metadata_of
     from fsxds.tools.dev import serve_to_local_envoy
 
+    # What is being edited is signed when it is done.
+    settings = replace(settings, verify_with=None)
     metadata = metadata_of((f"metadata.{key}", value) for key, value in node["node_metadata"].items())
     identity = Identity(node["node_id"], node["node_cluster"], metadata=metadata)
     with open_log(settings.log_format, settings.log_level) as log:
@@ -559,5 +562,5 @@ def lsp(directory: Path | None, settings: Settings) -> None:
 COMMANDS: tuple[click.Command, ...] = (
     *(init, import_, dev, check, explain, diff, convert, show),
     *(serve, status, rollout, history, rollback),
-    *(mirror, export, watch, bootstrap, doctor, schema, lsp, completion),
+    *(mirror, export, sign, watch, bootstrap, doctor, schema, lsp, completion),
 )

@@ -21,7 +21,7 @@ from fsxds.views import EVERYTHING, VIEW, View, Views, node_of
 def load_chosen(directory: Path, settings: Settings, catalogue: Catalogue, choice: Choice) -> Loaded:
     """Load the view of a tree that the flags choose; the tree, where the settings have no views."""
     loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
-    return loader.load_one(reload.scan_once(directory, settings), partial(chosen_view, choice))
+    return loader.load_one(reload.scan_trusted(directory, settings), partial(chosen_view, choice))
 
 
 def chosen_view(choice: Choice, views: Views, existing: Collection[str]) -> View:

@@ -41,7 +41,7 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
     with spinner(f"mirroring {directory}", in_lines=True):
         catalogue = reload.find_catalogue(settings)
         loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
-        (loaded,) = loader.load((reload.scan_once(directory, settings),), choose)
+        (loaded,) = loader.load((reload.scan_trusted(directory, settings),), choose)
         finder = mirror_settings.listener_finder(settings, directory, catalogue)
         reports = [
             write_once(

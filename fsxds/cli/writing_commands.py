@@ -12,9 +12,11 @@ from fsxds.cli.command import CommandOption, table_command, tree_argument
 from fsxds.cli.completion import directories
 from fsxds.cli.viewing import Choice, with_view_flags
 from fsxds.settings.options import Settings
+from fsxds.signing.manifest import LARGEST_SERIAL
 
 if TYPE_CHECKING:
     from fsxds.cli.export import ExportFlags
+    from fsxds.cli.sign import SignFlags
 
 _PATH = click.Path(path_type=Path)
 
@@ -75,3 +77,42 @@ def export(directory: Path, out: Path, settings: Settings, choice: Choice, **fla
     from fsxds.cli.export import run_export
 
     run_export(directory, out, settings, choice, flags)
+
+
+_signed = partial(click.option, cls=CommandOption, group="The signature")
+
+
+@table_command(
+    "sign",
+    """\
+  fsxds sign config/xds --key signer.key --cert signer.crt
+  fsxds sign config/xds --key signer.key --cert signer.crt --settings fsxds.yaml
+  fsxds sign config/xds --key encrypted.key --password-file password --cert signer.crt""",
+)
+@tree_argument
+@_signed("--key", metavar="FILE", type=_PATH, required=True, help="The private key, in PEM: Ed25519, ECDSA or RSA.")
+@_signed(
+    "--cert",
+    metavar="FILE",
+    type=_PATH,
+    required=True,
+    help="Its certificate, in PEM, then those of CAs between it and the one that --verify-with names.",
+)
+@_signed("--password-file", metavar="FILE", type=_PATH, help="Its first line is the password of an encrypted key.")
+@_signed(
+    "--serial",
+    metavar="N",
+    type=click.IntRange(1, LARGEST_SERIAL),
+    help="The number of this manifest, larger than all before; by default the seconds since 1970.",
+)
+def sign(directory: Path, settings: Settings, **flags: Unpack[SignFlags]) -> None:
+    """Sign DIR, for those who serve it with --verify-with.
+
+    Writes two files into DIR: .fsxds-manifest has the digests of all files, and of all resources that would be served of
+    them by these settings; .fsxds-manifest.sig has its signature, and the certificates. Sign again after each change,
+    with the settings of the server. Where DIR has a mistake, nothing is written. Exit status: 0 signed, 1 DIR has a
+    mistake, 2 wrong use.
+    """
+    from fsxds.cli.sign import run_sign
+
+    run_sign(directory, settings, flags)

@@ -120,6 +120,14 @@ class ListenerSettings:
             "Read also what links of the tree lead to outside of it; the tree itself may be reached through links anyway.",
         )
     )
+    verify_with: Path | None = reloadable(
+        optional(
+            PATH,
+            SECURITY,
+            ("serve", "check", "mirror", "show", "export"),
+            "Hold back a tree whose manifest is not signed by one who has a certificate of the CAs in this file.",
+        )
+    )
     reuse_port: bool = option(
         SWITCH, "false", SECURITY, ("serve",), "Share the addresses with a new fsxds of this user, to take over."
     )

@@ -11,7 +11,7 @@ from fsxds.settings.structured import MistakesFound
 
 Value = TypeVar("Value")
 
-ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor", "lsp", "export")
+ALL = ("serve", "check", "mirror", "show", "dev", "diff", "doctor", "lsp", "export", "sign")
 SETTINGS_READERS = (*ALL, "convert", "bootstrap", "import")
 API_USERS = (*SETTINGS_READERS, "schema", "watch")
 LASTING = ("serve", "dev")

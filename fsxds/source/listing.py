@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeAlias
 
-from fsxds.values import Problem
+from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, Problem
 
 Signature: TypeAlias = tuple[int, int, int, int, int]
 """What changes when a file changes: mtime_ns, size, inode, ctime_ns, device."""
@@ -212,7 +212,7 @@ class TreeListing:
             for direntry in entries:
                 if self._through:
                     self._count()
-                if is_passed_over(direntry.name):
+                if is_passed_over(direntry.name) and (prefix or direntry.name not in MANIFEST_NAMES):
                     continue  # `..data` too: the links that lead through it change when it flips.
                 relative = prefix + direntry.name
                 if self._exclusion.patterns and self._exclusion.matches(relative):
@@ -227,6 +227,9 @@ class TreeListing:
 
     def _take_directory(self, direntry: os.DirEntry[str], prefix: str) -> list[tuple[str, str]]:
         relative = prefix + direntry.name
+        if relative in MANIFEST_NAMES:
+            self._report_not_a_file(relative, stat.S_IFDIR)
+            return []
         if not is_text(direntry.name):
             self._report_name(relative)
             return []
@@ -380,6 +383,10 @@ def is_passed_over(name: str) -> bool:
     volume, whose files are reached by links with ordinary names. `#cds.yaml#` is what emacs saves by itself.
     """
     return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
+
+
+MANIFEST_NAMES = frozenset({MANIFEST, MANIFEST_SIGNATURE})
+"""Hidden files at the top of a tree that are read all the same."""
 
 
 class Exclusion:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from fsxds.errors import TreeLost
 from fsxds.source.listing import (
     BOUNDS,
+    MANIFEST_NAMES,
     Exclusion,
     FoundFile,
     Identity,
@@ -28,7 +29,7 @@ from fsxds.source.listing import (
     remedy_of,
     signature_of,
 )
-from fsxds.values import Problem, SourceFile, SourceTree
+from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, ManifestFiles, Problem, SourceFile, SourceTree
 
 # A generation that is swapped while it is read is read again; more than a few swaps in a row are no swap but an
 # upheaval, which `Look.is_steady` reports to the watcher. Nor is a tree read again that takes long to read.
@@ -138,7 +139,7 @@ class Scanner:
             is_steady,
             tuple(walk.tops),
             walk.directories,
-            {file.relative: file.path for file in walk.files},
+            {file.relative: file.path for file in walk.files if file.relative not in MANIFEST_NAMES},
             frozenset({*walk.links.targets, *walk.links.missing, *walk.tops, *walk.linked_files}),
         )
         return self._look
@@ -204,7 +205,8 @@ class Scanner:
         return relative if is_reached else None
 
     def _take_in(self) -> tuple[TreeListing, bool]:
-        walk = TreeListing(str(self.root), self.is_read, self._seen, self.bounds._replace(exclusion=self.exclusion))
+        bounds = self.bounds._replace(exclusion=self.exclusion)
+        walk = TreeListing(str(self.root), self._is_listed, self._seen, bounds)
         if walk.root_error is not None:
             raise TreeLost(f"{self.root}: the directory {_lost_because(walk.root_error)}")
         self._is_too_large = walk.surplus is not None
@@ -219,6 +221,9 @@ class Scanner:
         kept = {str(problem.path) for problem in problems} & self._seen.keys()
         self._seen = seen | {relative: self._seen[relative] for relative in kept}
         return walk, is_steady
+
+    def _is_listed(self, name: str) -> bool:
+        return name in MANIFEST_NAMES or self.is_read(name)
 
     def _too_large(self, surplus: str) -> Problem:
         message = (
@@ -267,11 +272,25 @@ class Scanner:
     def _tree_of(self, seen: dict[str, _Seen], problems: list[Problem], walk: TreeListing) -> SourceTree:
         before = self._tree
         files = before.files
+        signed = _manifest_of(seen, problems)
+        found = {relative: known.file for relative, known in seen.items() if relative not in MANIFEST_NAMES}
         # By identity: asking for 10 000 files by their paths takes 14 ms.
-        if {id(known.file) for known in seen.values()} != set(map(id, files)):
-            files = tuple(sorted((known.file for known in seen.values()), key=lambda file: file.path.parts))
-        tree = SourceTree(files, tuple(sorted(problems)), _paths_of(walk.ignored), _paths_of(walk.excluded))
+        if set(map(id, found.values())) != set(map(id, files)):
+            files = tuple(sorted(found.values(), key=lambda file: file.path.parts))
+        others = (problem for problem in problems if problem not in signed.problems)
+        tree = SourceTree(files, tuple(sorted(others)), _paths_of(walk.ignored), _paths_of(walk.excluded), signed)
         return before if tree == before else tree
+
+
+def _manifest_of(seen: Mapping[str, _Seen], problems: list[Problem]) -> ManifestFiles:
+    """Return the manifest and its signature, of all that was read."""
+    manifest, signature = seen.get(MANIFEST), seen.get(MANIFEST_SIGNATURE)
+    of_both = tuple(sorted(problem for problem in problems if str(problem.path) in MANIFEST_NAMES))
+    if manifest is None and signature is None and not of_both:
+        return NO_MANIFEST
+    return ManifestFiles(
+        None if manifest is None else manifest.file, None if signature is None else signature.file, of_both
+    )
 
 
 def _has_one_name(path: str, content: FileContent) -> bool:

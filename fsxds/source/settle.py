@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fsxds.source.listing import Exclusion, is_passed_over
+from fsxds.source.listing import MANIFEST_NAMES, Exclusion, is_passed_over
 from fsxds.source.notifications import FileEvent, FileEventType
 from fsxds.values import SourceFile
 
@@ -207,11 +207,14 @@ class Activity:
         """Whether a look at all of the tree names this path, be it as one that is ignored."""
         below = [path[len(top) :] for top in self._tops if path.startswith(top)]
         return any(
-            not any(map(is_passed_over, inner.split("/"))) and not self._exclusion.covers(inner) for inner in below
+            (inner in MANIFEST_NAMES or not any(map(is_passed_over, inner.split("/"))))
+            and not self._exclusion.covers(inner)
+            for inner in below
         )
 
     def _has_content(self, path: str) -> bool:
-        return path in self._points or self._is_read(PurePosixPath(path).name)
+        name = PurePosixPath(path).name
+        return path in self._points or name in MANIFEST_NAMES or self._is_read(name)
 
     def is_restless(self, path: str, now_s: float) -> bool:
         """Whether a file is written all the time, so that nothing else waits for it."""

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
 from fsxds.events import Observer, QueueOverflowed, WatchStarted
-from fsxds.source.listing import Identity, Links, Signature, identity_of, is_passed_over, signature_of
+from fsxds.source.listing import MANIFEST_NAMES, Identity, Links, Signature, identity_of, is_passed_over, signature_of
 from fsxds.source.notifications import Armed, Notifications
 from fsxds.source.scan import Look
 from fsxds.source.settle import Activity
@@ -208,7 +208,7 @@ def _listing_of(path: str) -> Listing:
     try:
         with os.scandir(path) as entries:
             for direntry in entries:
-                if not is_passed_over(direntry.name):
+                if not is_passed_over(direntry.name) or direntry.name in MANIFEST_NAMES:
                     with contextlib.suppress(FileNotFoundError):
                         listing.add((direntry.name, signature_of(direntry.stat(follow_symlinks=False))))
     except OSError as error:

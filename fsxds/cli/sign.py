@@ -1,0 +1,115 @@
+"""`fsxds sign DIR`: write the manifest of a tree, and its signature."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time
+from typing import TypedDict
+
+import click
+
+from fsxds import reload
+from fsxds.cli.problems import FOUND_PROBLEMS, has_errors, line_of, placed
+from fsxds.cli.running import spinner
+from fsxds.errors import UsageError
+from fsxds.lint.linter import linter_of
+from fsxds.observe.log_lines import count_of, escape
+from fsxds.settings.options import Settings
+from fsxds.signing.manifest import Manifest, ManifestError, read_manifest, write_manifest
+from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, SourceFile
+from fsxds.view_loading import ViewLoader
+from fsxds.views import View, Views
+
+_MOST_KEY_BYTES = 1024 * 1024
+
+
+class SignFlags(TypedDict):
+    """The flags of this command alone, as they were given."""
+
+    key: Path
+    cert: Path
+    password_file: Path | None
+    serial: int | None
+
+
+def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
+    """Sign a tree, and exit with 1 where it has a mistake: then nothing is written."""
+    try:
+        # The extra "certificates".
+        from fsxds.signing.signatures import Signer
+    except ImportError as error:
+        raise UsageError("signing needs cryptography; pip install 'fsxds[certificates]'") from error
+    now_s = time()
+    password = None if flags["password_file"] is None else _password(flags["password_file"])
+    signer = Signer.of(_read("--key", flags["key"]), _read("--cert", flags["cert"]), password, now_s)
+
+    def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
+        return views.possible(existing)
+
+    with spinner(f"loading {directory}"):
+        tree = reload.scan_once(directory, settings)
+        loader = ViewLoader(settings, reload.find_catalogue(settings), linter_of(settings), directory)
+        (loaded,) = loader.load((tree,), choose)
+    if has_errors(loaded.problems) or not tree.files:
+        for problem in loaded.problems:
+            print(line_of(placed(problem, directory)), file=sys.stderr)
+        fact = "has mistakes" if tree.files else "has no configuration"
+        print(f"{escape(str(directory))} {fact}; nothing is signed", file=sys.stderr)
+        raise click.exceptions.Exit(FOUND_PROBLEMS)
+    serial = _serial(flags["serial"], tree.signed.manifest, now_s)
+    made = f"{datetime.fromtimestamp(now_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    resources = (row for view in loaded.served.values() for rows in view.by_type.values() for row in rows.values())
+    manifest = Manifest.of(serial, made, tree.files, resources)
+    content = write_manifest(manifest)
+    _write(directory, {MANIFEST_SIGNATURE: signer.sign(content), MANIFEST: content})
+    counts = count_of(len(manifest.files), "file"), count_of(sum(map(len, manifest.resources.values())), "resource")
+    print(f"{directory}: {' and '.join(counts)} signed by {escape(signer.name)}, serial {serial}")
+
+
+def _serial(given: int | None, before: SourceFile | None, now_s: float) -> int:
+    """Return the serial of the next manifest: the time, unless the one before was made by a clock that is ahead."""
+    try:
+        newest = 0 if before is None else read_manifest(before.content).serial
+    except ManifestError:
+        newest = 0
+    if given is None:
+        return max(int(now_s), newest + 1)
+    if given <= newest:
+        fact = f"--serial: {given} is not more than {newest}, that of the manifest that is there"
+        raise UsageError(f"{fact}; give a larger one, or leave it out")
+    return given
+
+
+def _password(path: Path) -> bytes:
+    """Return the first line of a file."""
+    return _read("--password-file", path).split(b"\n", 1)[0].removesuffix(b"\r")
+
+
+def _read(flag: str, path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_KEY_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{flag}: {path}: cannot be read: {error.strerror}; give another file") from error
+    if len(content) > _MOST_KEY_BYTES:
+        raise UsageError(f"{flag}: {path}: is larger than {_MOST_KEY_BYTES} bytes; give a file in PEM")
+    return content
+
+
+def _write(directory: Path, contents: dict[str, bytes]) -> None:
+    """Replace files, each whole; between the two a reader finds a signature that does not fit, and takes neither."""
+    try:
+        for name, content in contents.items():
+            with (directory / f"{name}.tmp").open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for name in contents:
+            (directory / f"{name}.tmp").replace(directory / name)
+    except OSError as error:
+        fact = f"{error.filename or directory}: cannot be written: {error.strerror}"
+        raise UsageError(f"{fact}; make it writable, and sign again") from error

@@ -1,0 +1,1 @@
+"""Signed trees: the manifest, its signature, and whether what was read may be served."""

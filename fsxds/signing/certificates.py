@@ -1,0 +1,186 @@
+"""Whether the certificate of a signer leads to one that is trusted, and may sign trees.
+
+`cryptography` verifies chains of servers and clients; it takes no Ed25519 key, and no purpose but theirs. Here it checks the
+signature of each certificate, and this module what they say. What it does not understand it rejects: name constraints, and
+other critical extensions. Revocation is not asked for: a new CA, or a new manifest, replaces what leaked.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
+
+from fsxds.signing.untrusted import UntrustedError
+
+# The signer's and four of authorities between it and a trusted one. Each more of one name multiplies the ways to try.
+MOST_CERTIFICATES = 5
+_MOST_WAYS = 10
+
+_SMALLEST_RSA = 2048
+_CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+_KEYS = "use Ed25519, ECDSA on P-256, P-384 or P-521, or RSA of 2048 bits or more"
+_WEAK_HASHES = (hashes.MD5, hashes.SHA1)
+
+Value = TypeVar("Value", bound=x509.ExtensionType)
+
+_PURPOSES = {ExtendedKeyUsageOID.CODE_SIGNING, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+# What may be critical, because it is checked here, or says nothing about signing.
+_UNDERSTOOD = {
+    ExtensionOID.BASIC_CONSTRAINTS,
+    ExtensionOID.KEY_USAGE,
+    ExtensionOID.EXTENDED_KEY_USAGE,
+    ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+}
+
+_OTHER_SIGNER = "sign the tree with a certificate of that CA, or name the CA of the signer by --verify-with"
+
+
+def verify_chain(chain: Sequence[x509.Certificate], trusted: Collection[x509.Certificate], now: dt.datetime) -> None:
+    """Verify that a signer's certificate leads to a trusted one.
+
+    A certificate that is itself among the trusted ones is its own way.
+
+    Args:
+        chain: the signer's, then others that may be on the way, in any order.
+        trusted: where ways may end.
+        now: when all certificates of a way have to be valid.
+
+    Raises:
+        UntrustedError: no way to a trusted one is good.
+    """
+    signer, *others = chain
+    found = [_fault_of(way, now) for way in islice(_ways((signer,), others, trusted), _MOST_WAYS)]
+    if None in found:
+        return
+    fact = f"the signer {name_of(signer)} has no certificate of a CA that is trusted"
+    raise next(filter(None, found), UntrustedError("signer-untrusted", fact, _OTHER_SIGNER))
+
+
+def verify_signer(certificate: x509.Certificate, now: dt.datetime) -> None:
+    """Verify that a certificate by itself may sign.
+
+    Raises:
+        UntrustedError: it may not.
+    """
+    fault = _fault_of((certificate,), now)
+    if fault is not None:
+        raise fault
+
+
+def name_of(certificate: x509.Certificate) -> str:
+    """Return the subject of a certificate, for people."""
+    return certificate.subject.rfc4514_string() or f"serial number {certificate.serial_number:x}"
+
+
+def _ways(
+    way: tuple[x509.Certificate, ...], others: Sequence[x509.Certificate], trusted: Collection[x509.Certificate]
+) -> Iterator[tuple[x509.Certificate, ...]]:
+    """Yield the ways that begin so and end with a trusted certificate, each signed by the next one."""
+    if way[-1] in trusted:
+        yield way
+        return
+    for issuer in (*trusted, *others):
+        if issuer not in way and _is_signed_by(way[-1], issuer):
+            yield from _ways((*way, issuer), others, trusted)
+
+
+def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _fault_of(way: tuple[x509.Certificate, ...], now: dt.datetime) -> UntrustedError | None:
+    """Return what is wrong with the certificates of a way, of which each signed the one before; None for nothing."""
+    for place, certificate in enumerate(way):
+        try:
+            _check_validity(certificate, now)
+            _check_key(certificate.public_key(), certificate)
+            _check_extensions(certificate)
+            if place == 0:
+                _check_signer(certificate)
+            else:
+                _check_authority(certificate, place - 1)
+            if place < len(way) - 1 and isinstance(certificate.signature_hash_algorithm, _WEAK_HASHES):
+                raise _untrusted(certificate, "is signed with a hash that can be forged", "have it signed with SHA-256")
+        except UntrustedError as error:
+            return error
+        except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension):
+            return _untrusted(certificate, "cannot be read as a whole", "make it anew")
+    return None
+
+
+def _untrusted(certificate: x509.Certificate, fact: str, remedy: str) -> UntrustedError:
+    return UntrustedError("signer-untrusted", f"the certificate {name_of(certificate)} {fact}", remedy)
+
+
+def _check_validity(certificate: x509.Certificate, now: dt.datetime) -> None:
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > end:
+        fact = f"the certificate {name_of(certificate)} expired on {end:%Y-%m-%d at %H:%M} UTC"
+        raise UntrustedError("signer-expired", fact, "sign the tree again with one that is valid")
+    if now < start:
+        fact = f"the certificate {name_of(certificate)} is valid from {start:%Y-%m-%d at %H:%M} UTC on"
+        raise UntrustedError(
+            "signer-expired", fact, "set the clock of this machine, or sign with one that is valid now"
+        )
+
+
+def _check_key(key: CertificatePublicKeyTypes, certificate: x509.Certificate) -> None:
+    is_good = (
+        isinstance(key, ed25519.Ed25519PublicKey)
+        or (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, _CURVES))
+        or (isinstance(key, rsa.RSAPublicKey) and key.key_size >= _SMALLEST_RSA)
+    )
+    if not is_good:
+        raise _untrusted(certificate, "has a key that is too weak, or of another algorithm", _KEYS)
+
+
+def _check_extensions(certificate: x509.Certificate) -> None:
+    for extension in certificate.extensions:
+        if extension.oid == ExtensionOID.NAME_CONSTRAINTS or (extension.critical and extension.oid not in _UNDERSTOOD):
+            fact = f"has the extension {extension.oid.dotted_string}, which fsxds does not understand"
+            raise _untrusted(certificate, fact, "use a CA and certificates without it")
+
+
+def _check_signer(certificate: x509.Certificate) -> None:
+    usage = _extension(certificate, x509.KeyUsage)
+    if (usage is not None and not usage.digital_signature) or not _may_sign_code(certificate):
+        fact = f"the certificate {name_of(certificate)} is not made for signing: its key usage has no codeSigning"
+        remedy = "sign with one whose extended key usage is codeSigning, or that has none, and whose key usage allows "
+        raise UntrustedError("signer-purpose", fact, f"{remedy}digitalSignature")
+
+
+def _check_authority(certificate: x509.Certificate, between: int) -> None:
+    """Check that a certificate is that of a CA, with so many certificates of others between it and the signer."""
+    constraints, usage = _extension(certificate, x509.BasicConstraints), _extension(certificate, x509.KeyUsage)
+    is_authority = constraints is not None and constraints.ca and (usage is None or usage.key_cert_sign)
+    if not is_authority:
+        raise _untrusted(certificate, "is not that of a CA, and signed another one", _OTHER_SIGNER)
+    if constraints is not None and constraints.path_length is not None and constraints.path_length < between:
+        raise _untrusted(certificate, "may not be so far from a signer: its path length is shorter", _OTHER_SIGNER)
+    if not _may_sign_code(certificate):
+        raise _untrusted(certificate, "is that of a CA for other purposes than codeSigning", _OTHER_SIGNER)
+
+
+def _may_sign_code(certificate: x509.Certificate) -> bool:
+    usage = _extension(certificate, x509.ExtendedKeyUsage)
+    return usage is None or not _PURPOSES.isdisjoint(usage)
+
+
+def _extension(certificate: x509.Certificate, wanted: type[Value]) -> Value | None:
+    try:
+        return certificate.extensions.get_extension_for_class(wanted).value
+    except x509.ExtensionNotFound:
+        return None

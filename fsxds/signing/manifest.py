@@ -1,0 +1,154 @@
+"""The manifest of a tree: what it holds, by digests, as it is signed.
+
+It is one JSON object, and what is signed are its bytes:
+
+| key | value |
+| --- | --- |
+| `form` | `fsxds-manifest-1` |
+| `serial` | a number that grows with each manifest of the tree, so that an older one is known as such |
+| `made` | when it was made, for people |
+| `files` | `{path: SHA-256}` of each file that fsxds reads; paths are relative to the tree |
+| `resources` | `{type URL: {name: [SHA-256, …]}}` of each resource that is served, in any view; of its serialized message |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fsxds.errors import FsxdsError
+from fsxds.resources import Resource
+from fsxds.values import SourceFile, TypeUrl
+
+FORM = "fsxds-manifest-1"
+
+# What a database and JSON of other programs hold exactly.
+LARGEST_SERIAL = 2**53 - 1
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class ManifestError(FsxdsError):
+    """A text is no manifest, or no signature of one; its text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a tree holds.
+
+    Attributes:
+        serial: of two manifests of a tree, the newer one has the larger; from 1.
+        made: when it was made, for people; nothing depends on it.
+        files: the digests of the files, by their paths.
+        resources: those of what is served, by type and name; of a name several where views differ.
+    """
+
+    serial: int
+    made: str = ""
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    resources: Mapping[TypeUrl, Mapping[str, frozenset[str]]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, serial: int, made: str, files: Iterable[SourceFile], resources: Iterable[Resource]) -> Manifest:
+        """Make the manifest of files, and of what is served of them."""
+        digests = defaultdict[TypeUrl, defaultdict[str, set[str]]](lambda: defaultdict(set))
+        for resource in resources:
+            digests[resource.type_url][resource.name].add(digest_of(resource.body))
+        return cls(
+            serial,
+            made,
+            {str(file.path): file.digest for file in files},
+            {one: {name: frozenset(each) for name, each in names.items()} for one, names in digests.items()},
+        )
+
+    def lists(self, type_url: TypeUrl, name: str, digest: str) -> bool:
+        """Whether a resource of this content is served."""
+        return digest in self.resources.get(type_url, {}).get(name, ())
+
+
+def digest_of(content: bytes) -> str:
+    """Return the digest of content, as manifests have it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_manifest(manifest: Manifest) -> bytes:
+    """Write a manifest, a digest to a line, so that version control shows what changed."""
+    written = {
+        "form": FORM,
+        "serial": manifest.serial,
+        "made": manifest.made,
+        "files": manifest.files,
+        "resources": {
+            type_url: {name: sorted(digests) for name, digests in names.items()}
+            for type_url, names in manifest.resources.items()
+        },
+    }
+    return f"{json.dumps(written, indent=1, sort_keys=True)}\n".encode()
+
+
+def read_manifest(content: bytes) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        ManifestError: it is none.
+    """
+    written = read_object(content)
+    if written.get("form") != FORM:
+        raise ManifestError(f"its form is not {FORM}")
+    serial, made = written.get("serial"), written.get("made", "")
+    if not isinstance(serial, int) or isinstance(serial, bool) or not 0 < serial <= LARGEST_SERIAL:
+        raise ManifestError(f"its serial is no number from 1 to {LARGEST_SERIAL}")
+    if not isinstance(made, str):
+        raise ManifestError("`made` is no text")
+    files = {path: _digest(digest) for path, digest in _mapping(written, "files").items()}
+    types = _mapping(written, "resources")
+    resources = {
+        TypeUrl(type_url): {name: _digests(digests) for name, digests in _mapping(types, type_url).items()}
+        for type_url in types
+    }
+    return Manifest(serial, made, files, resources)
+
+
+def read_object(content: bytes) -> dict[str, object]:
+    """Read a JSON object in which no key stands twice.
+
+    Raises:
+        ManifestError: it is none.
+    """
+    try:
+        written = json.loads(content, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise ManifestError("it is no JSON") from error
+    if not isinstance(written, dict):
+        raise ManifestError("it is no JSON object")
+    return written
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ManifestError("a key stands twice in it")
+    return made
+
+
+def _mapping(written: Mapping[str, object], key: str) -> dict[str, object]:
+    value = written.get(key)
+    if not isinstance(value, dict):
+        raise ManifestError(f"`{key}` is no object")
+    return value
+
+
+def _digest(written: object) -> str:
+    if not isinstance(written, str) or not _DIGEST.fullmatch(written):
+        raise ManifestError("a digest in it is no SHA-256 in lower case")
+    return written
+
+
+def _digests(written: object) -> frozenset[str]:
+    if not isinstance(written, list):
+        raise ManifestError("the digests of a resource are no list")
+    return frozenset(map(_digest, written))

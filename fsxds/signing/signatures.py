@@ -1,0 +1,194 @@
+"""Sign manifests, and verify their signatures.
+
+A signature is detached: the manifest is signed as it is, byte for byte. It is one JSON object in a file of its own:
+
+| key | value |
+| --- | --- |
+| `form` | `fsxds-signature-1` |
+| `certificates` | in PEM: the signer's, then those of authorities between it and a CA that is trusted |
+| `signature` | in base64: Ed25519; ECDSA with SHA-256, SHA-384 or SHA-512, as the curve is large; or RSA-PSS with SHA-256 |
+
+The key says which algorithm it is, so that nobody can choose another one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import json
+import warnings
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.utils import CryptographyDeprecationWarning
+
+from fsxds.errors import UsageError
+from fsxds.signing.certificates import MOST_CERTIFICATES, name_of, verify_chain, verify_signer
+from fsxds.signing.manifest import ManifestError, read_object
+from fsxds.signing.untrusted import UntrustedError
+
+FORM = "fsxds-signature-1"
+
+_PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+_PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
+_HASHES: dict[str, type[hashes.SHA256 | hashes.SHA384 | hashes.SHA512]] = {
+    "secp256r1": hashes.SHA256,
+    "secp384r1": hashes.SHA384,
+    "secp521r1": hashes.SHA512,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrustAnchors:
+    """The certificates that signers have to lead to. Equal ones trust the same."""
+
+    certificates: tuple[x509.Certificate, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, pem: bytes) -> TrustAnchors:
+        """Read certificates; ValueError where there is none, or one cannot be read."""
+        with warnings.catch_warnings():
+            # Of old forms that are in many bundles.
+            warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+            return cls(tuple(x509.load_pem_x509_certificates(pem)))
+
+    def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
+        """Verify that a manifest is signed by one of these, and return who signed it.
+
+        Args:
+            manifest: what was signed.
+            signature: the signature file.
+            now_s: seconds since 1970.
+
+        Raises:
+            ManifestError: the signature file is none.
+            UntrustedError: the signature is wrong, or not of a trusted signer.
+        """
+        chain, signed = _read(signature)
+        try:
+            key = chain[0].public_key()
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise ManifestError("the key of the signer cannot be read") from error
+        # First who it is said to be: of another signer, nothing is believed.
+        verify_chain(chain, self.certificates, dt.datetime.fromtimestamp(now_s, dt.UTC))
+        try:
+            _verify(key, signed, manifest)
+        except InvalidSignature as error:
+            fact = "the manifest is not what was signed: the signature does not fit"
+            remedy = "restore it with its signature, or sign the tree again by `fsxds sign`"
+            raise UntrustedError("signature-wrong", fact, remedy) from error
+        return name_of(chain[0])
+
+
+class Signer:
+    """Signs with a private key, for which there is a certificate."""
+
+    def __init__(self, key: _PrivateKey, chain: tuple[x509.Certificate, ...]) -> None:
+        """Sign as the first certificate of a chain; `of` reads both."""
+        self._key, self._chain = key, chain
+
+    @classmethod
+    def of(cls, key: bytes, chain: bytes, password: bytes | None, now_s: float) -> Signer:
+        """Read a key and its certificate, both in PEM.
+
+        Args:
+            key: PKCS#8, or an older form.
+            chain: the certificate, then those of authorities.
+            password: that of an encrypted key.
+            now_s: seconds since 1970, when the certificate has to be valid.
+
+        Raises:
+            UsageError: they cannot be read, do not belong together, or may not sign; nothing of the key is in its text.
+        """
+        try:
+            certificates = tuple(x509.load_pem_x509_certificates(chain))
+        except ValueError as error:
+            raise UsageError("--cert: has no certificate in PEM that can be read; give one, with its chain") from error
+        if len(certificates) > MOST_CERTIFICATES:
+            fact = f"--cert: has {len(certificates)} certificates, and verifiers read {MOST_CERTIFICATES}"
+            raise UsageError(f"{fact}; leave out the CA, and those that are not between it and the signer")
+        private = _load_key(key, password)
+        if _public_bytes(private.public_key()) != _public_bytes(certificates[0].public_key()):
+            raise UsageError(
+                "--key: does not belong to the first certificate of --cert; give the key that it was made with"
+            )
+        try:
+            verify_signer(certificates[0], dt.datetime.fromtimestamp(now_s, dt.UTC))
+        except UntrustedError as error:
+            raise UsageError(f"--cert: {error}") from error
+        return cls(private, certificates)
+
+    @property
+    def name(self) -> str:
+        """Who signs, for people."""
+        return name_of(self._chain[0])
+
+    def sign(self, manifest: bytes) -> bytes:
+        """Return the signature file of a manifest."""
+        written = {
+            "form": FORM,
+            "certificates": [one.public_bytes(Encoding.PEM).decode() for one in self._chain],
+            "signature": base64.b64encode(_sign(self._key, manifest)).decode(),
+        }
+        return f"{json.dumps(written, indent=1)}\n".encode()
+
+
+def _load_key(pem: bytes, password: bytes | None) -> _PrivateKey:
+    try:
+        key = load_pem_private_key(pem, password)
+    except TypeError as error:
+        remedy = "give its password by --password-file" if password is None else "leave out --password-file"
+        fact = "is encrypted" if password is None else "is not encrypted"
+        raise UsageError(f"--key: {fact}; {remedy}") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        fact = "cannot be read" if password is None else "cannot be read with this password"
+        raise UsageError(f"--key: {fact}; give a private key in PEM (PKCS#8)") from error
+    if not isinstance(key, _PrivateKey):
+        raise UsageError("--key: is of another algorithm; use Ed25519, ECDSA or RSA")
+    return key
+
+
+def _public_bytes(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _read(signature: bytes) -> tuple[tuple[x509.Certificate, ...], bytes]:
+    """Return the chain and the signature of a signature file."""
+    written = read_object(signature)
+    if written.get("form") != FORM:
+        raise ManifestError(f"its form is not {FORM}")
+    texts, signed = written.get("certificates"), written.get("signature")
+    if not isinstance(texts, list) or not 0 < len(texts) <= MOST_CERTIFICATES or not isinstance(signed, str):
+        raise ManifestError(f"it has no signature, or not one to {MOST_CERTIFICATES} certificates")
+    try:
+        chain = tuple(x509.load_pem_x509_certificate(str(text).encode()) for text in texts)
+        return chain, base64.b64decode(signed, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise ManifestError("a certificate or the signature in it cannot be read") from error
+
+
+def _sign(key: _PrivateKey, content: bytes) -> bytes:
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key.sign(content)
+    if isinstance(key, rsa.RSAPrivateKey):
+        return key.sign(content, _PSS, hashes.SHA256())
+    return key.sign(content, ec.ECDSA(_HASHES[key.curve.name]()))
+
+
+def _verify(key: PublicKeyTypes, signature: bytes, content: bytes) -> None:
+    """Raise InvalidSignature where a signature is not of this key and content; the key was found strong enough."""
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        key.verify(signature, content)
+    elif isinstance(key, rsa.RSAPublicKey):
+        key.verify(signature, content, _PSS, hashes.SHA256())
+    elif isinstance(key, ec.EllipticCurvePublicKey):
+        key.verify(signature, content, ec.ECDSA(_HASHES[key.curve.name]()))
+    else:
+        raise InvalidSignature

@@ -30,6 +30,7 @@ from fsxds.events import (
     TreeLoaded,
 )
 from fsxds.formats.libyaml import require_libyaml
+from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
 from fsxds.mirror_settings import listener_finder, require_views
@@ -164,6 +165,8 @@ class Application:
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(PublishRules.of(settings), self._receive, self.keeper, self._rewriting)
         self.reload = Reload(self.publisher, self._receive)
+        if self.state is not None:
+            self.reload.trust.seen = SeenInState(self.state, self.observer)
         self.limiter = Limiter(settings)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.channels.admit = self.limiter.admit_view

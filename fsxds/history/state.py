@@ -39,11 +39,13 @@ from fsxds.history.rollout_rows import (
     encode_state,
     snapshots_of,
 )
+from fsxds.history.seen_manifests import read_seen, write_seen
 from fsxds.history.state_directory import DATABASE, StateDirectory, StateError, is_damage
 from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams, UpstreamTable
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.resources import Snapshot
 from fsxds.rollout import RolloutState, snapshot_id
+from fsxds.signing.trusted_tree import SeenManifest
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.values import Layers
 
@@ -245,6 +247,24 @@ class State:
         """
         with self._transaction() as (connection, *_):
             return read_snapshot(connection, layers, number, near)
+
+    def newest_manifest(self, subject: str) -> SeenManifest | None:
+        """Return the newest manifest that was trusted of a subject; None where none is kept.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        with self._transaction() as opened:
+            return read_seen(opened.connection, subject)
+
+    def keep_manifest(self, subject: str, seen: SeenManifest) -> None:
+        """Keep the newest manifest that was trusted of a subject.
+
+        Raises:
+            StateError: it could not be written.
+        """
+        with self._transaction() as opened:
+            write_seen(opened.connection, subject, seen)
 
     @contextmanager
     def _transaction(self) -> Iterator[_Opened]:

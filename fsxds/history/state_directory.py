@@ -64,7 +64,10 @@ COMMIT;
 """
 
 # Tables that databases of earlier versions get when they are opened.
-_LATER_SCHEMAS = (removed_rows.SCHEMA, upstream_table.SCHEMA, held_rows.SCHEMA)
+_SEEN_MANIFESTS = """
+CREATE TABLE IF NOT EXISTS seen_manifests (subject TEXT PRIMARY KEY, serial INTEGER NOT NULL, digest TEXT NOT NULL)
+"""
+_LATER_SCHEMAS = (removed_rows.SCHEMA, upstream_table.SCHEMA, held_rows.SCHEMA, _SEEN_MANIFESTS)
 
 
 class StateError(FsxdsError):

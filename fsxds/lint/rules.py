@@ -64,6 +64,7 @@ PAGES = (
     "discovery",
     "redirects",
     "layers",
+    "signing",
     "bootstrap",
     "envoy",
 )

@@ -40,5 +40,5 @@ def read_anchors(path: Path | None) -> Anchors | None:
         raise UsageError(f"verify_with: {path}: is larger than {_MOST_BYTES} bytes; {remedy}")
     try:
         return TrustAnchors.of(content)
-    except ValueError as error:
-        raise UsageError(f"verify_with: {path}: has no certificate that can be read; {remedy}") from error
+    except UsageError as error:
+        raise UsageError(f"verify_with: {path}: {error}; {remedy}") from error

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
@@ -28,7 +27,6 @@ _MOST_WAYS = 10
 _SMALLEST_RSA = 2048
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _KEYS = "use Ed25519, ECDSA on P-256, P-384 or P-521, or RSA of 2048 bits or more"
-_WEAK_HASHES = (hashes.MD5, hashes.SHA1)
 
 Value = TypeVar("Value", bound=x509.ExtensionType)
 
@@ -40,6 +38,16 @@ _UNDERSTOOD = {
     ExtensionOID.EXTENDED_KEY_USAGE,
     ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
 }
+
+# What `cryptography` raises where a certificate, or a part of it that is read later, has not the form of one.
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 _OTHER_SIGNER = "sign the tree with a certificate of that CA, or name the CA of the signer by --verify-with"
 
@@ -78,7 +86,10 @@ def verify_signer(certificate: x509.Certificate, now: dt.datetime) -> None:
 
 def name_of(certificate: x509.Certificate) -> str:
     """Return the subject of a certificate, for people."""
-    return certificate.subject.rfc4514_string() or f"serial number {certificate.serial_number:x}"
+    try:
+        return certificate.subject.rfc4514_string() or f"with the serial number {certificate.serial_number:x}"
+    except UNREADABLE:
+        return "whose name cannot be read"
 
 
 def _ways(
@@ -95,8 +106,9 @@ def _ways(
 
 def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
+        # It takes no signature that is made with MD5 or SHA-1.
         certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    except (*UNREADABLE, InvalidSignature):
         return False
     return True
 
@@ -112,11 +124,9 @@ def _fault_of(way: tuple[x509.Certificate, ...], now: dt.datetime) -> UntrustedE
                 _check_signer(certificate)
             else:
                 _check_authority(certificate, place - 1)
-            if place < len(way) - 1 and isinstance(certificate.signature_hash_algorithm, _WEAK_HASHES):
-                raise _untrusted(certificate, "is signed with a hash that can be forged", "have it signed with SHA-256")
         except UntrustedError as error:
             return error
-        except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension):
+        except UNREADABLE:
             return _untrusted(certificate, "cannot be read as a whole", "make it anew")
     return None
 

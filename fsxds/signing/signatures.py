@@ -14,7 +14,6 @@ The key says which algorithm it is, so that nobody can choose another one.
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime as dt
 import json
 import warnings
@@ -29,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.utils import CryptographyDeprecationWarning
 
 from fsxds.errors import UsageError
-from fsxds.signing.certificates import MOST_CERTIFICATES, name_of, verify_chain, verify_signer
+from fsxds.signing.certificates import MOST_CERTIFICATES, UNREADABLE, name_of, verify_chain, verify_signer
 from fsxds.signing.manifest import ManifestError, read_object
 from fsxds.signing.untrusted import UntrustedError
 
@@ -53,11 +52,12 @@ class TrustAnchors:
 
     @classmethod
     def of(cls, pem: bytes) -> TrustAnchors:
-        """Read certificates; ValueError where there is none, or one cannot be read."""
-        with warnings.catch_warnings():
-            # Of old forms that are in many bundles.
-            warnings.simplefilter("ignore", CryptographyDeprecationWarning)
-            return cls(tuple(x509.load_pem_x509_certificates(pem)))
+        """Read certificates in PEM.
+
+        Raises:
+            UsageError: there is none, or one cannot be read.
+        """
+        return cls(_certificates(pem, "has no certificate in PEM that can be read"))
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
         """Verify that a manifest is signed by one of these, and return who signed it.
@@ -74,7 +74,7 @@ class TrustAnchors:
         chain, signed = _read(signature)
         try:
             key = chain[0].public_key()
-        except (ValueError, UnsupportedAlgorithm) as error:
+        except UNREADABLE as error:
             raise ManifestError("the key of the signer cannot be read") from error
         # First who it is said to be: of another signer, nothing is believed.
         verify_chain(chain, self.certificates, dt.datetime.fromtimestamp(now_s, dt.UTC))
@@ -107,10 +107,9 @@ class Signer:
         Raises:
             UsageError: they cannot be read, do not belong together, or may not sign; nothing of the key is in its text.
         """
-        try:
-            certificates = tuple(x509.load_pem_x509_certificates(chain))
-        except ValueError as error:
-            raise UsageError("--cert: has no certificate in PEM that can be read; give one, with its chain") from error
+        certificates = _certificates(
+            chain, "--cert: has no certificate in PEM that can be read; give one, with its chain"
+        )
         if len(certificates) > MOST_CERTIFICATES:
             fact = f"--cert: has {len(certificates)} certificates, and verifiers read {MOST_CERTIFICATES}"
             raise UsageError(f"{fact}; leave out the CA, and those that are not between it and the signer")
@@ -140,6 +139,17 @@ class Signer:
         return f"{json.dumps(written, indent=1)}\n".encode()
 
 
+def _certificates(pem: bytes, words: str) -> tuple[x509.Certificate, ...]:
+    """Read certificates; a UsageError of these words where there is none, or one cannot be read."""
+    with warnings.catch_warnings():
+        # Of old forms that are in many bundles.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        try:
+            return tuple(x509.load_pem_x509_certificates(pem))
+        except UNREADABLE as error:
+            raise UsageError(words) from error
+
+
 def _load_key(pem: bytes, password: bytes | None) -> _PrivateKey:
     try:
         key = load_pem_private_key(pem, password)
@@ -165,13 +175,17 @@ def _read(signature: bytes) -> tuple[tuple[x509.Certificate, ...], bytes]:
     if written.get("form") != FORM:
         raise ManifestError(f"its form is not {FORM}")
     texts, signed = written.get("certificates"), written.get("signature")
-    if not isinstance(texts, list) or not 0 < len(texts) <= MOST_CERTIFICATES or not isinstance(signed, str):
-        raise ManifestError(f"it has no signature, or not one to {MOST_CERTIFICATES} certificates")
+    words = f"it has no signature, or not one to {MOST_CERTIFICATES} certificates"
+    if not isinstance(texts, list) or not isinstance(signed, str):
+        raise ManifestError(words)
     try:
-        chain = tuple(x509.load_pem_x509_certificate(str(text).encode()) for text in texts)
-        return chain, base64.b64decode(signed, validate=True)
-    except (ValueError, binascii.Error) as error:
+        chain = _certificates("\n".join(map(str, texts)).encode(), "a certificate in it cannot be read")
+        content = base64.b64decode(signed, validate=True)
+    except (UsageError, ValueError) as error:
         raise ManifestError("a certificate or the signature in it cannot be read") from error
+    if len(chain) > MOST_CERTIFICATES:
+        raise ManifestError(words)
+    return chain, content
 
 
 def _sign(key: _PrivateKey, content: bytes) -> bytes:

@@ -61,6 +61,7 @@ class Server:
     def start(self, *, wait: bool = True) -> Self:
         """Start the process, and wait until it serves its first snapshot."""
         self.ready_file.unlink(missing_ok=True)
+        self._ready = {}
         self._logged_before = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             if self._fresh:

@@ -52,6 +52,7 @@ from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
+from fsxds.signing.trusted_tree import TreeTrust
 from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
 from fsxds.status.channel_facts import ChannelFacts
@@ -164,9 +165,7 @@ class Application:
         self._rewriting = self._rewriting_of(settings)
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(PublishRules.of(settings), self._receive, self.keeper, self._rewriting)
-        self.reload = Reload(self.publisher, self._receive)
-        if self.state is not None:
-            self.reload.trust.seen = SeenInState(self.state, self.observer)
+        self.reload = Reload(self.publisher, self._receive, self._trust())
         self.limiter = Limiter(settings)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.channels.admit = self.limiter.admit_view
@@ -224,6 +223,10 @@ class Application:
             with reported_wait("what upstreams held to be read", self.report_wait):
                 upstreams.keep_in(self.keeper, self.store.current)
         return upstreams
+
+    def _trust(self) -> TreeTrust:
+        """Return what judges who signed trees, and remembers in the state directory which manifests it saw."""
+        return TreeTrust(None if self.state is None else SeenInState(self.state, self.observer))
 
     @property
     def store(self) -> SnapshotStore:

@@ -21,8 +21,8 @@ from fsxds.resources import ParsedFile, Snapshot
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import Variables, ViewRule
-from fsxds.signing.anchors import Anchors, read_anchors
-from fsxds.signing.trusted_tree import JudgedTree, TreeTrust, nothing_of, verified_tree
+from fsxds.signing.anchors import TrustedSigners, read_anchors
+from fsxds.signing.trusted_tree import TreeTrust, TrustDecision, nothing_of, verified_tree
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
@@ -123,7 +123,7 @@ class LoadingRules:
     views: tuple[ViewRule, ...] | None = None
     variables: Variables | None = field(default=None, repr=False)
     resolution: ResolutionRules = field(default_factory=ResolutionRules)
-    anchors: Anchors | None = None
+    anchors: TrustedSigners | None = None
 
     @classmethod
     def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
@@ -246,7 +246,7 @@ class Loader:
         rules: Views | None = None,
         resolution: ResolutionRules | None = None,
     ) -> None:
-        self.anchors: Anchors | None = None
+        self.anchors: TrustedSigners | None = None
         self._parsing = parsing
         self._acceptance = acceptance
         self._rules = rules
@@ -255,12 +255,12 @@ class Loader:
         # What was parsed for the last tree.
         self._changed: tuple[SourceFile, ...] = ()
 
-    async def judged(self, tree: SourceTree, trust: TreeTrust) -> JudgedTree:
+    async def trusted(self, tree: SourceTree, trust: TreeTrust) -> TrustDecision:
         """Return what of a tree may be loaded, given what was trusted before."""
         if self.anchors is None:
-            return trust.judge(tree, None, 0.0)
-        judge = partial(trust.judge, has_layers=self._rules is not None)
-        return await asyncio.to_thread(judge, tree, self.anchors, time())
+            return trust.decide(tree, None, 0.0)
+        decide = partial(trust.decide, has_layers=self._rules is not None)
+        return await asyncio.to_thread(decide, tree, self.anchors, time())
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
         """Parse what changed, and accept what can be served of it in the views that are wanted."""
@@ -336,9 +336,9 @@ class Reload:
         trust: whose trees may be loaded.
     """
 
-    def __init__(self, targets: Targets, observer: Observer) -> None:
+    def __init__(self, targets: Targets, observer: Observer, trust: TreeTrust | None = None) -> None:
         self.views: LoadedViews | None = None
-        self.trust = TreeTrust()
+        self.trust = trust or TreeTrust()
         self._targets = targets
         self._observer = observer
         self._wanted: dict[Layers, None] = {}
@@ -395,17 +395,17 @@ class Reload:
         A tree in which more references lead nowhere than in the one before, or that is not trusted, may be half an edit: it is
         passed over if another one comes soon.
         """
-        judged = await loader.judged(settled.tree, self.trust)
-        if judged.faults and self._trees.current is not None and await self._is_replaced(settled):
+        decision = await loader.trusted(settled.tree, self.trust)
+        if decision.faults and self._trees.current is not None and await self._is_replaced(settled):
             return
-        tree = judged.tree
+        tree = decision.tree
         self._set_aside = {path: row for path, row in self._set_aside.items() if tree.file_at(path) == row.file}
         if self._attempts.are_over(tree):
             self._set_aside |= await self._failing(tree, loader)
         started_s = monotonic()
         with self._attempts.on(tree):
             chosen = _without(tree, self._set_aside)
-            views = _distrusted(await loader.load(chosen, self.views, tuple(self._wanted)), judged)
+            views = _distrusted(await loader.load(chosen, self.views, tuple(self._wanted)), decision)
         duration_s = monotonic() - started_s
         if self._may_be_replaced(tree, views, loader) and await self._is_replaced(settled):
             return
@@ -470,15 +470,17 @@ class Reload:
         return None
 
 
-def _distrusted(views: LoadedViews, judged: JudgedTree) -> LoadedViews:
+def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
     """Return views of what was trusted before, with what is wrong with the tree that is there now."""
-    if not judged.faults:
+    if not decision.faults:
         return views
     held = {one.path for one in views.held}
-    kept = {one.path: HeldFile(one.path, one, judged.has_last_good) for one in judged.faults if one.path not in held}
+    kept = {
+        one.path: HeldFile(one.path, one, decision.has_last_good) for one in decision.faults if one.path not in held
+    }
     return replace(
         views,
-        problems=tuple(sorted({*views.problems, *judged.faults})),
+        problems=tuple(sorted({*views.problems, *decision.faults})),
         held=tuple(sorted((*views.held, *kept.values()), key=lambda one: one.path.parts)),
     )
 

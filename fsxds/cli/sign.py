@@ -19,7 +19,7 @@ from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.settings.options import Settings
-from fsxds.signing.manifest import Manifest, ManifestError, read_manifest, write_manifest
+from fsxds.signing.tree_manifest import ManifestError, TreeManifest, read_manifest, write_manifest
 from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, SourceFile
 from fsxds.view_loading import ViewLoader
 from fsxds.views import View, Views
@@ -63,7 +63,7 @@ def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
     serial = _serial(flags["serial"], tree.signed.manifest, now_s)
     made = f"{datetime.fromtimestamp(now_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
     resources = (row for view in loaded.served.values() for rows in view.by_type.values() for row in rows.values())
-    manifest = Manifest.of(serial, made, tree.files, resources)
+    manifest = TreeManifest.of(serial, made, tree.files, resources)
     content = write_manifest(manifest)
     _write(directory, {MANIFEST_SIGNATURE: signer.sign(content), MANIFEST: content})
     counts = count_of(len(manifest.files), "file"), count_of(sum(map(len, manifest.resources.values())), "resource")

@@ -12,7 +12,7 @@ from fsxds.cli.command import CommandOption, table_command, tree_argument
 from fsxds.cli.completion import directories
 from fsxds.cli.viewing import Choice, with_view_flags
 from fsxds.settings.options import Settings
-from fsxds.signing.manifest import LARGEST_SERIAL
+from fsxds.signing.tree_manifest import LARGEST_SERIAL
 
 if TYPE_CHECKING:
     from fsxds.cli.export import ExportFlags

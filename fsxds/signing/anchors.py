@@ -10,14 +10,14 @@ from fsxds.errors import UsageError
 _MOST_BYTES = 4 * 1024 * 1024
 
 
-class Anchors(Protocol):
+class TrustedSigners(Protocol):
     """Who is trusted to sign. Equal ones trust the same."""
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
         """Verify that a manifest is signed by one who is trusted, and return who that is; see `signatures.TrustAnchors`."""
 
 
-def read_anchors(path: Path | None) -> Anchors | None:
+def read_anchors(path: Path | None) -> TrustedSigners | None:
     """Read the certificates of a file; None for no file, where nothing is verified.
 
     Raises:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from fsxds.signing.anchors import Anchors
-from fsxds.signing.manifest import Manifest, ManifestError, digest_of, read_manifest
+from fsxds.signing.anchors import TrustedSigners
+from fsxds.signing.tree_manifest import ManifestError, TreeManifest, digest_of, read_manifest
 from fsxds.signing.untrusted import UntrustedError
 from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, Problem, Severity, SourceTree
 
@@ -69,7 +69,7 @@ class SeenInProcess:
 class SignedManifest:
     """A manifest that was verified: what it says, its digest, and who signed it."""
 
-    manifest: Manifest
+    manifest: TreeManifest
     digest: str
     signer: str
 
@@ -85,7 +85,7 @@ class SignedManifest:
         return UntrustedError("manifest-replayed", fact, f"restore the newer tree, or {_SIGN_AGAIN}")
 
 
-def verified(manifest: bytes, signature: bytes, anchors: Anchors, now_s: float) -> SignedManifest:
+def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: float) -> SignedManifest:
     """Verify a manifest, and return what it says.
 
     Args:
@@ -107,7 +107,7 @@ def verified(manifest: bytes, signature: bytes, anchors: Anchors, now_s: float) 
         raise UntrustedError("manifest-malformed", f"the {part} cannot be read: {error}", _SIGN_AGAIN) from error
 
 
-def verified_tree(tree: SourceTree, anchors: Anchors, now_s: float) -> SignedManifest | tuple[Problem, ...]:
+def verified_tree(tree: SourceTree, anchors: TrustedSigners, now_s: float) -> SignedManifest | tuple[Problem, ...]:
     """Return the manifest of a tree that is what it says; otherwise why it is not, one problem at least."""
     manifest, signature = tree.signed.manifest, tree.signed.signature
     if tree.signed.problems:
@@ -123,14 +123,16 @@ def verified_tree(tree: SourceTree, anchors: Anchors, now_s: float) -> SignedMan
 
 
 class TreeTrust:
-    """Judges the trees of one server, one after the other."""
+    """Decides which trees of one server may be loaded, one after the other."""
 
     def __init__(self, seen: SeenManifests | None = None) -> None:
         """Remember what was trusted in `seen`, or as long as this process lasts."""
         self.seen: SeenManifests = SeenInProcess() if seen is None else seen
         self._last: SourceTree | None = None
 
-    def judge(self, tree: SourceTree, anchors: Anchors | None, now_s: float, *, has_layers: bool = False) -> JudgedTree:
+    def decide(
+        self, tree: SourceTree, anchors: TrustedSigners | None, now_s: float, *, has_layers: bool = False
+    ) -> TrustDecision:
         """Return what of a tree may be loaded: all of it, or what was trusted last.
 
         Args:
@@ -142,15 +144,17 @@ class TreeTrust:
         found = () if anchors is None else self._verified(tree, anchors, now_s)
         if isinstance(found, tuple) and found:
             kept = nothing_of(tree, found, has_layers=has_layers) if self._last is None else self._last
-            return JudgedTree(kept, found, has_last_good=self._last is not None)
+            return TrustDecision(kept, found, has_last_good=self._last is not None)
         if isinstance(found, SignedManifest):
             seen = SeenManifest(found.manifest.serial, found.digest)
             if self.seen.newest("") != seen:
                 self.seen.keep("", seen)
         self._last = tree
-        return JudgedTree(tree)
+        return TrustDecision(tree)
 
-    def _verified(self, tree: SourceTree, anchors: Anchors, now_s: float) -> SignedManifest | tuple[Problem, ...]:
+    def _verified(
+        self, tree: SourceTree, anchors: TrustedSigners, now_s: float
+    ) -> SignedManifest | tuple[Problem, ...]:
         found = verified_tree(tree, anchors, now_s)
         if isinstance(found, tuple):
             return found
@@ -159,7 +163,7 @@ class TreeTrust:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedTree:
+class TrustDecision:
     """What of a tree may be loaded.
 
     Attributes:
@@ -187,7 +191,7 @@ def _problem_of(error: UntrustedError) -> Problem:
     return Problem.of_file(path, error.rule, error.fact, error.remedy)
 
 
-def _file_faults(tree: SourceTree, manifest: Manifest) -> Iterator[Problem]:
+def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
     """Yield a problem for each file that is not what the manifest says."""
     signed = f"what was signed (serial {manifest.serial})"
     unreadable = {str(one.path): one.message for one in tree.problems if one.severity is Severity.ERROR}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from fsxds.cli.main import fsxds, main
+from tests.support.signing import lasting_signer
 from tests.tools.diff.test_sides_revisions import git
 
 TOP = Path(__file__).parent.parent.parent
@@ -33,6 +35,23 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(top, "init", "-q", "-b", "main")
     git(top, "add", ".")
     git(top, "commit", "-q", "-m", "x")
+    key, cert, _ = lasting_signer(top)
+    key.rename(top / "signer.key")
+    cert.rename(top / "signer.crt")
+    command = [
+        "openssl",
+        "pkey",
+        "-in",
+        top / "signer.key",
+        "-aes256",
+        "-passout",
+        "pass:x",
+        "-out",
+        top / "encrypted.key",
+    ]
+    subprocess.run([str(one) for one in command], check=True, capture_output=True)
+    (top / "password").write_text("x\n")
+    (top / "fsxds.yaml").touch()
     assert main(["mirror", str(top / "config" / "xds"), str(top / "build" / "mirror"), "--mirror-config-sources"]) == 0
     return top
 

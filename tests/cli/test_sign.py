@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import main
-from fsxds.signing.manifest import read_manifest
+from fsxds.signing.tree_manifest import read_manifest
 from fsxds.values import MANIFEST, MANIFEST_SIGNATURE
 from tests.cli.trees import CLUSTERS, SECRETS, TYPO, write_tree
 from tests.support.signing import CODE_SIGNING, Spec, authority, key_of, lasting_signer
@@ -217,3 +220,21 @@ def test_a_directory_that_cannot_be_written(
 
     assert (status, "cannot be written: Is a directory; make it writable" in errors) == (2, True)
     assert (tree / MANIFEST).read_bytes() == before
+
+
+def test_the_commands_of_the_page(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `config/signing/README.md` says makes a CA and a signer, signs the sample tree, and verifies it."""
+    top = Path(__file__).parent.parent.parent
+    shutil.copytree(top / "config" / "xds", tmp_path / "config" / "xds")
+    page = (top / "config" / "signing" / "README.md").read_text()
+    (block,) = re.findall(r"^<!-- sign -->\n```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    for line in block.splitlines():
+        if line.startswith("fsxds "):
+            assert run(capfd, *shlex.split(line)[1:])[0] == 0, line
+        else:
+            subprocess.run(["sh", "-c", line], check=True, capture_output=True)
+    (tmp_path / "config" / "xds" / "cds.yaml").write_text("[]")
+    assert run(capfd, *shlex.split(line)[1:], "--no-envoy")[0] == 1

@@ -77,6 +77,7 @@ EXITS_OF_COMMANDS = {
     "rollout": ("NACK",),  # names, ids, and reasons of clients as in the log
     "schema": (),  # the descriptors
     "serve": ("log text", "log json", "NACK", "client status"),
+    "sign": (),  # names, and digests that a signer vouches for
     "show": ("show json", "show yaml"),
     "status": (*(f"problems {row.name}" for row in PROBLEM_FORMATS), "NACK"),
     "watch": ("watch json", "watch text"),

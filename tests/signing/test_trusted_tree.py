@@ -6,8 +6,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from fsxds.signing.manifest import Manifest, write_manifest
 from fsxds.signing.signatures import Signer
+from fsxds.signing.tree_manifest import TreeManifest, write_manifest
 from fsxds.signing.trusted_tree import MOST_NAMED, SignedManifest, TreeTrust, nothing_of, verified_tree
 from fsxds.values import MANIFEST, NO_MANIFEST, Problem, SourceFile, SourceTree
 from tests.support.signing import (
@@ -63,7 +63,7 @@ def resigned(manifest: bytes) -> SourceTree:
     return with_signed(SIGNED, manifest, signer().signer().sign(manifest))
 
 
-MANIFEST_BYTES = write_manifest(Manifest.of(1, "", SIGNED.files, ()))
+MANIFEST_BYTES = write_manifest(TreeManifest.of(1, "", SIGNED.files, ()))
 AGAIN = "sign the tree again by `fsxds sign`"
 UNREADABLE = Problem.of_file(PurePosixPath(MANIFEST), "unreadable-file", "the file cannot be read", "let fsxds read it")
 
@@ -99,7 +99,7 @@ UNTRUSTED = {
     "another CA": (
         with_manifest(
             SIGNED,
-            Manifest.of(1, "", SIGNED.files, ()),
+            TreeManifest.of(1, "", SIGNED.files, ()),
             authority("other CA").issue("mallory", key_of("secp256r1", 31)).signer(),
         ),
         (
@@ -135,7 +135,7 @@ UNTRUSTED = {
         f"cds.yaml:1:1: error: the content is not what was signed (serial 1); restore it, or {AGAIN}",
     ),
     "another name": (
-        with_manifest(SIGNED, Manifest.of(1, "", tree_of({"Cds.yaml": FILES["cds.yaml"]}).files, ())),
+        with_manifest(SIGNED, TreeManifest.of(1, "", tree_of({"Cds.yaml": FILES["cds.yaml"]}).files, ())),
         "Cds.yaml:1:1: error: the file is part of what was signed (serial 1), and is not here; restore it, or " + AGAIN,
     ),
 }
@@ -168,7 +168,7 @@ def test_what_is_excluded_here_need_not_be_here() -> None:
 
 def test_many_files_are_counted() -> None:
     """Of a tree that is another one, some files are named."""
-    tree = with_manifest(tree_of({f"{number}.yaml": "" for number in range(100)}), Manifest(1))
+    tree = with_manifest(tree_of({f"{number}.yaml": "" for number in range(100)}), TreeManifest(1))
     faults = faults_of(tree)
 
     assert len(faults) == MOST_NAMED + 1
@@ -178,10 +178,10 @@ def test_many_files_are_counted() -> None:
 def test_the_last_good_tree_stays() -> None:
     """What was trusted is loaded on while what is there is not, also when its certificate ends; then the next one is."""
     trust, worse = TreeTrust(), changed("cds.yaml", b"[]")
-    first = trust.judge(SIGNED, anchors(), NOW_S)
-    second = trust.judge(worse, anchors(), NOW_S)
-    ended = trust.judge(SIGNED, anchors(), LATER_S)
-    third = trust.judge(signed_tree({"cds.yaml": "[]"}, 2), anchors(), NOW_S)
+    first = trust.decide(SIGNED, anchors(), NOW_S)
+    second = trust.decide(worse, anchors(), NOW_S)
+    ended = trust.decide(SIGNED, anchors(), LATER_S)
+    third = trust.decide(signed_tree({"cds.yaml": "[]"}, 2), anchors(), NOW_S)
 
     assert (first.tree, first.faults) == (SIGNED, ())
     assert (second.tree, second.has_last_good, [one.rule for one in second.faults]) == (SIGNED, True, ["file-changed"])
@@ -192,7 +192,7 @@ def test_the_last_good_tree_stays() -> None:
 def test_nothing_was_trusted_before() -> None:
     """Then nothing is read: all that may be in the tree counts as unknown, and not as gone."""
     worse = changed("cds.yaml", b"[]")
-    judged, layered = (TreeTrust().judge(worse, anchors(), NOW_S, has_layers=one) for one in (False, True))
+    judged, layered = (TreeTrust().decide(worse, anchors(), NOW_S, has_layers=one) for one in (False, True))
 
     assert (judged.tree.files, judged.has_last_good) == ((), False)
     assert [str(one.path) for one in judged.tree.problems] == [".fsxds-manifest", "cds.yaml"]
@@ -206,7 +206,7 @@ def test_older_manifests_are_refused() -> None:
     trust = TreeTrust()
     older, newer = signed_tree({"cds.yaml": "old"}, 6), signed_tree({"cds.yaml": "new"}, 7)
     twin = signed_tree({"cds.yaml": "twin"}, 7)
-    faults = [trust.judge(tree, anchors(), NOW_S).faults for tree in (older, newer, newer, older, twin, newer)]
+    faults = [trust.decide(tree, anchors(), NOW_S).faults for tree in (older, newer, newer, older, twin, newer)]
 
     assert [list(map(str, each)) for each in faults] == [
         *([], [], []),
@@ -232,7 +232,7 @@ def test_a_manifest_of_a_tree_that_is_not_there_yet_is_not_seen() -> None:
     older, newer = signed_tree({"cds.yaml": "old"}, 6), signed_tree({"cds.yaml": "new"}, 7)
     half = replace(older, signed=newer.signed)
 
-    assert [bool(trust.judge(tree, anchors(), NOW_S).faults) for tree in (older, half, older, newer)] == [
+    assert [bool(trust.decide(tree, anchors(), NOW_S).faults) for tree in (older, half, older, newer)] == [
         *(False, True, False, False)
     ]
 
@@ -240,7 +240,7 @@ def test_a_manifest_of_a_tree_that_is_not_there_yet_is_not_seen() -> None:
 def test_nothing_has_to_be_signed() -> None:
     """Without anybody who is trusted, each tree is loaded; what was loaded last stays when somebody is."""
     trust, plain = TreeTrust(), tree_of(FILES)
-    first, second = trust.judge(plain, None, NOW_S), trust.judge(tree_of({}), anchors(), NOW_S)
+    first, second = trust.decide(plain, None, NOW_S), trust.decide(tree_of({}), anchors(), NOW_S)
 
     assert (first.tree, first.faults) == (plain, ())
     assert (second.tree, [one.rule for one in second.faults]) == (plain, ["manifest-missing"])

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from fsxds.signing.manifest import Manifest, write_manifest
 from fsxds.signing.signatures import Signer, TrustAnchors
+from fsxds.signing.tree_manifest import TreeManifest, write_manifest
 from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, ManifestFiles, SourceFile, SourceTree
 from tests.support.trees import tree_of
 
@@ -166,10 +166,10 @@ def anchors(*trusted: Owner) -> TrustAnchors:
 def signed_tree(files: dict[str, str], serial: int = 1, by: Signer | None = None) -> SourceTree:
     """Return a tree with its manifest."""
     tree = tree_of(files)
-    return with_manifest(tree, Manifest.of(serial, "", tree.files, ()), by)
+    return with_manifest(tree, TreeManifest.of(serial, "", tree.files, ()), by)
 
 
-def with_manifest(tree: SourceTree, manifest: Manifest, by: Signer | None = None) -> SourceTree:
+def with_manifest(tree: SourceTree, manifest: TreeManifest, by: Signer | None = None) -> SourceTree:
     """Return a tree with this manifest, signed by who may."""
     content = write_manifest(manifest)
     return with_signed(tree, content, (by or signer().signer()).sign(content))

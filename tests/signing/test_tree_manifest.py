@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsxds.signing.manifest import (
+from fsxds.signing.tree_manifest import (
     LARGEST_SERIAL,
-    Manifest,
     ManifestError,
+    TreeManifest,
     digest_of,
     read_manifest,
     read_object,
@@ -23,7 +23,7 @@ DIGESTS = st.binary(max_size=3).map(digest_of)
 # What paths and names are: any text, also such as JSON writes in other ways.
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=5)
 MANIFESTS = st.builds(
-    Manifest,
+    TreeManifest,
     st.integers(1, LARGEST_SERIAL),
     TEXTS,
     st.dictionaries(TEXTS, DIGESTS, max_size=3),
@@ -64,7 +64,7 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
 
 @given(MANIFESTS)
 @settings(max_examples=50)
-def test_what_is_written_is_read(manifest: Manifest) -> None:
+def test_what_is_written_is_read(manifest: TreeManifest) -> None:
     """Nothing is lost, and equal manifests are equal bytes."""
     written = write_manifest(manifest)
 
@@ -107,7 +107,7 @@ def test_what_is_no_object(content: bytes, words: str) -> None:
 
 def test_what_is_served_is_listed_by_content() -> None:
     """A resource is listed where its type, its name and its bytes are those of a view."""
-    manifest = Manifest(1, "", {}, {TypeUrl("t"): {"n": frozenset({digest_of(b"a"), digest_of(b"b")})}})
+    manifest = TreeManifest(1, "", {}, {TypeUrl("t"): {"n": frozenset({digest_of(b"a"), digest_of(b"b")})}})
 
     assert manifest.lists(TypeUrl("t"), "n", digest_of(b"b"))
     assert not manifest.lists(TypeUrl("t"), "n", digest_of(b"c"))

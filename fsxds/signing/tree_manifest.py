@@ -37,7 +37,7 @@ class ManifestError(FsxdsError):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class TreeManifest:
     """What a tree holds.
 
     Attributes:
@@ -53,7 +53,7 @@ class Manifest:
     resources: Mapping[TypeUrl, Mapping[str, frozenset[str]]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, serial: int, made: str, files: Iterable[SourceFile], resources: Iterable[Resource]) -> Manifest:
+    def of(cls, serial: int, made: str, files: Iterable[SourceFile], resources: Iterable[Resource]) -> TreeManifest:
         """Make the manifest of files, and of what is served of them."""
         digests = defaultdict[TypeUrl, defaultdict[str, set[str]]](lambda: defaultdict(set))
         for resource in resources:
@@ -75,7 +75,7 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def write_manifest(manifest: Manifest) -> bytes:
+def write_manifest(manifest: TreeManifest) -> bytes:
     """Write a manifest, a digest to a line, so that version control shows what changed."""
     written = {
         "form": FORM,
@@ -90,7 +90,7 @@ def write_manifest(manifest: Manifest) -> bytes:
     return f"{json.dumps(written, indent=1, sort_keys=True)}\n".encode()
 
 
-def read_manifest(content: bytes) -> Manifest:
+def read_manifest(content: bytes) -> TreeManifest:
     """Read a manifest.
 
     Raises:
@@ -110,7 +110,7 @@ def read_manifest(content: bytes) -> Manifest:
         TypeUrl(type_url): {name: _digests(digests) for name, digests in _mapping(types, type_url).items()}
         for type_url in types
     }
-    return Manifest(serial, made, files, resources)
+    return TreeManifest(serial, made, files, resources)
 
 
 def read_object(content: bytes) -> dict[str, object]:

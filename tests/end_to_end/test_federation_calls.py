@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.end_to_end.test_grpc_resolver import api_listener, call_until, located
-from tests.support.authorities import grpc_servers
+from tests.support.authorities import grpc_servers, relay
 from tests.support.grpc_envoy import SOTW_ADS, Fleet
 from tests.support.resources import cluster_route, eds_cluster
 from tests.support.server import Server
@@ -123,3 +123,70 @@ def test_the_next_server_of_an_authority(tmp_path: Path, ports: list[int]) -> No
                 call_until(caller, lambda answer: answer == "one")
                 second_server.kill()
                 assert caller.call() == "one"
+
+
+def test_calls_through_a_relay(tmp_path: Path, ports: list[int]) -> None:
+    """One relay for all authorities: calls move with both, and clients that start while both are away find all of it."""
+    one, two, three = ports
+    ours = with_routes(tmp_path / "ours", "blue")
+    theirs = with_clusters(tmp_path / "theirs", {"blue": one, "green": three})
+    with ours.server() as our_server, theirs.server() as their_server:
+        direct = {OURS: address(our_server), THEIRS: address(their_server)}
+        with relay(tmp_path / "relay", {name: [each] for name, each in direct.items()}) as relaying:
+            by_relay: dict[str, dict[str, object]] = {OURS: {}, THEIRS: {}}
+            with calling(tmp_path / "early", address(relaying), by_relay) as caller:
+                assert caller.call() == "one"
+                theirs.write("eds.yaml", endpoints("blue", two), endpoints("green", three))
+                call_until(caller, lambda answer: answer == "two")
+                ours.write("rds.yaml", cluster_route(ROUTE, cluster("green")))
+                call_until(caller, lambda answer: answer == "three")
+                our_server.kill()
+                their_server.kill()
+                assert caller.call() == "three"
+
+            first_direct = by_relay | {THEIRS: grpc_servers(direct[THEIRS], address(relaying))}
+            with calling(tmp_path / "late", address(relaying), first_direct) as late:
+                assert late.call() == "three"
+                theirs.write("eds.yaml", endpoints("blue", two), endpoints("green", one))
+                with theirs.server(direct[THEIRS]):
+                    call_until(late, lambda answer: answer == "one")
+
+
+def calling(folder: Path, server: str, authorities: Mapping[str, Mapping[str, object]]) -> XdsCaller:
+    """Return a client with a folder of its own."""
+    folder.mkdir()
+    return XdsCaller(f"xds://{OURS}/web", server, folder, {"authorities": authorities})
+
+
+@pytest.mark.parametrize("author", ["cloud", "premises"])
+def test_cloud_and_premises(author: str, tmp_path: Path, ports: list[int]) -> None:
+    """A client whose relay falls back from a cloud to its own premises, whichever of them relays the other."""
+    one, two, three = ports
+    written = with_clusters(tmp_path / "tree", {"blue": one})
+    written.write("lds.yaml", api_listener(LISTENER, ROUTE))
+    written.write("rds.yaml", cluster_route(ROUTE, cluster("blue")))
+    with written.server() as first, follower(tmp_path / "follower", first) as second:
+        cloud, premises = (first, second) if author == "cloud" else (second, first)
+        at = address(cloud)
+        with (
+            follower(tmp_path / "edge", cloud, premises) as edge,
+            calling(tmp_path / "caller", address(edge), {OURS: {}, THEIRS: {}}) as caller,
+        ):
+            assert caller.call() == "one"
+            cloud.kill()
+            edge.wait(lambda: edge.log_events("upstream_failed_over"), "the other server")
+            assert caller.call() == "one"
+            written.write("eds.yaml", endpoints("blue", two))
+            if author == "premises":
+                call_until(caller, lambda answer: answer == "two")
+            with written.server(at) if author == "cloud" else follower(tmp_path / "follower", premises, grpc=at):
+                call_until(caller, lambda answer: answer == "two")
+                edge.wait(lambda: len(edge.log_events("upstream_failed_over")) > 1, "the return to the first")
+                written.write("eds.yaml", endpoints("blue", three))
+                call_until(caller, lambda answer: answer == "three")
+
+
+def follower(folder: Path, *servers: Server, grpc: str = "127.0.0.1:0") -> Server:
+    """Return an fsxds that relays the first of these servers that answers, to be started."""
+    folder.mkdir(exist_ok=True)
+    return Server(None, folder, "--upstream", ",".join(map(address, servers)), grpc=grpc)

@@ -138,9 +138,9 @@ def test_trees_have_no_errors(page: Path, tmp_path: Path) -> None:
     assert main(["check", str(tmp_path / "xds"), "--with-envoy", *settings]) == 0
 
 
-@pytest.mark.parametrize("name", ["views", "names"])
+@pytest.mark.parametrize("name", ["views", "names", "relays"])
 def test_files_of_a_page_stand_beside_it(name: str) -> None:
-    """The pages about views and names show the files of the tree and the settings that are beside them, as they are."""
+    """The pages about views, names and relays show the files of the tree and the settings that are beside them, as they are."""
     folder = TOP / "config" / name
     shown = {
         folder / ("" if block.file_name == SETTINGS_FILE else "xds") / str(block.file_name): block.text

@@ -51,9 +51,7 @@ class Shell:
         name, *arguments = shlex.split(self.moved(line))
         assert name == "fsxds"
         with (self.folder / "fsxds.log").open("ab") as log:
-            self._running[line] = start_fsxds(
-                arguments, stdout=log, stderr=log, cwd=self.folder, env=self._environment
-            )
+            self._running[line] = start_fsxds(arguments, stdout=log, stderr=log, cwd=self.folder, env=self._environment)
 
     def kill(self, *lines: str) -> None:
         """End commands that go on, by SIGKILL."""
@@ -117,7 +115,7 @@ def test_the_relay_of_the_page(shell: Shell) -> None:
     """It serves what both control planes have; without them too, and after a restart, also to the Envoy of the page."""
     *control_planes, relay = lines_of("servers")
     cluster = structured("Cluster", "edge/shop")
-    expected = dict(zip(lines_of("asked"), ("backend", cluster, "listener", "backend"), strict=True))
+    expected = dict(zip(lines_of("asked"), ("backend", cluster, "10001", "backend"), strict=True))
     for line in (*control_planes, relay):
         shell.start(line)
     for line, text in expected.items():

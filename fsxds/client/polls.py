@@ -312,4 +312,6 @@ def words_of(error: aiohttp.ClientError) -> str:
         # The words of a name that is not found come with a number of their own, below zero.
         number = error.errno or 0
         return os.strerror(number) if number > 0 else error.strerror or "no connection"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "what listens there does not speak HTTP"
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -13,9 +13,11 @@ from fsxds.events import Observer
 from fsxds.relay_ids import RelayIds
 from fsxds.settings.options import Settings
 from fsxds.upstream.server_access import ServerAccess
+from fsxds.upstream.server_order import PAUSES
 from fsxds.upstream.upstream import Received, Upstream
 from fsxds.upstream.verdicts import Verdicts
 from fsxds.upstream_events import UpstreamChanged, UpstreamRejected
+from fsxds.values import BackOff
 
 # So long is what a server is told of a response.
 LONGEST_REASON = 2000
@@ -47,6 +49,7 @@ class LinkContext:
         verdicts: says what upstreams are told of their responses.
         relays: knows the relays that are above and below.
         converter: reads the resources of polls.
+        back_off: the pauses between attempts to connect.
         answered: is called when a server may have answered what clients ask for.
     """
 
@@ -55,6 +58,7 @@ class LinkContext:
     verdicts: Verdicts
     relays: RelayIds
     converter: Converter
+    back_off: BackOff = PAUSES
     answered: Callable[[], object] = lambda: None
 
 

@@ -19,7 +19,7 @@ from fsxds.store import Latest
 from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError
 from fsxds.upstream.poll_session import PollSession
 from fsxds.upstream.server_access import ServerAccess
-from fsxds.upstream.server_order import FIRST_PAUSE_S, ServerOrder
+from fsxds.upstream.server_order import ServerOrder
 from fsxds.upstream.stream_session import StreamRules, StreamSession
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamConnected, UpstreamFailedOver, UpstreamLooped, UpstreamLost
@@ -60,7 +60,7 @@ class Link:
         self._context = context
         self._servers = upstream.rule.servers
         self._asked = [_Asked(StreamRules()) for _ in self._servers]
-        self._order = ServerOrder(len(self._servers))
+        self._order = ServerOrder(len(self._servers), context.back_off)
         self._turn = Latest(0)
         # The server that answered last.
         self._last: int | None = None
@@ -68,7 +68,7 @@ class Link:
 
     async def keep_connected(self) -> Never:
         """Ask the servers, until cancelled."""
-        self._order = ServerOrder(len(self._servers))
+        self._order = ServerOrder(len(self._servers), self._context.back_off)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for place in range(len(self._servers)):
@@ -107,7 +107,7 @@ class Link:
             async with asyncio.timeout(pause_s):
                 while not (had_other and self._order.current is None):
                     await self._turn.replaced()
-            await asyncio.sleep(random.uniform(0, FIRST_PAUSE_S))  # noqa: S311
+            await asyncio.sleep(random.uniform(0, self._context.back_off.first_s))  # noqa: S311
 
     async def _ask(self, place: int) -> ConnectionLostError | None:
         """Ask a server until it is lost; return why, or None where one before it answers."""
@@ -167,6 +167,7 @@ class Link:
         name, server = self._upstream.rule.name, self._servers[place]
         wire = Wire.REST if server.startswith(URLS) else self._asked[place].rules.wire
         self._upstream.connected(server, WIRES[wire], time.time())
+        self._context.answered()
         self._context.observer(UpstreamConnected(name, server, WIRES[wire]))
         if self._last is not None and self._last != place:
             reason = self._asked[self._last].error if self._last < place else ""
@@ -185,6 +186,7 @@ class Link:
         self._asked[place].error = str(error)
         if self._order.current is None:
             self._upstream.lost(error, time.time())
+            self._context.answered()
         if isinstance(error, RelayLoopError):
             self._context.observer(UpstreamLooped(name, server, error.relays))
         count = sum(map(len, self._upstream.content.rows.values()))

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
-# What was there for so long was well.
-WELL_AFTER_S = 10.0
+from fsxds.values import BackOff
+
+PAUSES = BackOff(first_s=0.5, longest_s=30.0, well_after_s=10.0)
 LONGEST_PATIENCE = 8
 
 
@@ -40,8 +39,9 @@ class _Server:
 class ServerOrder:
     """The servers of an upstream, by their places in its list."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, back_off: BackOff = PAUSES) -> None:
         self._servers = [_Server() for _ in range(count)]
+        self._back_off = back_off
 
     @property
     def current(self) -> int | None:
@@ -67,7 +67,7 @@ class ServerOrder:
     def failed(self, place: int, lasted_s: float, *, is_silent: bool = False) -> None:
         """Note that a connection ended, or that there is none, after so many seconds."""
         server = self._servers[place]
-        was_well = server.is_answering and lasted_s >= WELL_AFTER_S
+        was_well = server.is_answering and lasted_s >= self._back_off.well_after_s
         server.failures = 1 if was_well else server.failures + 1
         server.silences = server.silences + 1 if is_silent else 0
         server.has_failed = not was_well
@@ -86,6 +86,5 @@ class ServerOrder:
             is_final: another attempt would end in the same way, unless somebody changes something.
         """
         if is_final or self.current is not None:
-            return LONGEST_PAUSE_S * (0.5 + share)
-        failures = max(self._servers[place].failures, 1)
-        return share * min(FIRST_PAUSE_S * (1 << min(failures - 1, 16)), LONGEST_PAUSE_S)
+            return self._back_off.longest_s * (0.5 + share)
+        return share * self._back_off.pause_s(self._servers[place].failures)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsxds.upstream.server_order import FIRST_PAUSE_S, LONGEST_PATIENCE, LONGEST_PAUSE_S, WELL_AFTER_S, ServerOrder
+from fsxds.upstream.server_order import LONGEST_PATIENCE, PAUSES, ServerOrder
 
 
 def asked(order: ServerOrder, count: int = 3) -> list[int]:
@@ -37,7 +37,7 @@ def test_what_was_well_is_asked_again_before_another_is() -> None:
     """A server that is lost after a while may have been restarted; it fails when it is not there again."""
     order = ServerOrder(2)
     order.answered(0)
-    order.failed(0, WELL_AFTER_S)
+    order.failed(0, PAUSES.well_after_s)
     at_first = asked(order, 2)
     order.failed(0, 0.0)
 
@@ -50,10 +50,10 @@ def test_a_server_that_is_lost_again_and_again_has_failed() -> None:
     pauses = []
     for _ in range(3):
         order.answered(0)
-        order.failed(0, WELL_AFTER_S / 2)
+        order.failed(0, PAUSES.well_after_s / 2)
         pauses.append(order.pause_s(0, 1.0))
 
-    assert ([0, 1], [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]) == (asked(order, 2), pauses)
+    assert ([0, 1], [0.5, 1.0, 2.0]) == (asked(order, 2), pauses)
 
 
 def test_pauses_are_random_up_to_a_bound_that_doubles() -> None:
@@ -69,7 +69,7 @@ def test_pauses_are_random_up_to_a_bound_that_doubles() -> None:
     beside = [order.pause_s(0, share) for share in (0.0, 1.0)]
 
     assert [0.5, 1, 2, 4, 8, 16, 30, 30, 30] == bounds
-    assert [0.0, LONGEST_PAUSE_S / 2] == shares
+    assert [0.0, 15.0] == shares
     assert [15.0, 45.0] == final == beside
 
 

@@ -1,0 +1,382 @@
+"""The link to an upstream, with real servers: which is asked, on which wire, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from fsxds.client.connection import Streaming, Wire
+from fsxds.errors import UsageError
+from fsxds.relay_ids import RelayIds
+from fsxds.settings.forms import TcpAddress
+from fsxds.settings.upstream_node import UpstreamNode
+from fsxds.settings.upstream_rules import UpstreamRule
+from fsxds.upstream_events import (
+    UpstreamChanged,
+    UpstreamConnected,
+    UpstreamFailedOver,
+    UpstreamLooped,
+    UpstreamLost,
+    UpstreamRejected,
+)
+from tests.client.scripted import CDS, delta, packed, scripted, sotw, wrapped
+from tests.client.scripted import cluster as scripted_cluster
+from tests.support.grpc_clients import GrpcServer, serving_grpc
+from tests.support.polls import named, running, snapshot_of
+from tests.upstream.linked import SETTINGS, linked, rule_of, until
+
+DELTA_ADS = Streaming(Wire.DELTA).method
+SOTW_ADS = Streaming(Wire.SOTW).method
+
+
+def publish(server: GrpcServer, *names: str) -> None:
+    """Serve these clusters, and nothing else."""
+    before = server.store.current
+    generation = 1 if before is None else before.generation + 1
+    server.store.publish(snapshot_of(generation, *(named("cds", name) for name in names)))
+
+
+@dataclass
+class Restarting:
+    """A real server that is stopped and started at one address."""
+
+    address: str
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Start it."""
+        host, _, port = self.address.rpartition(":")
+        server = await self._stack.enter_async_context(serving_grpc(TcpAddress(host, int(port)), grace_s=0.0))
+        self.address = str(server.address)
+        publish(server, *self.names)
+
+    async def stop(self) -> None:
+        """Stop it."""
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+
+
+@asynccontextmanager
+async def restarting(*names: str) -> AsyncIterator[Restarting]:
+    """Run a server that has these clusters."""
+    server = Restarting("127.0.0.1:0", names)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def test_what_a_server_has_is_followed() -> None:
+    """By Delta: what is there, what changes and what goes."""
+    async with serving_grpc() as server, linked(rule_of(str(server.address))) as relay:
+        publish(server, "a", "b")
+        await relay.until(lambda: relay.names == ["a", "b"])
+        publish(server, "b", "c")
+        await relay.until(lambda: relay.names == ["b", "c"])
+        status = relay.upstream.status()
+        changes = [(event.changed, event.removed) for event in relay.recorder.of(UpstreamChanged)]
+
+    assert ("connected", "Delta ADS", str(server.address)) == (status.state, status.wire, status.server)
+    assert [(2, 0), (1, 1)] == changes
+    assert [] == relay.recorder.of(UpstreamLost)
+
+
+async def test_a_server_that_restarts_loses_nothing_and_sends_nothing_again() -> None:
+    """What is held stays meanwhile; the next stream begins with the versions of it."""
+    async with scripted(DELTA_ADS) as script, linked(rule_of(script.target)) as relay:
+        script.say(delta("1", wrapped(scripted_cluster("a"), "a", "va")), None)
+        await relay.until(lambda: relay.recorder.of(UpstreamLost))
+        await script.stream_ended()
+        during = relay.names
+        # Of the first stream: some of its requests are read after its end.
+        while not (request := await script.requested()).initial_resource_versions:
+            pass
+        again = request
+
+    assert ["a"] == during == relay.names
+    assert {"a": "va"} == dict(again.initial_resource_versions)
+    assert again.HasField("node")
+
+
+async def test_the_next_server_is_asked_and_left_when_the_first_is_back() -> None:
+    """Servers in order: the second while the first is away, the first as soon as it answers, and never nothing at all."""
+    async with (
+        restarting("a", "first") as first,
+        restarting("a", "second") as second,
+        linked(rule_of(first.address, second.address)) as relay,
+    ):
+        await relay.until(lambda: relay.names == ["a", "first"])
+        await first.stop()
+        await relay.until(lambda: relay.names == ["a", "second"])
+        over = relay.upstream.status().server
+        await first.start()
+        await relay.until(lambda: relay.names == ["a", "first"])
+        back = relay.upstream.status().server
+        losses = len(relay.recorder.of(UpstreamLost))
+        await second.stop()
+        moves = relay.recorder.of(UpstreamFailedOver)
+
+    assert (second.address, first.address) == (over, back)
+    assert [(first.address, second.address), (second.address, first.address)] == [
+        (event.before, event.server) for event in moves
+    ]
+    assert moves[0].reason
+    assert not moves[1].reason
+    # The second was left, not lost: nobody asks it any more.
+    assert losses == len(relay.recorder.of(UpstreamLost))
+    assert {first.address} == {event.server for event in relay.recorder.of(UpstreamLost)}
+
+
+async def test_a_server_that_is_silent_is_passed_over() -> None:
+    """A server that takes the stream and says nothing is none, after its time; what it says late is taken in nevertheless."""
+    settings = replace(SETTINGS, upstream_patience_s=0.3)
+    async with (
+        scripted(DELTA_ADS) as silent,
+        restarting("b") as second,
+        linked(rule_of(silent.target, second.address), settings) as relay,
+    ):
+        await relay.until(lambda: relay.names == ["b"])
+        lost = relay.recorder.of(UpstreamLost)[0]
+
+    assert (silent.target, "it gave no response within 0.3 s") == (lost.server, lost.reason)
+
+
+async def test_a_server_without_delta() -> None:
+    """It is asked by SotW, where a full state removes what is not in it; an ACK has the version."""
+    async with scripted(SOTW_ADS) as script, linked(rule_of(script.target)) as relay:
+        script.say(sotw("1", scripted_cluster("a"), scripted_cluster("b")))
+        await relay.until(lambda: relay.names == ["a", "b"])
+        script.say(sotw("2", scripted_cluster("b")))
+        await relay.until(lambda: relay.names == ["b"])
+        wire = relay.upstream.status().wire
+        while (request := await script.requested()).version_info != "2":
+            pass
+
+    assert "SotW ADS" == wire
+    assert ("n2", False) == (request.response_nonce, request.HasField("error_detail"))
+    assert [] == relay.recorder.of(UpstreamLost)
+
+
+async def test_a_server_without_xds() -> None:
+    """Where there is neither Delta nor SotW, the server is told of, and asked again after the longest pause."""
+    method = "/envoy.service.status.v3.ClientStatusDiscoveryService/StreamClientStatus"
+    async with scripted(method) as script, linked(rule_of(script.target), holds="a") as relay:
+        lost = await relay.until_lost("the server has no StreamAggregatedResources")
+        state = relay.upstream.status().state
+
+    assert (["a"], "refused") == (relay.names, state)
+    assert lost.retry_s >= 0.15
+
+
+async def test_a_server_of_rest() -> None:
+    """A URL is polled, one poll for each type; what changes comes, and what goes."""
+    async with running() as server:
+        server.publish(named("cds", "a"), named("lds", "l"))
+        async with linked(rule_of(f"http://{server.address}")) as relay:
+            await relay.until(lambda: relay.names == ["a"])
+            server.publish(named("cds", "b"))
+            await relay.until(lambda: relay.names == ["b"])
+            status = relay.upstream.status()
+
+    assert ("REST", "connected") == (status.wire, status.state)
+    assert [] == relay.recorder.of(UpstreamLost)
+
+
+async def test_a_response_that_is_bad_in_part() -> None:
+    """What is good in it is taken in, what is held of the rest stays, and the NACK names each."""
+    garbled = wrapped(packed(CDS, b"\xff\xff"), "b")
+    async with scripted(DELTA_ADS) as script, linked(rule_of(script.target), holds="b") as relay:
+        script.say(delta("1", wrapped(scripted_cluster("a"), "a"), garbled, type_url=CDS))
+        await relay.until(lambda: relay.names == ["a", "b"])
+        while not (request := await script.requested()).HasField("error_detail"):
+            pass
+
+    assert "n1" == request.response_nonce
+    assert '"b"' in request.error_detail.message or "b" in request.error_detail.message
+    assert [script.target] == [event.server for event in relay.recorder.of(UpstreamRejected)]
+
+
+async def test_what_clients_say_is_passed_on() -> None:
+    """A response is answered when it is known what clients make of it; others do not wait for that."""
+    async with scripted(DELTA_ADS) as script, linked(rule_of(script.target)) as relay:
+        relay.verdicts.is_open.clear()
+        relay.verdicts.words = "node n1: no"
+        script.say(delta("1", wrapped(scripted_cluster("a"), "a")), delta("2", wrapped(scripted_cluster("b"), "b")))
+        await relay.until(lambda: len(relay.verdicts.asked) == 2)
+        before = relay.names
+        relay.verdicts.is_open.set()
+        answers: list[tuple[str, str]] = []
+        while len(answers) < 2:
+            if (request := await script.requested()).response_nonce:
+                answers.append((request.response_nonce, request.error_detail.message))
+
+    assert ["a", "b"] == before
+    assert [("n1", "node n1: no"), ("n2", "node n1: no")] == sorted(answers)
+
+
+async def test_a_loop_by_the_header() -> None:
+    """A server that this relay is above of rejects the call; nothing is taken, and it is asked again after a long pause."""
+    async with serving_grpc() as server:
+        publish(server, "b")
+        server.services._shared.relays = RelayIds("0" * 16)
+        async with linked(rule_of(str(server.address)), holds="a") as relay:
+            lost = await relay.until_lost("is its own upstream")
+            looped = relay.recorder.of(UpstreamLooped)
+
+    assert (["a"], 1) == (relay.names, len(looped))
+    assert lost.retry_s >= 0.15
+    assert relay.upstream.status().state == "refused"
+
+
+async def test_a_loop_by_a_response() -> None:
+    """A response that passed this relay is not taken in."""
+    async with serving_grpc() as server:
+        publish(server, "b")
+        server.services._shared.relays = RelayIds("1" * 16)
+        server.services._shared.relays.receive("x", ("0" * 16,))
+        # The relay does not name itself, as one that connects at the same moment.
+        relays = RelayIds("0" * 16)
+        async with linked(rule_of(str(server.address)), holds="a", relays=Nameless(relays)) as relay:
+            await relay.until(lambda: relay.recorder.of(UpstreamLooped))
+
+    assert ["a"] == relay.names
+    assert ("1" * 16, "0" * 16) == relay.recorder.of(UpstreamLooped)[0].relays
+
+
+class Nameless(RelayIds):
+    """Names nothing upwards."""
+
+    def __init__(self, relays: RelayIds) -> None:
+        super().__init__(relays.own)
+
+    @property
+    def upwards(self) -> str:
+        """Nothing."""
+        return ""
+
+
+async def test_a_server_that_rejects_the_token(tmp_path: Path) -> None:
+    """The token is read again for each attempt: a new one counts without a restart, and none is in what is said."""
+    token = tmp_path / "token"
+    token.write_text("old-old-old-old-old-old\n")
+    sent: list[str] = []
+
+    async def check(_: Any, context: grpc.aio.ServicerContext) -> None:
+        sent.append(dict(context.invocation_metadata())["authorization"])
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
+
+    async with serving_calls(check) as address:
+        rule = replace(rule_of(address), token=token)
+        async with linked(rule, holds="a") as relay:
+            lost = await relay.until_lost("UNAUTHENTICATED")
+            token.write_text("new-new-new-new-new-new\n")
+            await until(lambda: "Bearer new-new-new-new-new-new" in sent)
+            token.unlink()
+            missing = await relay.until_lost("the tokens cannot be read")
+
+    assert "who are you?" in lost.reason
+    assert "old-old" not in repr(relay.recorder.events)
+    assert (["a"], "") == (relay.names, missing.reason.partition(str(token))[0])
+
+
+@asynccontextmanager
+async def serving_calls(behaviour: Any) -> AsyncIterator[str]:
+    """Run a gRPC server whose ADS streams behave so."""
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(behaviour)
+    names = ("DeltaAggregatedResources", "StreamAggregatedResources")
+    service = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict.fromkeys(names, handler)),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+async def test_the_node_that_servers_are_told() -> None:
+    """What the settings say of it; the relay wants times to live, since it passes them on."""
+    node = UpstreamNode("relay-1", "relays", "eu", "eu-1", "", {"tier": ["a", 1]})
+    settings = replace(SETTINGS, upstream_node=node)
+    async with scripted(DELTA_ADS) as script, linked(rule_of(script.target), settings):
+        request = await script.requested()
+
+    told = request.node
+    assert ("relay-1", "relays", "eu", "eu-1") == (told.id, told.cluster, told.locality.region, told.locality.zone)
+    assert ("fsxds", ["a", 1]) == (told.user_agent_name, list(told.metadata["tier"]))
+    assert "xds.config.supports-resource-ttl" in told.client_features
+
+
+async def test_files_that_are_missing_at_the_start(tmp_path: Path) -> None:
+    """They are the operator's mistake, before anything is connected."""
+    rule = UpstreamRule(("127.0.0.1:1",), ca=tmp_path / "ca.pem")
+    with pytest.raises(UsageError, match=r"ca\.pem"):
+        async with linked(rule):
+            pass
+
+
+async def test_a_server_that_sends_without_end() -> None:
+    """It is read slowly: the process has time for others, and what came last is held."""
+
+    async def flood(_: Any, context: grpc.aio.ServicerContext) -> None:
+        number = 0
+        while True:
+            number += 1
+            resource = wrapped(scripted_cluster("a", number % 100 + 1), "a", str(number))
+            await context.write(
+                delta(str(number), resource, wrapped(scripted_cluster(f"b{number % 2}"), f"b{number % 2}"))
+            )
+
+    async with serving_calls(flood) as address, linked(rule_of(address), holds="held") as relay:
+        relay.verdicts.is_open.clear()
+        await relay.until(lambda: len(relay.recorder.of(UpstreamChanged)) > 250)
+        ticks = 0
+        async with asyncio.timeout(30):
+            for _ in range(100):
+                await asyncio.sleep(0)
+                ticks += 1
+
+    assert (100, ["a", "b0", "b1", "held"]) == (ticks, relay.names)
+    # Nobody is asked of more than so many at once.
+    assert len(relay.verdicts.asked) == 64
+
+
+async def test_types_and_names_that_nobody_asked_for() -> None:
+    """A type that was not asked for, a name twice, and one that is removed and sent: the rest is taken in."""
+    twice = wrapped(scripted_cluster("twice"), "twice")
+    async with scripted(DELTA_ADS) as script, linked(rule_of(script.target), holds="twice") as relay:
+        script.say(
+            delta("1", wrapped(packed("type.googleapis.com/x.Y", b""), "y"), type_url="type.googleapis.com/x.Y"),
+            delta("2", twice, twice, removed=("gone",)),
+            delta("2", wrapped(scripted_cluster("a"), "a")),
+        )
+        await relay.until(lambda: relay.names == ["a", "twice"])
+
+    assert [] == relay.recorder.of(UpstreamLost)
+    assert 2 == len(relay.recorder.of(UpstreamRejected))
+
+
+async def test_only_what_is_asked_for() -> None:
+    """With names of clients alone, those are subscribed to while the stream goes on, and given up later."""
+    settings = replace(SETTINGS, upstream_names="asked")
+    async with serving_grpc() as server, linked(rule_of(str(server.address)), settings) as relay:
+        publish(server, "a", "b")
+        await relay.until(lambda: relay.recorder.of(UpstreamConnected))
+        relay.upstream.ask({CDS: frozenset({"a"})}, 0.0)
+        await relay.until(lambda: relay.names == ["a"])
+        relay.upstream.ask({CDS: frozenset({"a", "b"})}, 0.0)
+        await relay.until(lambda: relay.names == ["a", "b"])
+
+    assert [] == relay.recorder.of(UpstreamLost)

@@ -51,7 +51,8 @@ class StreamClient:
 
     `next()` may be cancelled while it waits: nothing is lost. When the stream ends, `next()` raises ConnectionLostError;
     called again, it opens a new stream with the same subscriptions. `on_connected` is called when there is a connection,
-    the first or another one. `token` is a bearer token to send, `headers` are more headers; both may be set before the client
+    the first or another one. `token` is a bearer token to send, `headers` are more headers. For `waits_s` no request is sent
+    on a new stream: a server that rejects the call has time to say why. All of these may be set before the client
     is used.
     """
 
@@ -75,6 +76,7 @@ class StreamClient:
         self._was_lost = False
         self.token = ""
         self.headers: tuple[tuple[str, str], ...] = ()
+        self.waits_s = 0.0
         self.on_connected: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
@@ -182,7 +184,8 @@ class StreamClient:
             self._outbox.put_nowait(request)
         # At first a server that is not there is an error at once; after a lost stream its return is waited for.
         metadata = (*credentials_of(self.token), *self.headers)
-        self._call = self._method(_taken_from(self._outbox), wait_for_ready=self._was_lost, metadata=metadata)
+        requests = _taken_from(self._outbox, self.waits_s)
+        self._call = self._method(requests, wait_for_ready=self._was_lost, metadata=metadata)
         self._reading = self._tasks.create_task(_read(self._call, self._inbox, self._path))
 
 
@@ -195,7 +198,8 @@ def _nothing() -> None:
     """Do nothing when there is a connection."""
 
 
-async def _taken_from(outbox: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
+async def _taken_from(outbox: asyncio.Queue[bytes | None], waits_s: float) -> AsyncIterator[bytes]:
+    await asyncio.sleep(waits_s)
     while (request := await outbox.get()) is not None:
         yield request
 

@@ -265,7 +265,8 @@ _CONNECT_WORDS = re.compile(
 _TOO_LARGE = re.compile(r".*message larger than max \((?P<size>\d+) vs\. (?P<most>\d+)\)", re.DOTALL)
 # The code where a response is larger than the client takes.
 TOO_LARGE_RESPONSE = "TOO_LARGE_RESPONSE"
-# What gRPC says where a call ends while its first requests are being written; why is lost then.
+# The code where a stream ended while its first requests were being written: gRPC loses the status then.
+ENDED_EARLY = "ENDED_EARLY"
 _CORE_ERROR = "Internal error from Core"
 # What gRPC says of a server that answers with something else than HTTP/2.
 _OTHER_PROTOCOL = "Failed parsing HTTP/2"
@@ -281,7 +282,7 @@ def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostE
         return ConnectionLostError(fact, TOO_LARGE_RESPONSE)
     connecting = _CONNECT_WORDS.fullmatch(details) if code is grpc.StatusCode.UNAVAILABLE else None
     if details == _CORE_ERROR:
-        return ConnectionLostError("the connection broke while it was opened", grpc.StatusCode.UNAVAILABLE.name)
+        return ConnectionLostError("the stream ended while it was opened", ENDED_EARLY)
     if connecting is not None and _OTHER_PROTOCOL in details:
         return ConnectionLostError("what listens there does not speak gRPC", WRONG_PROTOCOL)
     if connecting is not None:

@@ -111,8 +111,8 @@ async def send_frames_without_a_stream(connection: HostileConnection) -> None:
         (send_noise, "what came is no DeltaDiscoveryResponse; is this an xDS server?"),
         (send_a_gigabyte, f"a message of {1 << 30} bytes is larger than {MB}"),
         (send_byte_by_byte, SILENT),
-        (go_away, "the "),
-        (send_frames_without_a_stream, "the connection broke while it was opened"),
+        (go_away, "the server ended the stream: UNAVAILABLE"),
+        (send_frames_without_a_stream, "the server ended the stream: "),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -50,7 +50,6 @@ class LinkContext:
         relays: knows the relays that are above and below.
         converter: reads the resources of polls.
         back_off: the pauses between attempts to connect.
-        answered: is called when a server may have answered what clients ask for.
     """
 
     settings: Callable[[], Settings]
@@ -59,7 +58,6 @@ class LinkContext:
     relays: RelayIds
     converter: Converter
     back_off: BackOff = PAUSES
-    answered: Callable[[], object] = lambda: None
 
 
 class Intake:
@@ -96,7 +94,6 @@ class Intake:
         else:
             response = self.upstream.read(update)
         received = self.upstream.take(response, self.server, time.time())
-        self.context.answered()
         self._report(update, received)
         return received
 

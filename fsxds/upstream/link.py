@@ -172,7 +172,6 @@ class Link:
         name, server = self._upstream.rule.name, self._servers[place]
         wire = Wire.REST if server.startswith(URLS) else self._asked[place].rules.wire
         self._upstream.connected(server, WIRES[wire], time.time())
-        self._context.answered()
         self._context.observer(UpstreamConnected(name, server, WIRES[wire]))
         if self._last is not None and self._last != place:
             reason = self._asked[self._last].error if self._last < place else ""
@@ -191,7 +190,6 @@ class Link:
         self._asked[place].error = str(error)
         if self._order.current is None:
             self._upstream.lost(error, time.time())
-            self._context.answered()
         if isinstance(error, RelayLoopError):
             self._context.observer(UpstreamLooped(name, server, error.relays))
         count = sum(map(len, self._upstream.content.rows.values()))

@@ -219,6 +219,7 @@ class Application:
         upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, check)
         if upstreams:
             self.channels.on_demand = upstreams.asked
+            self.reports.own = upstreams.own_statuses
         if self.keeper is not None:
             with reported_wait("what upstreams held to be read", self.report_wait):
                 upstreams.keep_in(self.keeper, self.store.current)
@@ -409,11 +410,7 @@ class Application:
         is_barren_everywhere = bool(snapshots) and all(map(is_barren, snapshots.values()))
         if answers.silent and (is_barren_everywhere or not answers.is_over):
             return str(answers)
-        if is_barren_everywhere:
-            if not count:
-                return f"the first file with configuration in {directory}"
-            return f"the first file without a mistake: none of {count} in {directory} can be served"
-        return self._waits_for_mirror()
+        return _first_resource(directory, count) if is_barren_everywhere else self._waits_for_mirror()
 
     def _waits_for_mirror(self) -> str:
         waiting = next((each for each in self._mirrorings if not each.has_written.is_set()), None)
@@ -571,3 +568,12 @@ LISTENERS = frozenset(f"{transport.name} listener" for transport in TRANSPORTS i
 
 def _views_of(settings: Settings) -> Views:
     return Views(settings.views, settings.variables)
+
+
+def _first_resource(directory: Path | None, count: int) -> str:
+    """Return what is waited for where nothing can be served of a directory with so many files."""
+    if directory is None:
+        return "the first resource of an upstream"
+    if not count:
+        return f"the first file with configuration in {directory}"
+    return f"the first file without a mistake: none of {count} in {directory} can be served"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Never, Self
 
+from fsxds.api.secrets import mask_reason
 from fsxds.errors import UsageError
 from fsxds.events import Observer, ReadinessChanged
 from fsxds.resource_types import BY_TYPE_URL
@@ -107,7 +108,7 @@ class FirstAnswers:
 
     def __str__(self) -> str:
         named = [f"{each.name} ({each.trouble})" if each.trouble else each.name for each in self.silent]
-        return f"the first answer of {'upstream' if len(named) == 1 else 'upstreams'} {', '.join(named)}"
+        return mask_reason(f"the first answer of {'upstream' if len(named) == 1 else 'upstreams'} {', '.join(named)}")
 
 
 NO_UPSTREAMS = FirstAnswers()
@@ -135,7 +136,10 @@ def unready_reason(
     silent = f"{len(answers.silent)} of {answers.count}"
     if answers.silent and not answers.is_over:
         return f"{silent} {NOT_ANSWERED}"
-    if barren := sum(map(is_barren, views)):
+    if (barren := sum(map(is_barren, views))) and answers.count and not answers.is_over:
+        # What upstreams sent is not loaded yet.
+        return NOT_LOADED
+    if barren:
         cause = f"nothing is known of {silent} upstreams" if answers.silent else "no file there is without a mistake"
         return f"nothing can be served in {barren} of {len(views)} views; {cause}"
     if not is_mirrored:

@@ -23,11 +23,14 @@ from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
+from fsxds.transports.client_status.contents import OwnStatus
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
 from fsxds.upstream.keeping import UpstreamKeeping
 from fsxds.upstream.link import Link
+from fsxds.upstream.own_status import own_statuses
 from fsxds.upstream.responses import ResponseReader
+from fsxds.upstream.server_access import ServerAccess
 from fsxds.upstream.subscriptions import Names, NameScope
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream.verdicts import Verdicts
@@ -149,6 +152,11 @@ class Upstreams:
     def statuses(self) -> tuple[UpstreamStatus, ...]:
         """Return how each of them stands."""
         return tuple(upstream.status() for upstream in self.upstreams)
+
+    def own_statuses(self) -> Iterator[OwnStatus]:
+        """Yield the state of this process as a client of each upstream."""
+        announced = self._settings().upstream_node
+        return own_statuses(self.upstreams, {}, lambda upstream: ServerAccess(upstream.rule, announced).node())
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
         """Keep a link to each, each as a component of its own, until cancelled."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Generic, TypeVar
 
@@ -23,7 +24,7 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import HIDDEN, Masker, mask_reason
 from fsxds.errors import ApiError
-from fsxds.protocol.messages import ClientStatus, WatchStatus, without_message
+from fsxds.protocol.messages import ClientStatus, Node, WatchStatus, without_message
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Resource
@@ -33,8 +34,9 @@ from fsxds.values import PlainValue, TypeUrl, Version
 
 
 class ConfigStatus(IntEnum):
-    """`envoy.service.status.v3.ConfigStatus`: how we see it."""
+    """`envoy.service.status.v3.ConfigStatus`: how we see it; unknown where this process is the client."""
 
+    UNKNOWN = 0
     SYNCED = 1
     NOT_SENT = 2
     STALE = 3
@@ -59,7 +61,8 @@ class ResourceStatus:
     """The state of one resource, or of a name that was asked for, with one client.
 
     `version` is the one that the client was sent last, or where it rejected that, the one before; None where there was
-    none. `nacked` and `reason` are of a rejected one alone. `resource` is None where nothing was sent.
+    none. `nacked` and `reason` are of a rejected one alone. `resource` is None where nothing was sent. `updated_s` is when
+    the content came, in seconds since 1970, where that is known.
     """
 
     type_url: TypeUrl
@@ -70,6 +73,24 @@ class ResourceStatus:
     resource: Resource | None = None
     nacked: Version | None = None
     reason: str | None = None
+    updated_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStatus:
+    """The state of this process as a client of others.
+
+    Attributes:
+        node: how it shows itself.
+        service: of whom it is a client, and how.
+        count: how many resources there are, or more.
+        resources: their states, and those of names that it asks for; can be iterated once.
+    """
+
+    node: Node
+    service: str
+    count: int
+    resources: Iterable[ResourceStatus]
 
 
 def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:
@@ -240,6 +261,8 @@ class WireForm:
             config_status=status.config_status,
             client_status=status.client_status,
         )
+        if status.updated_s is not None:
+            row.last_updated.FromMilliseconds(round(status.updated_s * 1000))
         if status.client_status is ClientResourceStatus.NACKED:
             row.error_state.details = status.reason or ""
             row.error_state.version_info = status.nacked or ""
@@ -248,7 +271,7 @@ class WireForm:
             row.xds_config.value = content
         return bytes(client.SerializeToString())
 
-    def client(self, status: ClientStatus, rows: list[bytes], *, is_first: bool) -> bytes:
+    def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
         """Write a client, as a ClientConfig in its field."""
         head = csds_pb2.ClientConfig(node=node_message(status.node), client_scope=status.service).SerializeToString()
         # Written as a ClientStatusResponse has it: bytes, in field 1.
@@ -274,7 +297,11 @@ class JsonForm:
         plain: dict[str, PlainValue] = {"type_url": status.type_url, "name": status.name}
         if status.version:
             plain["version_info"] = status.version
-        plain["config_status"] = status.config_status.name
+        if status.updated_s is not None:
+            updated = datetime.fromtimestamp(status.updated_s, UTC)
+            plain["last_updated"] = updated.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if status.config_status:
+            plain["config_status"] = status.config_status.name
         if status.client_status:
             plain["client_status"] = status.client_status.name
         if status.client_status is ClientResourceStatus.NACKED:
@@ -283,7 +310,7 @@ class JsonForm:
         row = dump(plain)
         return row if content is None else b'%b,"xds_config":%b}' % (row[:-1], content)
 
-    def client(self, status: ClientStatus, rows: list[bytes], *, is_first: bool) -> bytes:
+    def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
         """Write one ClientConfig: its node, and `rows`, each a GenericXdsConfig. A comma precedes it unless `is_first`."""
         begin = b'%b{"node":%b' % (b"" if is_first else b",", self._contents.node_json(node_message(status.node)))
         end = b',"client_scope":%b}' % dump(status.service)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import grpc
@@ -22,7 +23,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.resources import Resource
-from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
+from fsxds.transports.client_status.contents import Contents, Form, JsonForm, OwnStatus, WireForm, resource_statuses
 from fsxds.transports.client_status.nodes import node_filter
 from fsxds.transports.peers import peer_of_call, peer_of_request
 from fsxds.transports.rest.http_edge import Handler
@@ -77,10 +78,12 @@ class ClientReports:
 
     Attributes:
         made: how many answers were begun.
+        own: returns the state of this process as a client of others; nothing until somebody sets it.
     """
 
     def __init__(self, clients: ClientRegistry, catalogue: Catalogue) -> None:
         self.made = 0
+        self.own: Callable[[], Iterable[OwnStatus]] = tuple
         self._clients = clients
         self._contents = Contents(catalogue)
         self._wire, self._json = WireForm(self._contents), JsonForm(self._contents)
@@ -141,7 +144,9 @@ class ClientReports:
         answer = _Answer(form, with_contents=with_contents)
         # Counted first: a request for too much is rejected at once.
         for take in (answer.count, answer.add):
-            for status in self._clients.statuses(asyncio.get_running_loop().time()):
+            now_s = asyncio.get_running_loop().time()
+            found: Iterator[ClientStatus | OwnStatus] = chain(self.own(), self._clients.statuses(now_s))
+            for status in found:
                 if wants(status.node):
                     await take(status)
                 if answer.is_too_large:
@@ -173,13 +178,16 @@ class _Answer:
             await asyncio.sleep(0)
             self._slice_end_s = self._clock() + SLICE_S
 
-    async def count(self, status: ClientStatus) -> None:
+    async def count(self, status: ClientStatus | OwnStatus) -> None:
         """Count the resources of a client."""
+        if isinstance(status, OwnStatus):
+            self._rows_left -= status.count
+            return
         for watch in status.watches:
             self._rows_left -= len(watch.resources)
             await self.pause()
 
-    async def add(self, status: ClientStatus) -> None:
+    async def add(self, status: ClientStatus | OwnStatus) -> None:
         """Add a client."""
         rows = await self._rows(status)
         if self.is_too_large:
@@ -200,10 +208,10 @@ class _Answer:
         self._join()
         return self._large
 
-    async def _rows(self, status: ClientStatus) -> list[bytes]:
+    async def _rows(self, status: ClientStatus | OwnStatus) -> list[bytes]:
         """Write the resources of a client, until there is no room left."""
         rows: list[bytes] = []
-        for each in resource_statuses(status):
+        for each in status.resources if isinstance(status, OwnStatus) else resource_statuses(status):
             shown = each.resource if self._with_contents else None
             rows.append(self._form.row(each, None if shown is None else await self._content(shown)))
             self._bytes_left -= len(rows[-1])

@@ -11,7 +11,10 @@ export function facts(status) {
   const clients = clientsByState(status);
   const found = [];
   if (!status.is_ready) found.push(["error", `Not ready${status.waits_for ? `: waits for ${status.waits_for}` : ""}`, "overview"]);
-  if (status.degraded.length) found.push(["error", `Degraded: ${status.degraded.join(", ")}`, "overview"]);
+  // Upstreams that are away have a sentence of their own.
+  const away = new Set(status.upstreams.map((each) => `upstream ${each.name}`));
+  const degraded = status.degraded.filter((each) => !away.has(each));
+  if (degraded.length) found.push(["error", `Degraded: ${degraded.join(", ")}`, "overview"]);
   if (files.broken) found.push(["error", `${count(files.broken, "file")} broken: nothing of ${them(files.broken)} is served`, "files"]);
   if (clients.NACK) found.push(["error", `${count(clients.NACK, "client")} rejected what was sent`, "clients"]);
   for (const each of status.upstreams) {

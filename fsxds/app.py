@@ -292,10 +292,9 @@ class Application:
         with Parsing(rules.parsing, limits, self._load_again, cache) as parsing:
             self.reload.change_rules()
             self._load_again()
-            held = self.upstreams.contents
             loader = Loader(parsing, rules.acceptance, rules.view_rules, rules.resolution)
-            loader.upstreams = lambda: held.current
             loader.anchors = rules.anchors
+            loader.elsewhere = self.upstreams.elsewhere
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "parse cache", parsing.keep_written)

@@ -24,12 +24,12 @@ from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.signing.anchors import TrustedSigners, read_anchors
 from fsxds.signing.trusted_tree import TreeTrust, TrustDecision, nothing_of, verified_tree
 from fsxds.snapshots.check_protocol import Check
+from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, unjudged_views, whole_tree, with_served
 from fsxds.snapshots.patches import Patching
 from fsxds.snapshots.resolution import ResolutionRules
-from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
@@ -141,6 +141,7 @@ class LoadingRules:
             check=check,
             locate_up_to_bytes=LOCATE_UP_TO_BYTES,
             max_resources=settings.max_resources,
+            elsewhere=Elsewhere(is_unknown=_has_upstreams(settings)),
             patching=None if settings.views is None else Patching(catalogue, unknown_fields, check, naming),
         )
         variables = settings.variables or Variables()
@@ -163,6 +164,10 @@ class LoadingRules:
     def view_rules(self) -> Views | None:
         """What says which folders are layers; None where the whole tree is the one view."""
         return None if self.views is None else Views(self.views, self.variables)
+
+
+def _has_upstreams(settings: Settings) -> bool:
+    return bool(settings.upstream) or any(each.upstream for each in (settings.authorities or {}).values())
 
 
 def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
@@ -235,8 +240,8 @@ class Loader:
         resolution: how what is served is made of what was loaded.
 
     Attributes:
-        upstreams: returns what upstreams hold now, in the order of their precedence.
         anchors: are trusted to sign trees; None where nobody has to.
+        elsewhere: returns what upstreams hold now, and may have.
     """
 
     def __init__(
@@ -251,7 +256,7 @@ class Loader:
         self._acceptance = acceptance
         self._rules = rules
         self._resolution = resolution or ResolutionRules()
-        self.upstreams: Callable[[], tuple[UpstreamContent, ...]] = tuple
+        self.elsewhere: Callable[[], Elsewhere] = lambda: NOWHERE
         # What was parsed for the last tree.
         self._changed: tuple[SourceFile, ...] = ()
 
@@ -265,12 +270,13 @@ class Loader:
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
         """Parse what changed, and accept what can be served of it in the views that are wanted."""
         self._parsing.forget_gone(tree)
-        rules = self._rules
+        rules, elsewhere = self._rules, self.elsewhere()
+        self._acceptance = replace(self._acceptance, elsewhere=elsewhere)
         if rules is None:
             views = await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)
         else:
             views = await self._load_views(tree, before, wanted, rules)
-        return await asyncio.to_thread(with_served, views, self._resolution, before, self.upstreams())
+        return await asyncio.to_thread(with_served, views, self._resolution, before, elsewhere.contents)
 
     async def _load_views(
         self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers], rules: Views
@@ -334,11 +340,13 @@ class Reload:
     Attributes:
         views: what was loaded last; None before the first.
         trust: whose trees may be loaded.
+        on_loaded: is called with what was loaded, when it is given to what publishes it.
     """
 
     def __init__(self, targets: Targets, observer: Observer, trust: TreeTrust | None = None) -> None:
         self.views: LoadedViews | None = None
         self.trust = trust or TreeTrust()
+        self.on_loaded: Callable[[LoadedViews], object] = lambda _: None
         self._targets = targets
         self._observer = observer
         self._wanted: dict[Layers, None] = {}
@@ -416,6 +424,7 @@ class Reload:
         finally:
             # Also where reporting it fails.
             self._targets.receive(views.served, settled.detected_s)
+        self.on_loaded(views)
         await loader.pack()
 
     def _may_be_replaced(self, tree: SourceTree, views: LoadedViews, loader: Loader) -> bool:

@@ -48,8 +48,8 @@ class Origin:
     patched: Patched | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """`edge/cds.yaml:12`."""
-        return f"{self.path}:{self.line}"
+        """`edge/cds.yaml:12`; what is from no file has no line."""
+        return f"{self.path}:{self.line}" if self.line else str(self.path)
 
 
 @dataclass(frozen=True, slots=True)

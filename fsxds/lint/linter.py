@@ -25,13 +25,14 @@ from fsxds.lint import (
 )
 from fsxds.lint.reference_findings import MISSING_RULES
 from fsxds.lint.rules import RuleLevels, read_levels
-from fsxds.lint.tree_names import StaticNames, read_bootstrap_file, static_names
+from fsxds.lint.tree_names import OutsideNames, StaticNames, read_bootstrap_file, static_names
 from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory
 from fsxds.lint.tree_report import ReferenceSettings
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Key
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import FieldLocator, Found
+from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.parse import field_rules
 from fsxds.snapshots.proposals import ServedFiles
 from fsxds.snapshots.references import CLUSTER
@@ -90,10 +91,12 @@ class Linter:
         """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
         return self.levels.adjusted(found)
 
-    def tree_check(self, memory: object, locator: FieldLocator, served: ServedFiles) -> ReferenceCheck:
+    def tree_check(
+        self, memory: object, locator: FieldLocator, served: ServedFiles, elsewhere: Elsewhere = NOWHERE
+    ) -> ReferenceCheck:
         """Return the check of references and claims in one tree."""
         known = memory if isinstance(memory, ReferenceMemory) else None
-        return ReferenceCheck(known, locator, served, ReferenceSettings(self.levels, self.static))
+        return ReferenceCheck(known, locator, served, ReferenceSettings(self.levels, OutsideNames(self.static, elsewhere)))
 
 
 def make_field_rules(catalogue: Catalogue) -> FieldRules:

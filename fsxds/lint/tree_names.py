@@ -13,6 +13,7 @@ from fsxds.lint.mentions import KeySet, Mentions, NamesChange, TouchedKeys, choi
 from fsxds.resource_names import FILE_SCHEME
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Key, Resource, key_of
+from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.proposals import Proposals
 from fsxds.snapshots.references import (
     ANY,
@@ -44,7 +45,8 @@ class OpenNames:
     """What is open between those who define names and those who mention them.
 
     Attributes:
-        missing: names that a file needs of others, and no file defines.
+        missing: names that a file needs of others, and nothing defines.
+        elsewhere: names that a file needs, no file defines, and an upstream has or may have.
         unmentioned: names that no resource mentions, of types that others could use.
         lacking: what has to be in the bootstrap, and is not.
         empty: collections that a resource asks for, and nothing is in.
@@ -58,6 +60,7 @@ class OpenNames:
     empty: KeySet = field(default_factory=KeySet)
     unasked: KeySet = field(default_factory=KeySet)
     contested: KeySet = field(default_factory=KeySet)
+    elsewhere: KeySet = field(default_factory=KeySet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,10 @@ class TreeNames:
         touched = change.touched if also is None else change.touched | also
         self.touched = touched | TouchedKeys(frozenset(self.mentions.locators(touched.names)))
         self._definitions = definitions
+        if definitions.outside.elsewhere:
+            moved = {key for key in before.open.missing if self.is_defined(key)}
+            moved |= {key for key in before.open.elsewhere if not self.is_defined(key)}
+            self.touched |= TouchedKeys(frozenset(moved))
         self.open = self._updated(before.open)
 
     @property
@@ -99,7 +106,7 @@ class TreeNames:
     @property
     def static(self) -> StaticNames:
         """What the bootstrap defines."""
-        return self._definitions.static
+        return self._definitions.outside.static
 
     def defining(self, key: Key) -> tuple[Resource, ...]:
         """Return the resources of a type and name."""
@@ -111,7 +118,11 @@ class TreeNames:
         yield from (name for one, name in self.mentions.unread if one == type_url)
 
     def is_defined(self, key: Key) -> bool:
-        """Whether there is something of this type and name, be it only in the bootstrap; or anything, where it is `ANY`."""
+        """Whether there is, or may be, something of this type and name; or anything, where it is `ANY`."""
+        return self._is_here(key) or self._definitions.outside.elsewhere.may_have(key)
+
+    def _is_here(self, key: Key) -> bool:
+        """Whether that is in the tree, or in the bootstrap."""
         if self._definitions.is_defined(key) or key in self.mentions.unread:
             return True
         if "#" in key[1] and any(self._may_be_found(key[0], choice) for choice in choices_of(key[1])):
@@ -151,6 +162,17 @@ class TreeNames:
                 lambda key: key[0] == VIRTUAL_HOST and key in mentions.members and key not in mentions.asked,
             ),
             before.contested.updated(touched.claims, lambda key: len(mentions.claims.of(key)) > 1),
+            self._elsewhere(before.elsewhere),
+        )
+
+    def _elsewhere(self, before: KeySet) -> KeySet:
+        """Return what a file needs, none defines, and an upstream has or may have."""
+        elsewhere = self._definitions.outside.elsewhere
+        if not (elsewhere or before):
+            return before
+        return before.updated(
+            self.touched.names,
+            lambda key: self.is_demanded(key) and elsewhere.may_have(key) and not self._is_here(key),
         )
 
     def _is_lacking(self, key: Key) -> bool:
@@ -178,18 +200,18 @@ class Definitions:
     """Who defines the names of a tree: what is proposed, and what is in files beside what is served of them.
 
     Attributes:
-        static: what the bootstrap defines.
+        outside: what is defined outside of the tree.
         absent: the ids of resources that are served, and not in their files any more.
     """
 
     def __init__(
         self,
         proposals: Proposals,
-        static: StaticNames,
+        outside: OutsideNames,
         unserved: Iterable[Resource] = (),
         absent: frozenset[int] = frozenset(),
     ) -> None:
-        self.static = static
+        self.outside = outside
         self.absent = absent
         self._proposals = proposals
         self._unserved: dict[Key, list[Resource]] = {}
@@ -221,6 +243,14 @@ class StaticNames:
     def of(self, type_url: TypeUrl) -> frozenset[str] | None:
         """Return the names of clusters or secrets."""
         return self.clusters if type_url == CLUSTER else self.secrets
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideNames:
+    """Names that are defined outside of the tree: in the bootstrap, and by upstreams."""
+
+    static: StaticNames = field(default_factory=StaticNames)
+    elsewhere: Elsewhere = NOWHERE
 
 
 def static_names(bootstrap: PlainValue) -> StaticNames:

@@ -25,7 +25,8 @@ from fsxds.lint.mentions import NamesChange, TouchedKeys
 from fsxds.lint.reference_findings import FileAt, ReferenceFinding, ReferenceFindings, ReferenceScope
 from fsxds.lint.tree_names import Definitions, NamesOfFiles, TreeNames
 from fsxds.lint.tree_report import KnownReport, ReferenceSettings, ReportedFindings, ReportedTree, TreeReport, claiming
-from fsxds.resources import ParsedFile, Resource
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Key, ParsedFile, Resource
 from fsxds.snapshots.check_protocol import Conflicts, FieldLocator, FileRule, problem_at
 from fsxds.snapshots.proposals import Decision, Proposal, Proposals, ServedFiles
 from fsxds.values import Problem, Severity, TypeUrl
@@ -73,7 +74,7 @@ class ReferenceCheck:
             files = tuple(record.good for record in self._served.records.values() if record.good is not None)
             resources = (resource for parsed in files for resource in parsed.resources)
             change = NamesChange.of(((), ()), (files, resources))
-            names = TreeNames(NamesOfFiles(), change, Definitions(Proposals(self._served, ()), self._settings.static))
+            names = TreeNames(NamesOfFiles(), change, Definitions(Proposals(self._served, ()), self._settings.outside))
             return names.of_files, names.touched
         if all(good(path) is parsed for path, parsed in memory.decided.items()):
             return memory.after, memory.beside
@@ -83,6 +84,14 @@ class ReferenceCheck:
     def rules(self) -> tuple[FileRule, ...]:
         """What holds files back: addresses and domains that others have, and references that lead nowhere."""
         return self.hold_claims, self.hold
+
+    @property
+    def wanted(self) -> frozenset[Key]:
+        """What files need, served or not, and none of them defines; known after `report`, where something is elsewhere."""
+        if self.memory is None or not self._settings.outside.elsewhere:
+            return frozenset()
+        opened = self.memory.reported.open
+        return frozenset(key for keys in (opened.missing, opened.elsewhere) for key in keys if key[0] in BY_TYPE_URL)
 
     def hold(self, proposals: Proposals) -> Conflicts:
         """Find the new files that Envoy would reject, or wait for in vain; `report` says why."""
@@ -127,7 +136,7 @@ class ReferenceCheck:
             now = (change.now for change in changes if change.now)
             trials = (proposal.parsed for proposal in proposals.on_trial)
             difference = NamesChange.of((was, proposals.lost), ((*now, *trials), proposals.added))
-            names = TreeNames(self._names, difference, Definitions(proposals, self._settings.static))
+            names = TreeNames(self._names, difference, Definitions(proposals, self._settings.outside))
             self._seen = proposals, names
         return self._seen[1]
 
@@ -137,7 +146,7 @@ class ReferenceCheck:
         They are the files of the decision, and those others of which something else is reported than before.
         """
         served, unserved = self._names_of(decision.proposals), _unserved_of(decision)
-        definitions = Definitions(decision.proposals, self._settings.static, unserved.added, unserved.absent)
+        definitions = Definitions(decision.proposals, self._settings.outside, unserved.added, unserved.absent)
         names = TreeNames(served.of_files, unserved.change, definitions, unserved.touched)
         before = self.memory.reported if self.memory else None
         known = KnownReport(before, self._touched | served.touched | names.touched)

@@ -21,7 +21,7 @@ from fsxds.lint.reference_findings import (
     similar_names,
 )
 from fsxds.lint.rules import RuleLevels
-from fsxds.lint.tree_names import USERS, OpenNames, StaticNames, TreeNames
+from fsxds.lint.tree_names import USERS, OpenNames, OutsideNames, StaticNames, TreeNames
 from fsxds.resources import Key, ParsedFile, Resource, key_of
 from fsxds.snapshots.load import may_define
 from fsxds.snapshots.proposals import Decision, FileRecord, Records
@@ -36,10 +36,15 @@ _Found = Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSettings:
-    """The severities of rules, and what the bootstrap defines."""
+    """The severities of rules, and what is defined outside of the tree."""
 
     levels: RuleLevels = field(default_factory=RuleLevels)
-    static: StaticNames = field(default_factory=StaticNames)
+    outside: OutsideNames = field(default_factory=OutsideNames)
+
+    @property
+    def static(self) -> StaticNames:
+        """What the bootstrap defines."""
+        return self.outside.static
 
     def adjusted(self, findings: Iterable[ReferenceFinding]) -> tuple[ReferenceFinding, ...]:
         """Return findings with the severities that their rules have here, without those whose rules are off."""
@@ -156,6 +161,9 @@ class TreeReport:
         elsewhere |= {VIRTUAL_HOST} if opened.empty.of(VIRTUAL_HOST) else set()
         half_read = _types_of(broken) | elsewhere
         unused_of = frozenset(one for one in opened.unmentioned.types if USERS[one].isdisjoint(half_read))
+        if self._settings.outside.elsewhere:
+            # What upstreams have may use anything.
+            unused_of = frozenset()
         hints = similar_names(self._names, unknown, self.before.references.hints)
         return ReferenceScope(declared, unknown, unused_of, self._first(declared, unknown), hints)
 

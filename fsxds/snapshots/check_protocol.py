@@ -16,6 +16,7 @@ from fsxds.api.fields import camel_case
 from fsxds.api.walk import Hooks
 from fsxds.formats import format_of
 from fsxds.resources import Key, Origin, ParsedFile
+from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.proposals import Decision, Proposals, ServedFiles
 from fsxds.values import Fault, FieldPath, Problem, SourceFile, Tree, pointer_of
 
@@ -137,6 +138,10 @@ class TreeCheck(Protocol):
     def memory(self) -> object:
         """What the check of the next tree is to be given, so that it looks only at what changed."""
 
+    @property
+    def wanted(self) -> frozenset[Key]:
+        """What files need, served or not, and none of them defines; known after `report`, where something is elsewhere."""
+
     def report(self, decision: Decision) -> Conflicts:
         """Return what else is wrong with files as they were accepted; it holds none of them back.
 
@@ -164,13 +169,16 @@ class Check(Protocol):
     def adjusted(self, found: Found) -> Found | None:
         """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
 
-    def tree_check(self, memory: object, locator: FieldLocator, served: ServedFiles) -> TreeCheck:
+    def tree_check(
+        self, memory: object, locator: FieldLocator, served: ServedFiles, elsewhere: Elsewhere = NOWHERE
+    ) -> TreeCheck:
         """Return the check of one tree.
 
         Args:
             memory: that of the tree before; None where it is not known, or is that of another check.
             locator: finds lines and columns.
             served: what is served of the tree before.
+            elsewhere: what names may stand for that no file defines.
         """
 
 
@@ -200,7 +208,7 @@ class NoCheck:
         """Leave every severity as it is."""
         return found
 
-    def tree_check(self, _: object, __: FieldLocator, ___: ServedFiles) -> TreeCheck:
+    def tree_check(self, _: object, __: FieldLocator, ___: ServedFiles, ____: Elsewhere = NOWHERE) -> TreeCheck:
         """Check no tree."""
         return _NoTreeCheck()
 
@@ -209,6 +217,7 @@ class NoCheck:
 class _NoTreeCheck:
     rules: tuple[FileRule, ...] = ()
     memory: object = None
+    wanted: frozenset[Key] = frozenset()
 
     def report(self, _: Decision) -> Conflicts:
         return {}

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from rpds import HashTrieMap
 
 from fsxds.resource_types import RESOURCE_TYPES, exact_type_from_path
-from fsxds.resources import ParsedFile, Resource, Rows, Snapshot, TypeChange, key_of
+from fsxds.resources import Key, ParsedFile, Resource, Rows, Snapshot, TypeChange, key_of
 from fsxds.snapshots.accept import (
     AuthoredVersions,
     Declarations,
@@ -28,6 +28,7 @@ from fsxds.snapshots.accept import (
     declarations_with,
 )
 from fsxds.snapshots.check_protocol import Check, FieldLocator, FileRule, NoCheck
+from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.layer_documents import nothing_below
 from fsxds.snapshots.names import unique_names
 from fsxds.snapshots.patches import Patching
@@ -50,6 +51,7 @@ class Acceptance:
             column, in larger ones at those of its resource; None for no limit.
         patching: patches resources of layers below; None where there are no layers.
         max_resources: a file that brings more than so many into a view is held back.
+        elsewhere: what names may stand for that no file defines.
     """
 
     whole_trees: bool = False
@@ -58,6 +60,7 @@ class Acceptance:
     locate_up_to_bytes: int | None = None
     patching: Patching | None = field(default=None, compare=False, repr=False)
     max_resources: int = MOST_RESOURCES
+    elsewhere: Elsewhere = NOWHERE
 
 
 class FileRecords(Mapping[PurePosixPath, FileRecord]):
@@ -125,6 +128,7 @@ class Loaded:
 
     `memory` is for loading the next tree on top of it, which costs what changed then. Without it everything is looked at.
     Nothing in it is ever changed, so that any number of trees can be loaded on top.
+    `wanted` is what files need and none defines, where it may be elsewhere.
     """
 
     snapshot: Snapshot
@@ -132,6 +136,11 @@ class Loaded:
     held: tuple[HeldFile, ...]
     records: Records
     memory: LoadMemory | None = field(default=None, compare=False, repr=False)
+    wanted: frozenset[Key] = field(default=frozenset(), compare=False, repr=False)
+
+    def depends_on(self, elsewhere: Elsewhere) -> bool:
+        """Whether it may be loaded otherwise where other things are elsewhere, though no file changed."""
+        return bool(elsewhere) and bool(self.wanted or self.held)
 
 
 def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
@@ -165,7 +174,7 @@ def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance
     fresh = {parsed.path: _undone(parsed, acceptance) for parsed in parse(changed_files(tree, before))}
     change = _change_of(TreeDifference.between(before, tree), fresh, served)
     locator = FieldLocator(tree, acceptance.locate_up_to_bytes)
-    check = acceptance.check.tree_check(memory.check if memory else None, locator, served)
+    check = acceptance.check.tree_check(memory.check if memory else None, locator, served, acceptance.elsewhere)
     rules: tuple[FileRule, ...] = (unique_names, *check.rules)
     declared = _declared_by(before) if acceptance.authored_versions else None
     if declared is not None:
@@ -181,6 +190,7 @@ def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance
         tuple(_held(changed)),
         records,
         LoadMemory(tree, check.memory, _repeating(served.repeating, changes), declared),
+        check.wanted,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from fsxds.resources import ParsedFile, Snapshot
+from fsxds.resources import Key, ParsedFile, Snapshot
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.folder_collections import Collected, with_collections
 from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerNames, LayerSource
@@ -68,6 +68,11 @@ class LoadedViews:
     merged: Mapping[Layers, MergedView] = field(default_factory=dict, compare=False, repr=False)
     resolved: Mapping[Layers, Resolved] = field(default_factory=dict, compare=False, repr=False)
     collected: Mapping[Layers, Collected] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def wanted(self) -> frozenset[Key]:
+        """What files need and none defines, where it may be elsewhere, of all views."""
+        return frozenset[Key]().union(*(loaded.wanted for loaded in self.by_layers.values()))
 
     @property
     def served(self) -> Mapping[Layers, Snapshot]:
@@ -200,7 +205,8 @@ class ViewsLoad:
         if before is None and _mark(key) in self._marks_before:
             # The first file with variables came to what the view had without them.
             before = self._loaded_before.get(folders_of(key))
-        if before is not None and before.below is below and before.layer is layer:
+        is_same = before is not None and before.below is below and before.layer is layer
+        if before is not None and is_same and not before.loaded.depends_on(acceptance.elsewhere):
             return before
         if before is None and below is None and _mark(key):
             return self._variant(key, layer, acceptance)

@@ -220,6 +220,7 @@ class Application:
         if upstreams:
             self.channels.on_demand = upstreams.asked
             self.reports.own = upstreams.own_statuses
+            self.reload.on_loaded = upstreams.tree_needs.receive_loaded
         if self.keeper is not None:
             with reported_wait("what upstreams held to be read", self.report_wait):
                 upstreams.keep_in(self.keeper, self.store.current)
@@ -294,7 +295,7 @@ class Application:
             self._load_again()
             loader = Loader(parsing, rules.acceptance, rules.view_rules, rules.resolution)
             loader.anchors = rules.anchors
-            loader.elsewhere = self.upstreams.elsewhere
+            loader.elsewhere = self.upstreams.tree_needs.elsewhere
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "parse cache", parsing.keep_written)

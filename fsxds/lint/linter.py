@@ -96,7 +96,9 @@ class Linter:
     ) -> ReferenceCheck:
         """Return the check of references and claims in one tree."""
         known = memory if isinstance(memory, ReferenceMemory) else None
-        return ReferenceCheck(known, locator, served, ReferenceSettings(self.levels, OutsideNames(self.static, elsewhere)))
+        return ReferenceCheck(
+            known, locator, served, ReferenceSettings(self.levels, OutsideNames(self.static, elsewhere))
+        )
 
 
 def make_field_rules(catalogue: Catalogue) -> FieldRules:

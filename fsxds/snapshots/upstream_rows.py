@@ -6,12 +6,13 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Resource, Rows, Snapshot, TypeChange
+from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 from fsxds.values import Problem, Severity, TypeUrl
@@ -45,6 +46,34 @@ class MergedView:
     shadowed: Shadowed = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Shadowing:
+    """What goes before resources of one upstream.
+
+    Attributes:
+        count: how many of its resources.
+        examples: the first of them, each with what is served in its place: a place in a file, or the name of an upstream.
+    """
+
+    count: int = 0
+    examples: tuple[tuple[Key, str], ...] = ()
+
+
+def shadowing_of(merged: Iterable[MergedView]) -> Mapping[str, Shadowing]:
+    """Return what goes before resources of upstreams in some views, by the name of the upstream; only of those with any."""
+    found: dict[str, dict[Key, str]] = {}
+    for view in merged:
+        for type_url, hidden in view.shadowed.items():
+            rows = view.snapshot.by_type[type_url]
+            for content, names in zip(view.contents, hidden, strict=True):
+                if names:
+                    keys = found.setdefault(content.name, {})
+                    keys |= {(type_url, name): str(rows[name].origin) for name in names}
+    return {
+        name: Shadowing(len(keys), tuple(heapq.nsmallest(MOST_NAMED, keys.items()))) for name, keys in found.items()
+    }
+
+
 def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before: MergedView | None) -> MergedView:
     """Return a snapshot with what upstreams hold.
 
@@ -68,6 +97,8 @@ def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before:
         if any(hidden := _hidden(sources, earlier, known.shadowed.get(type_url, ()) if known else ())):
             shadowed[type_url] = hidden
     snapshot = _snapshot(raw, contents, rows, generation, before)
+    if known is not None and known.shadowed == shadowed:
+        return MergedView(snapshot, known.problems, raw, contents, known.shadowed)
     return MergedView(snapshot, tuple(_notes(contents, shadowed)), raw, contents, MappingProxyType(shadowed))
 
 

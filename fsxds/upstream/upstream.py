@@ -68,6 +68,7 @@ class Upstream:
         self.changed = Latest(0)
         self.rejected: Mapping[Key, str] = MappingProxyType({})
         self._reader = reader
+        self._scope = scope
         self._most = scope.most_names
         self._holdings = HeldResources(scope.most_names)
         self._subscriptions = Subscriptions(scope)
@@ -107,6 +108,10 @@ class Upstream:
     def is_away(self) -> bool:
         """Whether none of its servers can be asked now."""
         return self._status.state in {"away", "refused"}
+
+    def covers(self, name: str) -> bool:
+        """Whether a name is one that this upstream is asked for, and no other's."""
+        return self._scope.covers(name)
 
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return those of these names of which it is certain that this upstream has nothing.

@@ -32,6 +32,7 @@ from fsxds.upstream.own_status import own_statuses
 from fsxds.upstream.responses import ResponseReader
 from fsxds.upstream.server_access import ServerAccess
 from fsxds.upstream.subscriptions import Names, NameScope
+from fsxds.upstream.tree_needs import TreeNeeds
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream.verdicts import Verdicts
 from fsxds.upstream_events import UpstreamExpired, UpstreamStatus
@@ -100,6 +101,7 @@ class Upstreams:
         contents: what each of them holds, in the same order.
         asked: what clients ask for.
         verdicts: says what upstreams are told of their responses.
+        tree_needs: asks for what files of the tree need, and says what of it upstreams may have.
         relays: knows the relays that are above and below.
     """
 
@@ -120,6 +122,7 @@ class Upstreams:
         self.upstreams = tuple(_upstreams_of(settings(), catalogue, check))
         self.asked = AskedNames(self.upstreams)
         self.verdicts = Verdicts()
+        self.tree_needs = TreeNeeds(self.upstreams, self.asked, observer)
         self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(self._current())
         self.relays = RelayIds(token_hex(8) if self.upstreams else "")
         context = LinkContext(settings, observer, self.verdicts, self.relays, Converter(catalogue))
@@ -174,7 +177,7 @@ class Upstreams:
         while True:
             seen = await upstream.changed.other_than(seen)
             self.asked.answered()
-            if (contents := self._current()) != self.contents.current:
+            if (contents := self._current()) != self.contents.current or self.tree_needs.has_changed():
                 self.contents.replace(contents)
 
     async def _expire(self, upstream: Upstream) -> Never:

@@ -1,0 +1,84 @@
+"""What a tree has to do with upstreams: the names that its files need of them, and what goes before theirs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from operator import is_
+
+from fsxds.events import Observer
+from fsxds.protocol.subscription import WILDCARD
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Key
+from fsxds.snapshots.elsewhere import Elsewhere, UpstreamScope
+from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.upstream_rows import Shadowed, Shadowing, shadowing_of
+from fsxds.upstream.asked_names import AskedNames
+from fsxds.upstream.upstream import Upstream
+from fsxds.upstream_events import UpstreamShadowed
+from fsxds.values import TypeUrl
+
+
+class TreeNeeds:
+    """Asks upstreams for what files need and none of them defines, and says what upstreams may have of it."""
+
+    def __init__(self, upstreams: Sequence[Upstream], asked: AskedNames, observer: Observer) -> None:
+        self._upstreams = upstreams
+        self._asked = asked
+        self._observer = observer
+        self._needed: frozenset[Key] = frozenset()
+        self._denied: frozenset[Key] = frozenset()
+        # What was shadowed in each view when it was reported last.
+        self._shadowed: list[Shadowed] = []
+        self._shadowing: Mapping[str, Shadowing] = {}
+
+    def elsewhere(self) -> Elsewhere:
+        """Return what upstreams have, and may have."""
+        self._denied = self._denied_now()
+        return Elsewhere(
+            tuple(upstream.content for upstream in self._upstreams), tuple(map(_scope, self._upstreams)), self._denied
+        )
+
+    def has_changed(self) -> bool:
+        """Whether upstreams said since the last load that they have no such thing, or took it back."""
+        return self._denied_now() != self._denied
+
+    def _denied_now(self) -> frozenset[Key]:
+        """Return what files need, and of which every upstream says that it has none."""
+        return frozenset(
+            (type_url, name)
+            for type_url, names in _by_type(self._needed).items()
+            for name in frozenset.intersection(*(each.denies(type_url, names) for each in self._upstreams))
+        )
+
+    def receive_loaded(self, views: LoadedViews) -> None:
+        """Ask for what the files need that were loaded, and report what goes before resources of upstreams."""
+        needed = frozenset(key for key in views.wanted if key[1] != WILDCARD and "#" not in key[1])
+        if needed != self._needed:
+            now, before = _by_type(needed), _by_type(self._needed)
+            self._needed = needed
+            for type_url in now.keys() | before.keys():
+                self._asked.ask(self, type_url, now.get(type_url, frozenset()))
+        shadowed = [view.shadowed for view in views.merged.values()]
+        if len(shadowed) == len(self._shadowed) and all(map(is_, shadowed, self._shadowed)):
+            return
+        self._shadowed = shadowed
+        shadowing = shadowing_of(views.merged.values())
+        for name in shadowing.keys() | self._shadowing.keys():
+            found = shadowing.get(name, Shadowing())
+            if found != self._shadowing.get(name, Shadowing()):
+                self._observer(UpstreamShadowed(name, found.count, found.examples))
+        self._shadowing = shadowing
+
+
+def _scope(upstream: Upstream) -> UpstreamScope:
+    everything = frozenset({WILDCARD})
+    complete = (type_url for type_url in BY_TYPE_URL if upstream.denies(type_url, everything))
+    return UpstreamScope(upstream.covers, frozenset(complete))
+
+
+def _by_type(keys: frozenset[Key]) -> Mapping[TypeUrl, frozenset[str]]:
+    found: defaultdict[TypeUrl, set[str]] = defaultdict(set)
+    for type_url, name in keys:
+        found[type_url].add(name)
+    return {type_url: frozenset(names) for type_url, names in found.items()}

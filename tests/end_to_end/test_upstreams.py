@@ -1,0 +1,155 @@
+"""What files and upstreams have together: precedence, references, views, and a tree that comes to depend on upstreams."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from fsxds.cli.main import main
+from fsxds.settings.options import Settings
+from fsxds.settings.reading import read_settings
+from fsxds.testing import Server, serve
+from fsxds.testing.server import SETTLE_S
+from fsxds.values import Severity
+from tests.support.settings_files import read_file
+
+CLUSTER = "[{name: web, type: STATIC, connect_timeout: 1s}]"
+ROUTES = """\
+- name: main
+  virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: NAME}}]}]
+"""
+
+
+def settings(**others: object) -> Settings:
+    """Return settings for tests."""
+    return replace(read_settings({}), settle_s=SETTLE_S, **others)  # type: ignore[arg-type]
+
+
+def errors(server: Server) -> list[str]:
+    """Return the rules that are broken by errors and warnings."""
+    return [problem.rule for problem in server.problems if problem.severity in {Severity.ERROR, Severity.WARNING}]
+
+
+def test_files_go_before_upstreams_and_these_by_their_order() -> None:
+    """What several have is served of the first; what goes comes back from the next."""
+    with (
+        serve({"cds.yaml": CLUSTER.replace("1s", "2s")}) as first,
+        serve({"cds.yaml": f"{CLUSTER[:-1].replace('1s', '3s')}, {CLUSTER[1:].replace('web', 'api')}"}) as second,
+        serve({"cds.yaml": CLUSTER, "lds.yaml": "[]"}, upstream=[first.grpc, second.grpc]) as relay,
+    ):
+        relay.wait_for(lambda: relay.names("cds") == ("api", "web"))
+        assert origin(relay) == "cds.yaml"
+        relay.wait_log("cds web (of cds.yaml:1)")
+        notes = [problem for problem in relay.problems if problem.rule == "shadowed-upstream"]
+        assert {f"upstream {first.grpc}", f"upstream {second.grpc}"} == {str(each.path) for each in notes}
+
+        relay.write("cds.yaml", "[]")
+        relay.wait_for(lambda: origin(relay) == f"upstream {first.grpc}")
+        first.write("cds.yaml", "[]")
+        relay.wait_for(lambda: origin(relay) == f"upstream {second.grpc}")
+        relay.wait_for(lambda: not any(problem.rule == "shadowed-upstream" for problem in relay.problems))
+
+
+def origin(server: Server) -> str:
+    """Return from where the cluster `web` is."""
+    rows = server.snapshot.resources(next(url for url in server.snapshot.by_type if url.endswith(".Cluster")))
+    return str(rows["web"].origin.path) if "web" in rows else ""
+
+
+def test_files_may_name_what_an_upstream_has() -> None:
+    """A reference to it is no mistake; when it goes, it is one, and what was served stays."""
+    with (
+        serve({"cds.yaml": CLUSTER}) as top,
+        serve({"cds.yaml": "[{name: own, type: STATIC, connect_timeout: 1s}]"}, upstream=top.grpc) as relay,
+    ):
+        relay.wait_for(lambda: relay.names("cds") == ("own", "web"))
+
+        relay.write("rds.yaml", ROUTES.replace("NAME", "web"))
+        assert (("main",), []) == (relay.names("rds"), errors(relay))
+
+        top.write("cds.yaml", CLUSTER.replace("web", "api"))
+        relay.wait_for(lambda: errors(relay) == ["no-cluster"])
+        assert relay.names("rds") == ("main",)
+
+        top.write("cds.yaml", CLUSTER)
+        relay.wait_for(lambda: errors(relay) == [])
+
+
+def test_a_file_that_names_what_nobody_has_is_held_until_an_upstream_has_it() -> None:
+    """Where the upstream said all that it has, a typo is found at once, as without one; a new cluster there lets the file in."""
+    with (
+        serve({"cds.yaml": CLUSTER}) as top,
+        serve({"cds.yaml": "[{name: own, type: STATIC, connect_timeout: 1s}]"}, upstream=top.grpc) as relay,
+    ):
+        relay.wait_for(lambda: relay.names("cds") == ("own", "web"))
+
+        relay.write("rds.yaml", ROUTES.replace("NAME", "late") + "  validate_clusters: true\n")
+        assert ((), ["no-cluster"]) == (relay.names("rds"), errors(relay))
+
+        top.write("cds.yaml", CLUSTER.replace("web", "late"))
+        relay.wait_for(lambda: relay.names("rds") == ("main",) and not errors(relay))
+
+
+@pytest.mark.parametrize("names", ["all", "asked"])
+def test_what_files_need_is_asked_for(names: str) -> None:
+    """Of a type that upstreams are not asked for as a whole, they are asked for what files name."""
+    endpoints = "[{cluster_name: web, endpoints: []}, {cluster_name: other, endpoints: []}]"
+    cluster = "[{name: web, type: EDS, connect_timeout: 1s, eds_cluster_config: {eds_config: {ads: {}}}}]"
+    with (
+        serve({"eds.yaml": endpoints}) as top,
+        serve({"cds.yaml": cluster}, upstream=top.grpc, settings=settings(upstream_names=names)) as relay,
+    ):
+        relay.wait_for(lambda: relay.names("eds") == ("web",))
+        assert errors(relay) == []
+
+
+def test_while_an_upstream_is_away_it_may_have_anything(tmp_path: Path) -> None:
+    """What files name is no mistake before the upstream said what it has."""
+    nobody = f"unix:{tmp_path / 'nobody.sock'}"
+    with serve({"rds.yaml": ROUTES.replace("NAME", "web"), "cds.yaml": "[]"}, upstream=nobody) as relay:
+        assert (("main",), []) == (relay.names("rds"), errors(relay))
+    with serve({"rds.yaml": ROUTES.replace("NAME", "web"), "cds.yaml": "[]"}) as alone:
+        assert errors(alone) == ["no-cluster"]
+
+
+def test_commands_take_what_upstreams_may_have_for_no_mistake(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A check asks no server; with an upstream in the settings, what files name may be there."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "rds.yaml").write_text(ROUTES.replace("NAME", "late") + "  validate_clusters: true\n")
+    (tmp_path / "tree" / "cds.yaml").write_text("[]")
+    (tmp_path / "fsxds.yaml").write_text("upstream: [10.0.0.1:18000]\n")
+    check = ["check", str(tmp_path / "tree"), "--no-envoy"]
+
+    assert main([*check, "--settings", str(tmp_path / "fsxds.yaml")]) == 0
+    assert "no-cluster" not in capfd.readouterr().out
+    assert main(check) == 1
+
+
+def test_upstreams_are_below_every_view(tmp_path: Path) -> None:
+    """Each view has what upstreams have, and a layer replaces it for its own nodes."""
+    text = "views: [{name: east, match: {id: east}, layers: [common, east]}, {name: all, layers: [common]}]\n"
+    tree = {"common/eds.yaml": "[]", "east/cds.yaml": CLUSTER}
+    with (
+        serve({"cds.yaml": CLUSTER.replace("1s", "2s")}) as top,
+        serve(
+            tree, upstream=top.grpc, settings=replace(read_file(tmp_path, text), settle_s=SETTLE_S, cache_dir=None)
+        ) as relay,
+    ):
+        assert {"east": "1s", "west": "2s"} == {node: timeout_polled(relay, node) for node in ("east", "west")}
+        top.write("cds.yaml", CLUSTER.replace("1s", "3s"))
+        relay.wait_for(lambda: timeout_polled(relay, "west") == "3s")
+        assert timeout_polled(relay, "east") == "1s"
+
+
+def timeout_polled(server: Server, node: str) -> str:
+    """Return how long the cluster `web` waits, as a node is told."""
+    body = json.dumps({"node": {"id": node}}).encode()
+    request = Request(f"{server.http}/v3/discovery:clusters", body, {"content-type": "application/json"})
+    with urlopen(request, timeout=30) as response:
+        return str(json.load(response)["resources"][0]["connect_timeout"])

@@ -6,6 +6,7 @@
 | Unless only that is wanted, all of those types is asked for whose full state SotW sends: what an Envoy begins with. | |
 | A structured name goes to the upstream of its authority; all other names to those that have no authority. | xRFC TP1, "Federation" |
 | A plain name is not asked for where all of its type is: it is there, or does not exist. | |
+| What refers to a name of another upstream has that one asked for it. | xRFC TP1, "Redirects" |
 | What nobody needs any more is asked for ten minutes longer, so that who comes back finds it, or until others need the room. | |
 | Of a name that was asked for nothing is known until an answer, or until the server kept silent for 15 s. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
 | A full state without a name that it never had is no answer: it may have been sent before the name was asked for. | gRPC A27 |
@@ -82,12 +83,14 @@ class Subscriptions:
 
     Attributes:
         wanted: all of them, by type; `*` for everything of a type. Replaced with each change.
+        elsewhere: names that held resources refer to and that other upstreams are asked for, by type. Replaced so too.
         surplus: how many names there is no room for.
     """
 
     def __init__(self, scope: NameScope) -> None:
         """Ask for nothing but what is asked for always."""
         self.wanted: Names = NO_NAMES
+        self.elsewhere: Names = NO_NAMES
         self._scope = scope
         self._always = scope.always
         self._asked: Names = NO_NAMES
@@ -95,6 +98,8 @@ class Subscriptions:
         self._size = 0
         # How many reasons there are to ask for a name: one for all clients, one for each resource that refers to it.
         self._reasons: Counter[Key] = Counter()
+        # The same for names of other upstreams, which held resources alone count for.
+        self._elsewhere: dict[TypeUrl, Counter[str]] = {}
         # Names that nothing needs any more, and since when, the longest first.
         self._idle: dict[Key, float] = {}
         # Names that had no room, the longest first.
@@ -154,6 +159,7 @@ class Subscriptions:
         gone = [key for resource in before for key in keys_referred_to(resource)]
         self._change(added, gone, now_s)
         self._answers.hold_up(added)
+        self._refer_elsewhere(filter(self._is_elsewhere, added), filter(self._is_elsewhere, gone))
 
     def connect(self, now_s: float) -> None:
         """Note that a server is asked for everything that is wanted, on a new connection."""
@@ -186,6 +192,25 @@ class Subscriptions:
         for key in over:
             self._remove(key)
         self._publish({type_url for type_url, _ in over} | self._admit(), now_s)
+
+    def _is_elsewhere(self, key: Key) -> bool:
+        return not self._scope.covers(key[1])
+
+    def _refer_elsewhere(self, added: Iterable[Key], gone: Iterable[Key]) -> None:
+        """Count references to names of other upstreams that came and went."""
+        changed = set[TypeUrl]()
+        for type_url, name in added:
+            self._elsewhere.setdefault(type_url, Counter())[name] += 1
+            changed.add(type_url)
+        for type_url, name in gone:
+            names = self._elsewhere[type_url]
+            names[name] -= 1
+            if not names[name]:
+                del names[name]
+            changed.add(type_url)
+        if changed:
+            named = {type_url: frozenset(self._elsewhere[type_url]) for type_url in changed}
+            self.elsewhere = MappingProxyType({**self.elsewhere, **named})
 
     def _change(self, added: Iterable[Key], gone: Iterable[Key], now_s: float) -> None:
         """Count reasons to ask for names that came and went."""

@@ -95,6 +95,11 @@ class Upstream:
         """Return the names to subscribe to, by type; `*` for everything. It is replaced when it changes."""
         return self._subscriptions.wanted
 
+    @property
+    def elsewhere(self) -> Names:
+        """The names that held resources refer to and that other upstreams are asked for. It is replaced when it changes."""
+        return self._subscriptions.elsewhere
+
     def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
         """Return the `initial_resource_versions` for a server: of what is held, by name."""
         return self._holdings.versions(server, type_url)

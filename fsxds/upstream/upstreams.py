@@ -31,7 +31,7 @@ from fsxds.upstream.link import Link
 from fsxds.upstream.own_status import own_statuses
 from fsxds.upstream.responses import ResponseReader
 from fsxds.upstream.server_access import ServerAccess
-from fsxds.upstream.subscriptions import Names, NameScope
+from fsxds.upstream.subscriptions import NO_NAMES, Names, NameScope
 from fsxds.upstream.tree_needs import TreeNeeds
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream.verdicts import Verdicts
@@ -173,9 +173,13 @@ class Upstreams:
                 tasks.create_task(supervisor.run(f"upstream {upstream.rule.name}", link.keep_connected))
 
     async def _keep_content(self, upstream: Upstream) -> Never:
-        seen = -1
+        seen, elsewhere = -1, NO_NAMES
         while True:
             seen = await upstream.changed.other_than(seen)
+            if upstream.elsewhere is not elsewhere:
+                elsewhere = upstream.elsewhere
+                for type_url, names in elsewhere.items():
+                    self.asked.ask(upstream, type_url, names)
             self.asked.answered()
             if (contents := self._current()) != self.contents.current or self.tree_needs.has_changed():
                 self.contents.replace(contents)

@@ -54,6 +54,18 @@ class TestWhatIsAskedFor:
         """Without anybody asking, it is all of the types whose full state SotW sends."""
         assert Subscriptions(NameScope()).wanted == {of_type: {"*"} for of_type in (CDS, LDS, SRDS)}
 
+    def test_what_is_referred_to_elsewhere(self) -> None:
+        """Names of other upstreams are none of its own: they are told, as long as anything that is held refers to them."""
+        made = Subscriptions(NameScope("a"))
+        first, second = referring("x", f"{OF_A}e", f"{OF_B}e", "plain"), referring("y", f"{OF_B}e")
+        made.refer((), (first, second), NOW_S)
+        assert made.elsewhere == {EDS: {f"{OF_B}e", "plain"}}
+        assert made.wanted == {EDS: {f"{OF_A}e"}}
+        made.refer((first,), (), NOW_S)
+        assert made.elsewhere == {EDS: {f"{OF_B}e"}}
+        made.refer((second,), (), NOW_S)
+        assert made.elsewhere == {EDS: frozenset()}
+
     def test_nothing_where_clients_decide(self) -> None:
         """Nor of an upstream that has the names of one authority alone: `*` is none of them."""
         assert not Subscriptions(ASKED_ONLY).wanted

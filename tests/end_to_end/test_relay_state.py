@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+import resource
 import socket
 import sqlite3
+import time
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.history.state_directory import DATABASE
-from tests.end_to_end.killing import StreamFollower, tree_of
+from tests.end_to_end.killing import CDS, LDS, RDS, StreamFollower, tree_of
 from tests.end_to_end.test_state import new_resources, poll
+from tests.support.scripted_streams import Request, ScriptedStreams, packed
 from tests.support.server import Server, write_file
 
-FLAGS = ("--linger", "0s", "--settle", "10ms", "--log-format", "json")
+FLAGS = ("--linger", "0s", "--step-timeout", "200ms", "--settle", "10ms", "--log-format", "json")
 # What refers to the route: else a relay asks for it only when a client does.
 LISTENER = """\
 - "@type": type.googleapis.com/envoy.config.listener.v3.Listener
@@ -51,13 +59,12 @@ class Relayed:
         self.top = Server(folder / "tree", folder / "top", *FLAGS, "--log-level", "debug", grpc=address)
         self.relay = self.relay_of(address)
 
-    def relay_of(self, *upstreams: str, name: str = "relay") -> Server:
-        """Return a relay with a state directory and a mirror; all those of one name have the same."""
-        folder = self.folder / name
+    def relay_of(self, upstream: str, *, is_kept: bool = True) -> Server:
+        """Return a relay with a mirror, and a state directory if it is kept."""
+        folder = self.folder / "relay"
         folder.mkdir(exist_ok=True)
-        flags = [flag for each in upstreams for flag in ("--upstream", each)]
-        kept = ("--state", str(folder / "state"), "--mirror", str(folder / "mirror"))
-        return Server(None, folder, *flags, *kept, *FLAGS)
+        kept = ("--state", str(folder / "state")) if is_kept else ()
+        return Server(None, folder, "--upstream", upstream, "--mirror", str(folder / "mirror"), *kept, *FLAGS)
 
     def edit(self, number: int) -> None:
         """Change the tree of the upstream."""
@@ -73,15 +80,15 @@ class Relayed:
         """Wait until the relay serves what an edit brought, and has that alone on the disk."""
         clusters = {f"cluster-{2 * number}-x", f"cluster-{2 * number + 1}-x"}
         self.relay.wait(lambda: self.kept() == clusters | OTHERS, f"edit {number} on the disk")
-        self.relay.wait(lambda: self.mirrored() >= clusters, f"edit {number} in the mirror")
+        self.until_mirrored(clusters)
+
+    def until_mirrored(self, clusters: AbstractSet[str]) -> None:
+        """Wait until the mirror has clusters, and maybe others."""
+        self.relay.wait(lambda: self.mirrored() >= clusters, f"{clusters} in the mirror")
 
     def kept(self) -> set[str]:
         """Return the names of the resources that the relay has on the disk as those of its upstream."""
-        path = self.folder / "relay" / "state" / DATABASE
-        if not path.exists():
-            return set()
-        with closing(sqlite3.connect(path, timeout=60)) as connection:
-            return {name for (name,) in connection.execute("SELECT name FROM held_resources")}
+        return kept_in(self.folder / "relay" / "state")
 
     def mirrored(self) -> set[str]:
         """Return the names of the clusters in the mirror of the relay."""
@@ -133,3 +140,122 @@ def test_relay_serves_while_its_upstream_is_away(relayed: Relayed, end: str) -> 
     relayed.edit(1)
     relayed.top.start()
     relayed.until_served(1)
+
+
+def test_relay_that_restarts_names_what_it_holds(tmp_path: Path) -> None:
+    """Any server is told its own versions, in one request for each type; what it says is gone is gone, and all else stays."""
+    versions = {"a": "7", "b": "anything"}
+
+    def answer(request: Request) -> dict[str, Any] | None:
+        if request.type_url != CDS or request.response_nonce or request.initial_resource_versions:
+            return None
+        named = {name: packed(Cluster(name=name, connect_timeout={"seconds": 1})) for name in versions}
+        return {
+            "resources": [
+                discovery_pb2.Resource(name=name, version=version, resource=named[name])
+                for name, version in versions.items()
+            ]
+        }
+
+    with ScriptedStreams(answer) as top:
+        relay = Server(
+            None, tmp_path, "--upstream", f"127.0.0.1:{top.port}", "--state", str(tmp_path / "state"), *FLAGS
+        )
+        with relay:
+            relay.wait(lambda: kept_in(tmp_path / "state") == {"a", "b"}, "both clusters on the disk")
+            relay.kill()
+            top.requests.clear()
+            relay.start()
+            relay.wait(lambda: requests_for(CDS, top), "a request")
+            (request,) = requests_for(CDS, top)
+            assert dict(request.initial_resource_versions) == versions
+            before = poll(relay, "clusters")
+            top.send(CDS, removed_resources=["b"])
+            relay.wait(lambda: poll(relay, "clusters")[1] not in {before[1], ""}, "the removal")
+            relay.wait(lambda: kept_in(tmp_path / "state") == {"a"}, "the removal on the disk")
+            assert relay.log_events("upstream_rejected") == []
+
+
+def requests_for(type_url: str, top: ScriptedStreams) -> list[Request]:
+    """Return what a server was asked for a type, but for ACKs."""
+    return [each for each in top.requests if each.type_url == type_url and not each.response_nonce]
+
+
+def kept_in(state: Path) -> set[str]:
+    """Return the names of the resources that a relay has on the disk as those of its upstream."""
+    if not (state / DATABASE).exists():
+        return set()
+    with closing(sqlite3.connect(state / DATABASE, timeout=60)) as connection:
+        return {name for (name,) in connection.execute("SELECT name FROM held_resources")}
+
+
+def test_relay_without_a_state_directory(relayed: Relayed) -> None:
+    """After a restart it has nothing, and takes nothing from clients: it waits for its upstream, and nobody fetches again then."""
+    relayed.relay = relayed.relay_of(relayed.address, is_kept=False)
+    relayed.top.start()
+    relayed.relay.start()
+    relayed.relay.wait(lambda: relayed.mirrored() == {"cluster-0-x", "cluster-1-x"}, "the tree in the mirror")
+    follower = StreamFollower(is_delta=True, rng=random.Random(1))
+    asyncio.run(new_resources(relayed.relay, follower, 3))
+    held, version = follower.held, poll(relayed.relay, "clusters")[1]
+    relayed.top.kill()
+    relayed.relay.kill()
+
+    relayed.relay.start()
+
+    assert asyncio.run(new_resources(relayed.relay, follower, 0)) == []
+    assert follower.held == held
+    assert poll(relayed.relay, "clusters", version)[0] in {304, 503}
+    assert poll(relayed.relay, "clusters")[0] in {304, 503}
+    assert relayed.mirrored() == {"cluster-0-x", "cluster-1-x"}
+    relayed.top.start()
+    relayed.relay.wait(lambda: poll(relayed.relay, "clusters") == (200, version), "the upstream")
+    assert asyncio.run(new_resources(relayed.relay, follower, 0)) == []
+
+
+def test_killed_while_its_upstream_changes(relayed: Relayed) -> None:
+    """A relay that is killed at any moment ends on all of what it had on the disk when it starts alone, and goes on from there."""
+    rng = random.Random(7)
+    relayed.start()
+    for number in range(1, 4):
+        relayed.edit(number)
+        time.sleep(rng.random() * 0.3)
+        relayed.relay.kill()
+        on_disk = relayed.kept()
+        relayed.top.kill()
+        relayed.relay.start()
+        clusters = on_disk - OTHERS
+        assert on_disk >= OTHERS
+        # What it served when it was killed stays, too, until the upstream is there again.
+        relayed.until_mirrored(clusters)
+        held = relayed.held()
+        assert held[CDS].keys() >= clusters
+        used = set(re.findall(rb"cluster-\d+-x", b"".join((*held[RDS].values(), *held[LDS].values()))))
+        assert len(used) == 2
+        assert {name.decode() for name in used} == clusters
+        relayed.top.start()
+        relayed.until_served(number)
+
+
+def test_full_disk(relayed: Relayed) -> None:
+    """While the state directory cannot be written, everything is served as ever; with room, what is held then is kept."""
+    relayed.start()
+    limit = resource.prlimit(relayed.relay.pid, resource.RLIMIT_FSIZE)
+    size_bytes = (relayed.folder / "relay" / "state" / DATABASE).stat().st_size
+    resource.prlimit(relayed.relay.pid, resource.RLIMIT_FSIZE, (size_bytes - 1, limit[1]))
+    relayed.edit(1)
+    relayed.relay.wait(lambda: relayed.mirrored() == {"cluster-2-x", "cluster-3-x"}, "the edit")
+    relayed.relay.wait(lambda: relayed.relay.log_events("state_failed"), "the full disk")
+    resource.prlimit(relayed.relay.pid, resource.RLIMIT_FSIZE, limit)
+    relayed.relay.wait(lambda: relayed.relay.log_events("state_recovered"), "room")
+    relayed.until_served(1)
+
+
+def test_damaged_database(relayed: Relayed) -> None:
+    """A database that is none is set aside, and the upstream is asked for everything again."""
+    relayed.start()
+    relayed.relay.kill()
+    (relayed.folder / "relay" / "state" / DATABASE).write_bytes(b"nonsense" * 1000)
+    relayed.relay.start()
+    relayed.until_served(0)
+    assert len(relayed.relay.log_events("state_ignored")) == 1

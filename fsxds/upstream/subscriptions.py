@@ -161,6 +161,16 @@ class Subscriptions:
         self._answers.hold_up(added)
         self._refer_elsewhere(filter(self._is_elsewhere, added), filter(self._is_elsewhere, gone))
 
+    def restore(self, resources: Iterable[Resource], now_s: float) -> None:
+        """Ask for what was held before the start, as for what nothing needs any more: whoever asked for it may come back."""
+        changed = set[TypeUrl]()
+        for resource in resources:
+            key = resource.type_url, resource.name
+            if self._size < self._scope.most_names and not self.wants(resource) and self._counts(key):
+                changed |= self._add(key)
+                self._idle[key] = now_s
+        self._publish(changed, now_s)
+
     def connect(self, now_s: float) -> None:
         """Note that a server is asked for everything that is wanted, on a new connection."""
         self._answers.connect(now_s)

@@ -89,6 +89,7 @@ class Upstream:
         self._status = replace(self._status, last_update_s=max(times_s, default=None))
         self._subscriptions.refer((), (each for rows in self._holdings.rows.values() for each in rows.values()), now_s)
         self._follow(self._holdings.expire(now_s), now_s)
+        self._subscriptions.restore((each for rows in self._holdings.rows.values() for each in rows.values()), now_s)
         self._publish(is_changed=bool(self._holdings.rows))
 
     def wanted(self) -> Names:

@@ -15,9 +15,10 @@ from fsxds.events import Event
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
 from fsxds.upstream.keeping import UpstreamKeeping
+from fsxds.upstream.subscriptions import LINGER_S
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamsRestored
-from tests.upstream.made import CDS, SERVER, came, cluster, update, update_of, upstream_of
+from tests.upstream.made import CDS, RDS, SERVER, came, cluster, routes, update, update_of, upstream_of
 
 
 class Process:
@@ -89,6 +90,21 @@ async def test_what_expired_meanwhile_goes(first: Process, catalogue: Catalogue)
         pass
 
     assert not next_of(second, catalogue, now_s + 30).upstream.held
+
+
+async def test_what_clients_asked_for_is_asked_for_again(first: Process, catalogue: Catalogue) -> None:
+    """As long as they have time to come back; what none of them asks for then is dropped, and what is held is never old."""
+    async with first.running():
+        first.upstream.ask({RDS: frozenset({"r", "q"})}, 100.0)
+        first.upstream.receive(update(RDS, {"r": routes("r"), "q": routes("q")}), SERVER, 100.0)
+    second = next_of(first, catalogue, 200.0).upstream
+    assert second.wanted()[RDS] == {"r", "q"}
+    assert second.versions(SERVER, RDS).keys() == {"r", "q"}
+    second.ask({RDS: frozenset({"q"})}, 300.0)
+    second.expire(200.0 + LINGER_S)
+
+    assert second.wanted()[RDS] == {"q"}
+    assert [*second.held[RDS]] == ["q"]
 
 
 async def test_nothing_to_restore(first: Process) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from types import MappingProxyType
 
 from fsxds.resource_types import RESOURCE_TYPES
@@ -85,7 +86,7 @@ def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before:
     if not contents:
         return MergedView(raw, (), raw)
     known = before if before is not None and _names(before.contents) == _names(contents) else None
-    if known is not None and known.raw is raw and known.contents == contents:
+    if known is not None and known.raw is raw and all(map(is_, known.contents, contents)):
         return known
     generation = raw.generation if before is None else max(raw.generation, before.snapshot.generation + 1)
     rows, shadowed = {}, {}

@@ -181,7 +181,10 @@ class Upstreams:
                 for type_url, names in elsewhere.items():
                     self.asked.ask(upstream, type_url, names)
             self.asked.answered()
-            if (contents := self._current()) != self.contents.current or self.tree_needs.has_changed():
+            # One by one by identity: to compare their resources would cost as much as there are.
+            contents, current = self._current(), self.contents.current
+            has_changed = any(one is not other for one, other in zip(contents, current, strict=True))
+            if has_changed or self.tree_needs.has_changed():
                 self.contents.replace(contents)
 
     async def _expire(self, upstream: Upstream) -> Never:

@@ -35,7 +35,7 @@ Key = tuple[TypeUrl, str]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a resource was written: its file, and the line (from 1) on which it begins.
+    """Where a resource was written: its file, and the line (from 1) on which it begins; 0 where it came from elsewhere.
 
     `document` counts the documents of the file from 0; `field_path` leads from the top of the document to the resource.
     A resource that a layer patched is that of the patch; `patched` says which of its fields were written elsewhere.
@@ -48,7 +48,7 @@ class Origin:
     patched: Patched | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """`edge/cds.yaml:12`; what is from no file has no line."""
+        """`edge/cds.yaml:12`, or `upstream 10.0.0.1:18000`."""
         return f"{self.path}:{self.line}" if self.line else str(self.path)
 
 

@@ -46,5 +46,8 @@ def _meant(rejection: Rejection, target: Snapshot) -> Iterator[Resource]:
 
 def _problem(resource: Resource, who: str, reason: str) -> Problem:
     fact = f"{who} rejected {type_name(resource.type_url)} {resource.name}: {reason}"
+    if not resource.origin.line:
+        remedy = "correct it where it was written; what was good last is served until the upstream sends something else"
+        return Problem.of_file(resource.origin.path, RULE, fact, remedy)
     remedy = "correct it; what was good last is served until the tree changes"
     return Problem(resource.origin.path, resource.origin.line, 1, "", RULE, fact, remedy)

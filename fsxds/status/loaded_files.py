@@ -14,6 +14,7 @@ from fsxds.observe.source_lines import Source
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.upstream_content import origin_of
 from fsxds.transports.admin.status_reports import (
     MOST_PROBLEMS,
     FileCounts,
@@ -26,6 +27,7 @@ from fsxds.transports.admin.status_reports import (
 from fsxds.values import WHOLE_TREE, Problem, Severity, Tree
 
 GOOD, HELD, BROKEN, IGNORED, REJECTED = "good", "held", "broken", "ignored", "rejected"
+UPSTREAM = "upstream"
 _RANKS = {BROKEN: 0, HELD: 1, GOOD: 2}
 _SEVERITIES = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -182,16 +184,22 @@ def _table_of(views: LoadedViews, rejections: tuple[Problem, ...], is_word: Call
     problems = (*((each, REJECTED) for each in rejections), *((each, "") for each in views.problems))
     errors_first = sorted(problems, key=lambda each: _SEVERITIES[each[0].severity])[:MOST_PROBLEMS]
     sources = _Sources(views, is_word)
+    shown_states = dict.fromkeys(_upstreams_of(views), UPSTREAM) | states
     return _FileTable(
         tuple(sorted(states.items(), key=lambda each: (_RANKS[each[1]], each[0].parts))),
         good,
         FileCounts(counts[GOOD], counts[HELD], counts[BROKEN]),
         tuple(
-            _Shown(each, state or states.get(each.path, IGNORED), tuple(sources.lines_of(each)))
+            _Shown(each, state or shown_states.get(each.path, IGNORED), tuple(sources.lines_of(each)))
             for each, state in errors_first
         ),
         Counter(each.path for each, _ in problems),
     )
+
+
+def _upstreams_of(views: LoadedViews) -> set[PurePosixPath]:
+    """Return what stands for upstreams where files have a path."""
+    return {origin_of(content.name).path for merged in views.merged.values() for content in merged.contents}
 
 
 def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:

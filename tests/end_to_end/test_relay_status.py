@@ -160,6 +160,23 @@ def test_the_page_says_which_upstream_is_away(browser: Any, relay: Server, top: 
     assert len(relay.log_events("upstream_connected")) == 2
 
 
+def test_what_a_client_rejects_is_a_problem_of_the_upstream(relay: Server, top: Server) -> None:
+    """Where files have a path, it names the upstream, which has no lines; the graph does so too."""
+    address, tree = f"127.0.0.1:{top.grpc_port}", top.tree  # type: ignore[attr-defined]
+    taken = poll(relay, "edge-1")["version_info"]
+    poll(relay, "edge-1", taken)
+    write_file(tree / "new.yaml", clusters("fresh"))
+    relay.wait(lambda: poll(relay, "edge-1", taken), "the new cluster")
+    poll(relay, "edge-1", taken, error_detail={"code": 13, "message": "no such thing: fresh"})
+    relay.wait(lambda: ask(relay, "status")["problems"], "the rejection")
+    (problem,) = ask(relay, "status")["problems"]
+
+    assert (problem["path"], problem["state"], problem["rule"]) == (f"upstream {address}", "rejected", "rejected-by-client")
+    assert "edge-1 rejected cds fresh: no such thing" in problem["message"]
+    assert "until the upstream sends something else" in problem["remedy"]
+    assert {node["place"] for node in ask(relay, "graph")["nodes"]} == {f"upstream {address}"}
+
+
 def test_no_exit_shows_the_token(relay: Server) -> None:
     """It is in no log, page, metric or status."""
     exits = [answer_of(f"http://{relay.admin}{path}")[1] for path in ("/api/status", "/metrics", "/readyz")]

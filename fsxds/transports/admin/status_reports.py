@@ -51,15 +51,15 @@ class ProblemReport:
     """A problem.
 
     Attributes:
-        path: its file, from the top of the tree.
+        path: its file, from the top of the tree; `upstream NAME` where it is about what an upstream holds.
         line: counts from 1.
         column: counts from 1.
         severity: `error`, `warning` or `note`.
         rule: that which was broken.
         message: the fact.
         remedy: what to do; may be empty.
-        state: that of the file: `good`, `held`, `broken`, or `ignored` for one that is not read; `rejected` where clients rejected
-            what is in it.
+        state: that of the file: `good`, `held`, `broken`, or `ignored` for one that is not read; `upstream` where there is none;
+            `rejected` where clients rejected what is in it.
         since_s: for how long it has been there.
         source: lines around the place; none of files with secrets.
     """

@@ -134,6 +134,7 @@ const OUTCOMES = {
   held: "the last good content of this file is served",
   ignored: "this file is not read",
   rejected: "clients rejected this",
+  upstream: "this is about an upstream",
 };
 
 export function problem(one, fetched_ms) {

@@ -171,7 +171,11 @@ def test_what_a_client_rejects_is_a_problem_of_the_upstream(relay: Server, top: 
     relay.wait(lambda: ask(relay, "status")["problems"], "the rejection")
     (problem,) = ask(relay, "status")["problems"]
 
-    assert (problem["path"], problem["state"], problem["rule"]) == (f"upstream {address}", "rejected", "rejected-by-client")
+    assert (problem["path"], problem["state"], problem["rule"]) == (
+        f"upstream {address}",
+        "rejected",
+        "rejected-by-client",
+    )
     assert "edge-1 rejected cds fresh: no such thing" in problem["message"]
     assert "until the upstream sends something else" in problem["remedy"]
     assert {node["place"] for node in ask(relay, "graph")["nodes"]} == {f"upstream {address}"}

@@ -122,7 +122,7 @@ class HeldResources:
                 room -= 1
             expires_s = None if resource.ttl_s is None else now_s + resource.ttl_s
             new[name] = HeldResource(resource, response.versions[name], server, now_s, expires_s)
-        for name in response.renewed & table.keys() - new.keys():
+        for name in table.among(response.renewed) - new.keys():
             known = table[name]
             if known.resource.ttl_s is not None:
                 new[name] = replace(known, expires_s=now_s + known.resource.ttl_s)

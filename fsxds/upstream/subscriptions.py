@@ -346,9 +346,8 @@ class _Answers:
         self._settle(now_s)
 
     def disconnect(self) -> None:
-        """Count no more: nobody was asked."""
+        """Count no more, until the next connection."""
         self._connected_s = self.next_s = None
-        self._since = {type_url: dict.fromkeys(names) for type_url, names in self._since.items()}
 
     def take(self, response: ReadResponse, now_s: float) -> None:
         """Note which names a response answers."""

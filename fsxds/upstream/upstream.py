@@ -13,7 +13,7 @@ from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.ttl import earliest
 from fsxds.resource_names import is_glob
 from fsxds.resource_types import BY_TYPE_URL, in_push_order
-from fsxds.resources import Key
+from fsxds.resources import Key, Rows
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.upstream_content import Held, UpstreamContent
 from fsxds.store import Latest
@@ -73,6 +73,8 @@ class Upstream:
         self._holdings = HeldResources(scope.most_names)
         self._subscriptions = Subscriptions(scope)
         self._answered: frozenset[TypeUrl] = frozenset()
+        # The rows in which names were looked for last: what was worked out of them holds for most of the next ones.
+        self._looked_at: dict[TypeUrl, Rows] = {}
         self._status = UpstreamStatus(rule.name, rule.servers)
         self.content = UpstreamContent(rule.name, pending=self._pending())
 
@@ -128,7 +130,10 @@ class Upstream:
         answered = {name for name in names if self._subscriptions.has_answer(type_url, name)}
         groups = {name for name in answered if name == WILDCARD or is_glob(name)}
         single = answered - groups - {name for of_type, name in self.rejected if of_type == type_url}
-        return frozenset(groups | single - Lookup.of(self._holdings.rows_of(type_url)).existing(single))
+        rows = self._holdings.rows_of(type_url)
+        lookup = Lookup.of(rows, self._looked_at.get(type_url))
+        self._looked_at[type_url] = rows
+        return frozenset(groups | (single - lookup.existing(single)))
 
     def connected(self, server: str, wire: str, now_s: float) -> None:
         """Note which server is asked from now on, for everything that is wanted, and how (`Delta ADS`)."""

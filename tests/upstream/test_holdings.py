@@ -154,10 +154,12 @@ class TestTimesToLive:
         assert held.expire(NOW_S + 18).keys == {(CDS, "t")}
 
     def test_the_resource_itself_renews_it(self, held: Held) -> None:
-        """As an Envoy on a SotW stream is sent it."""
+        """As an Envoy on a SotW stream is sent it; also where it was read as what is held."""
         held.receive(response(timed("t")))
         held.receive(response(timed("t")), now_s=NOW_S + 8)
         assert not held.expire(NOW_S + 17).keys
+        held.receive(response(held.rows_of(CDS)["t"]), now_s=NOW_S + 17)
+        assert not held.expire(NOW_S + 26).keys
 
     def test_a_resource_without_one_ends_it(self, held: Held) -> None:
         """A server takes a time to live back by sending the resource without it."""

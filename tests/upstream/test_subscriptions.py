@@ -174,9 +174,13 @@ class TestIdleNames:
         asked.ask(names(), NOW_S)
         asked.ask(names("web"), NOW_S + 500)
         assert asked.has_answer(EDS, "web")
-        asked.ask(names(), NOW_S + 550)
         asked.expire(NOW_S + LINGER_S)
         assert asked.wanted == {EDS: {"web"}}
+        asked.ask(names(), NOW_S + 650)
+        asked.expire(NOW_S + 649 + LINGER_S)
+        assert asked.wanted == {EDS: {"web"}}
+        asked.expire(NOW_S + 650 + LINGER_S)
+        assert not asked.wanted
 
     def test_a_name_that_one_still_needs_is_not_idle(self, asked: Subscriptions) -> None:
         """Clients and each resource that refers to a name are reasons of their own."""
@@ -283,6 +287,7 @@ class TestAnswers:
         asked.ask(names(cds=("web",)), NOW_S)
         asked.ask(names(cds=("*",)), NOW_S + 5)
         asked.answer(answer(CDS, "web"), NOW_S + 6)
+        asked.expire(NOW_S + 5.9 + SETTLE_S)
         assert not asked.has_answer(CDS, "*")
         asked.expire(NOW_S + 6 + SETTLE_S)
         assert asked.has_answer(CDS, "*")

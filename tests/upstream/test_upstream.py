@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from envoy.extensions.clusters.aggregate.v3 import cluster_pb2 as aggregate_pb2
+
 from fsxds.api.catalogue import Catalogue
 from fsxds.client.updates import ConnectionLostError
 from fsxds.upstream.subscriptions import LINGER_S, PATIENCE_S, NameScope
@@ -185,6 +187,27 @@ class TestDenials:
         upstream.ask({CDS: frozenset({"web", "*", other})}, NOW_S)
         assert upstream.denies(CDS, {"web", "*", other}) == {other}
 
+    def test_silence_of_who_is_away(self, catalogue: Catalogue) -> None:
+        """Time without a connection denies nothing."""
+        upstream = connected(catalogue, ASKED_ONLY)
+        upstream.ask({CDS: frozenset({"web"})}, NOW_S)
+        upstream.lost(ConnectionLostError("gone", "UNAVAILABLE"), NOW_S + 1)
+        upstream.expire(NOW_S + 10 * PATIENCE_S)
+        assert not upstream.denies(CDS, {"web"})
+
+    def test_what_a_response_has_asked_for_is_not_answered_by_it(self, catalogue: Catalogue) -> None:
+        """A resource that nobody had asked for yet is not taken in, and is sent again when it is."""
+        upstream = connected(catalogue, ASKED_ONLY)
+        upstream.ask({RDS: frozenset({"main"})}, NOW_S)
+        upstream.receive(update(RDS, {"main": routes("main", "web")}), SERVER, NOW_S)
+        aggregate = cluster("web")
+        aggregate.cluster_type.name = "envoy.clusters.aggregate"
+        aggregate.cluster_type.typed_config.Pack(aggregate_pb2.ClusterConfig(clusters=["a"]))
+        upstream.receive(update(CDS, {"web": aggregate, "a": cluster("a")}), SERVER, NOW_S)
+        assert list(upstream.content.rows[CDS]) == ["web"]
+        assert upstream.wanted()[CDS] == {"web", "a"}
+        assert not upstream.denies(CDS, {"a"})
+
 
 class TestTime:
     """What passes with time."""
@@ -215,11 +238,14 @@ class TestTime:
         """Its content goes with the name, and no sooner."""
         upstream = connected(catalogue, ASKED_ONLY)
         upstream.ask({CDS: frozenset({"web", "api"})}, NOW_S)
-        upstream.receive(update(CDS, {"web": cluster("web"), "api": cluster("api")}), SERVER, NOW_S)
+        clusters = {"web": cluster("web", uses_eds=True), "api": cluster("api")}
+        upstream.receive(update(CDS, clusters), SERVER, NOW_S)
         upstream.ask({CDS: frozenset({"api"})}, NOW_S)
         assert list(upstream.content.rows[CDS]) == ["api", "web"]
         upstream.expire(NOW_S + LINGER_S)
         assert list(upstream.content.rows[CDS]) == ["api"]
+        assert upstream.wanted() == {CDS: {"api"}, EDS: {"web"}}
+        upstream.expire(NOW_S + 2 * LINGER_S)
         assert upstream.wanted() == {CDS: {"api"}}
 
 

@@ -407,7 +407,7 @@ class Application:
         if snapshots is None:
             return f"{count} files of {size_bytes:,} bytes in all to be parsed"
         answers = self._first_answers()
-        is_barren_everywhere = bool(snapshots) and all(map(is_barren, snapshots.values()))
+        is_barren_everywhere = bool(snapshots) and not answers.has_unasked and all(map(is_barren, snapshots.values()))
         if answers.silent and (is_barren_everywhere or not answers.is_over):
             return str(answers)
         return _first_resource(directory, count) if is_barren_everywhere else self._waits_for_mirror()

@@ -92,19 +92,23 @@ class FirstAnswers:
     """What a start awaits of upstreams.
 
     Attributes:
-        silent: those that never sent anything, to this process or an earlier one.
+        silent: those that never sent anything, to this process or an earlier one, though they are asked for something.
         count: how many upstreams there are.
         is_over: the start waits for them no longer; others may be served meanwhile.
+        has_unasked: one is connected and asked for nothing yet: what it has is there for clients when they ask.
     """
 
     silent: tuple[UpstreamStatus, ...] = ()
     count: int = 0
     is_over: bool = True
+    has_unasked: bool = False
 
     @classmethod
     def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool) -> Self:
         """Return what is awaited of upstreams that stand so."""
-        return cls(tuple(each for each in statuses if each.last_update_s is None), len(statuses), is_over)
+        unheard = [each for each in statuses if each.last_update_s is None]
+        silent = tuple(each for each in unheard if each.state != "connected" or each.pending)
+        return cls(silent, len(statuses), is_over, has_unasked=len(silent) < len(unheard))
 
     def __str__(self) -> str:
         named = [f"{each.name} ({each.trouble})" if each.trouble else each.name for each in self.silent]
@@ -136,7 +140,8 @@ def unready_reason(
     silent = f"{len(answers.silent)} of {answers.count}"
     if answers.silent and not answers.is_over:
         return f"{silent} {NOT_ANSWERED}"
-    if (barren := sum(map(is_barren, views))) and answers.count and not answers.is_over:
+    barren = 0 if answers.has_unasked else sum(map(is_barren, views))
+    if barren and answers.count and not answers.is_over:
         # What upstreams sent is not loaded yet.
         return NOT_LOADED
     if barren:

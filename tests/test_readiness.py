@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,9 @@ def test_a_ready_file_that_cannot_be_written_or_removed_is_an_error_for_users(tm
         ready_file.write({})
 
 
+# Connected, and asked for nothing before a client comes; and asked for what it does not answer.
+UNASKED = UpstreamStatus("authority", ("1.2.3.4:5",), "1.2.3.4:5", "Delta ADS", "connected")
+ASKED = replace(UNASKED, pending=(next(iter(BY_TYPE_URL)),))
 GOOD = Snapshot(1, {})
 BARREN = Snapshot(1, {}, withheld=frozenset(BY_TYPE_URL))
 PARTLY_GOOD = Snapshot(1, {}, withheld=frozenset([*BY_TYPE_URL][1:]))
@@ -103,12 +107,18 @@ def test_clients_are_served_when_each_view_has_something_good(
         ((HEARD,), False, (BARREN,), "the configuration is not loaded yet"),
         ((HEARD,), True, (BARREN,), "nothing can be served in 1 of 1 views; no file there is without a mistake"),
         ((SILENT,), False, None, "the configuration is not loaded yet"),
+        ((UNASKED,), False, (BARREN,), ""),
+        ((UNASKED, SILENT), False, (GOOD,), "1 of 2 upstreams did not answer yet"),
+        ((ASKED,), False, (GOOD,), "1 of 1 upstreams did not answer yet"),
     ],
 )
 def test_upstreams_are_awaited(
     statuses: tuple[UpstreamStatus, ...], is_over: bool, views: tuple[Snapshot, ...] | None, reason: str
 ) -> None:
-    """One of which nothing is known, not even by an earlier process; after a while alone where there is nothing else."""
+    """One that says nothing, and did not to an earlier process; after a while alone where there is nothing else.
+
+    One that nobody asks for anything is not awaited: clients come to who is ready.
+    """
     answers = FirstAnswers.of(statuses, is_over=is_over)
 
     assert unready_reason(views, is_mirrored=True, lost=(), answers=answers) == reason

@@ -253,9 +253,18 @@ class SettingsChange:
             for row in OPTIONS
             if command in row.commands and getattr(before, row.field) != getattr(after, row.field)
         ]
-        applied = {row.field: getattr(after, row.field) for row in different if row.is_reloadable}
+        fixed = {row.name for row in different if not row.is_reloadable}
+        if _servers_of(before) != _servers_of(after):
+            # Which upstreams there are is fixed, whatever setting says it.
+            fixed.add("authorities")
+        applied = {row.field: getattr(after, row.field) for row in different if row.name not in fixed}
         return cls(
             replace(before, **applied),
-            tuple(row.name for row in different if row.is_reloadable),
-            tuple(row.name for row in different if not row.is_reloadable),
+            tuple(row.name for row in different if row.name not in fixed),
+            tuple(row.name for row in different if row.name in fixed),
         )
+
+
+def _servers_of(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Return the servers that have the resources of authorities."""
+    return {name: each.upstream for name, each in (settings.authorities or {}).items() if each.upstream}

@@ -11,8 +11,9 @@ from jsonschema import Draft202012Validator
 
 from fsxds.cli.main import main
 from fsxds.errors import UsageError
-from fsxds.settings.options import BY_NAME
-from fsxds.settings.reading import read_settings
+from fsxds.settings.authorities import Authority
+from fsxds.settings.options import BY_NAME, Settings
+from fsxds.settings.reading import SettingsChange, read_settings
 from fsxds.settings.structured import MistakesFound
 from fsxds.settings.upstream_rules import UPSTREAMS, UpstreamRule, fault_of_server
 from tests.cli.test_command import settings_of
@@ -153,3 +154,25 @@ def test_a_password_in_the_environment_is_not_repeated() -> None:
         read_settings({}, {"FSXDS_UPSTREAM": "a:1 hunter2@b:1"})
 
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed", "needs_restart"),
+    [
+        ({"a": Authority("https://a")}, {"a": Authority("https://b")}, ("authorities",), ()),
+        ({"a": Authority("https://a")}, {"a": Authority("https://b", ("c:1",))}, (), ("authorities",)),
+        ({"a": Authority("", ("b:1",))}, {"a": Authority("https://b", ("b:1",))}, ("authorities",), ()),
+        ({"a": Authority("", ("b:1",))}, None, (), ("authorities",)),
+    ],
+)
+def test_which_upstreams_there_are_does_not_change_while_running(
+    before: dict[str, Authority],
+    after: dict[str, Authority] | None,
+    changed: tuple[str, ...],
+    needs_restart: tuple[str, ...],
+) -> None:
+    """SIGHUP applies other URLs of authorities; other servers of theirs need a restart, which is said."""
+    change = SettingsChange.between(Settings(authorities=before), Settings(authorities=after), "serve")
+
+    assert (changed, needs_restart) == (change.changed, change.needs_restart)
+    assert change.settings.authorities == (after if changed else before)

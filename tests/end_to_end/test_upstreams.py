@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import socket
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
 from fsxds.cli.main import main
+from fsxds.history.state_directory import DATABASE
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.testing import Server, serve
 from fsxds.testing.server import SETTLE_S
 from fsxds.values import Severity
+from tests.support.server import Server as Relay
 from tests.support.settings_files import read_file
 
 CLUSTER = "[{name: web, type: STATIC, connect_timeout: 1s}]"
@@ -153,3 +159,57 @@ def timeout_polled(server: Server, node: str) -> str:
     request = Request(f"{server.http}/v3/discovery:clusters", body, {"content-type": "application/json"})
     with urlopen(request, timeout=30) as response:
         return str(json.load(response)["resources"][0]["connect_timeout"])
+
+
+SECRET_USER = """\
+- name: web
+  type: STATIC
+  connect_timeout: 1s
+  transport_socket:
+    name: envoy.transport_sockets.tls
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+      common_tls_context:
+        tls_certificate_sds_secret_configs: [{name: mine, sds_config: {ads: {}, resource_api_version: V3}}]
+"""
+
+
+def test_a_secret_of_an_upstream_ends_no_restart(tmp_path: Path) -> None:
+    """A relay that other machines reach in clear keeps it from them; it starts again with it, which a tree of its own may not."""
+    secret = "[{name: mine, generic_secret: {secret: {inline_string: hunter2}}}]"
+    state = tmp_path / "state"
+    with serve({"cds.yaml": SECRET_USER, "sds.yaml": secret}) as top:
+        flags = ("--upstream", top.grpc, "--state", str(state))
+        relay = Relay(None, tmp_path, *flags, http="0.0.0.0:0")
+        with relay:
+            relay.wait(lambda: "mine" in names_kept(state), "the secret to be kept")
+    with relay:
+        assert relay.is_running
+        relay.wait(lambda: relay.ready["versions"].get("cds"), "clusters to be served")
+        assert polled_by_stranger(relay) != 200
+    assert b"hunter2" not in relay.log_file.read_bytes()
+
+
+def names_kept(state: Path) -> set[str]:
+    """Return the names of what a relay has on the disk."""
+    path = state / DATABASE
+    if not path.exists():
+        return set()
+    with closing(sqlite3.connect(path, timeout=60)) as connection:
+        return {name for (name,) in connection.execute("SELECT name FROM held_resources")}
+
+
+def polled_by_stranger(relay: Relay) -> int:
+    """Return the status that another machine gets for the secret, here by an address of this one that is not loopback."""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
+        # Nothing is sent: it only says which address leads out.
+        probe.connect(("192.0.2.1", 9))
+        address = probe.getsockname()[0]
+    body = json.dumps({"node": {"id": "n"}, "resource_names": ["mine"]}).encode()
+    url = f"http://{address}:{relay.port}/v3/discovery:secrets"
+    try:
+        with urlopen(Request(url, body, {"content-type": "application/json"}), timeout=30) as response:
+            return int(response.status)
+    except HTTPError as error:
+        error.close()
+        return error.code

@@ -52,6 +52,8 @@ from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
+from fsxds.signing.anchors import read_anchors
+from fsxds.signing.offered import write_offers
 from fsxds.signing.trusted_tree import TreeTrust
 from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
@@ -80,6 +82,7 @@ from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import Limiter
 from fsxds.transports.listener import Listener
 from fsxds.transports.listener_security import ListenerSecurity
+from fsxds.transports.manifests import ManifestOffers
 from fsxds.transports.mirror.envoy_page import EnvoyPage
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
@@ -140,6 +143,7 @@ class Application:
         upstreams: other servers that are sources; none where the settings have none.
         security: what listeners encrypt with, and who owns their sockets.
         credentials: has who may ask for what.
+        manifests: offers relays what vouches for what is served.
         state: the state directory, held until `close`; None without one.
         keeper: writes to it what is served; None without one.
     """
@@ -156,6 +160,7 @@ class Application:
         require_libyaml()
         self.security = ListenerSecurity(settings, self.observer)
         self.credentials = Credentials(settings, self.observer)
+        self.manifests = ManifestOffers(self.credentials.access)
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
         self.observer(ApiFound(self.catalogue.description))
@@ -217,6 +222,8 @@ class Application:
     def _restored_upstreams(self, check: Check) -> Upstreams:
         """Return the upstreams with what they held in an earlier process."""
         upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, check)
+        upstreams.offer_to(self._offer_manifests, self.reload.trust.seen)
+        upstreams.trust(read_anchors(self.settings.verify_with))
         if upstreams:
             self.channels.on_demand = upstreams.asked
             self.reports.own = upstreams.own_statuses
@@ -229,6 +236,13 @@ class Application:
     def _trust(self) -> TreeTrust:
         """Return what judges who signed trees, and remembers in the state directory which manifests it saw."""
         return TreeTrust(None if self.state is None else SeenInState(self.state, self.observer))
+
+    def _offer_manifests(self) -> None:
+        """Offer relays below the manifests of what is served now."""
+        own = self.reload.trust.offered
+        content = write_offers((*([] if own is None else [own]), *self.upstreams.offered))
+        if content != self.manifests.content.current:
+            self.manifests.content.replace(content)
 
     @property
     def store(self) -> SnapshotStore:
@@ -294,8 +308,10 @@ class Application:
             self.reload.change_rules()
             self._load_again()
             loader = Loader(parsing, rules.acceptance, rules.view_rules, rules.resolution)
-            loader.anchors = rules.anchors
+            # Without a directory there is nothing that somebody could sign.
+            loader.anchors = None if directory is None else rules.anchors
             loader.elsewhere = self.upstreams.tree_needs.elsewhere
+            self.upstreams.trust(rules.anchors)
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
                 self.start(tasks, "parse cache", parsing.keep_written)
@@ -456,6 +472,7 @@ class Application:
         self.observer(event)
         match event:
             case TreeLoaded() if self.reload.views is not None:
+                self._offer_manifests()
                 self._files.receive(self.reload.views, monotonic())
             case RejectionsChanged(problems):
                 self._files.receive_rejections(problems, monotonic())
@@ -480,7 +497,7 @@ class Application:
         rest.authority, rest.relays = self._authority, self.upstreams.relays
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
         get = HttpGet(held, self.catalogue, self.observer, lambda: GetRules.of(self.settings))
-        get.documents.update(documents())
+        get.documents.update({**documents(), **self.manifests.documents})
         get.join(application)
         self.channels.on_moved = get.wake
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
@@ -496,9 +513,8 @@ class Application:
         shared.authority, shared.forgets_members = self._authority, self.state is None
         shared.writer.passes_redirects = self.settings.redirects == "client"
         shared.limiter, shared.access, shared.relays = self.limiter, self.credentials.access, self.upstreams.relays
-        services = GrpcServices(
-            shared, client_status_handlers(self.reports, self.credentials.access), unready=self.readiness.reason
-        )
+        more = *client_status_handlers(self.reports, self.credentials.access), *self.manifests.handlers
+        services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
 

@@ -356,6 +356,8 @@ class Reload:
         self._received: Settled | None = None
         self._attempts = Attempts()
         self._set_aside: dict[PurePosixPath, _SetAside] = {}
+        # The last tree that was not trusted, and not replaced soon.
+        self._distrusted: SourceTree | None = None
         # Until when trees are passed over that may be half an edit; None while there is none.
         self._waits_until_s: float | None = None
 
@@ -404,8 +406,10 @@ class Reload:
         passed over if another one comes soon.
         """
         decision = await loader.trusted(settled.tree, self.trust)
-        if decision.faults and self._trees.current is not None and await self._is_replaced(settled):
-            return
+        if decision.faults and settled.tree is not self._distrusted and self._trees.current is not None:
+            if await self._is_replaced(settled):
+                return
+            self._distrusted = settled.tree
         tree = decision.tree
         self._set_aside = {path: row for path, row in self._set_aside.items() if tree.file_at(path) == row.file}
         if self._attempts.are_over(tree):

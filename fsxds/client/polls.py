@@ -184,7 +184,7 @@ class PollingClient:
                 url, params=timeout, json=self._request(), headers=headers, allow_redirects=False
             ) as response:
                 self._relays = relays_in(",".join(response.headers.getall(HEADER, ())))
-                body = await _read_body(response, self.most_bytes)
+                body = await read_body(response, self.most_bytes)
         except TimeoutError as error:
             raise ConnectionLostError("no response came in time", "TIMEOUT") from error
         except aiohttp.InvalidURL as error:
@@ -259,15 +259,19 @@ def open_session(address: str, read_patience_s: float, tls: ClientTls | None = N
 
 def url_of(address: str, row: ResourceType) -> str:
     """Return where a server at an address is polled for a type that has a REST form."""
-    base = "http://fsxds" if address.startswith(_UNIX) else address.rstrip("/")
-    return f"{base}/v3/discovery:{row.rest_path}"
+    return f"{base_of(address)}/v3/discovery:{row.rest_path}"
+
+
+def base_of(address: str) -> str:
+    """Return the URL of a server at an address, to which paths are added."""
+    return "http://fsxds" if address.startswith(_UNIX) else address.rstrip("/")
 
 
 def _nothing() -> None:
     """Do nothing when there is a response."""
 
 
-async def _read_body(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
+async def read_body(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
     """Return a body as it is before compression; ConnectionLostError where it is larger than that."""
     pieces, size_bytes = [], 0
     async for piece in response.content.iter_any():

@@ -19,9 +19,10 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from fsxds.signing.anchors import TrustedSigners
+from fsxds.signing.offered import OfferedManifest
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, digest_of, read_manifest
 from fsxds.signing.untrusted import UntrustedError
-from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, Problem, Severity, SourceTree
+from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, Problem, Severity, SourceTree
 
 MANIFEST_PATH, SIGNATURE_PATH = PurePosixPath(MANIFEST), PurePosixPath(MANIFEST_SIGNATURE)
 
@@ -129,6 +130,14 @@ class TreeTrust:
         """Remember what was trusted in `seen`, or as long as this process lasts."""
         self.seen: SeenManifests = SeenInProcess() if seen is None else seen
         self._last: SourceTree | None = None
+
+    @property
+    def offered(self) -> OfferedManifest | None:
+        """The manifest of the tree that was trusted last, and its signature; None where it has none."""
+        signed = NO_MANIFEST if self._last is None else self._last.signed
+        if signed.manifest is None or signed.signature is None:
+            return None
+        return OfferedManifest(signed.manifest.content, signed.signature.content)
 
     def decide(
         self, tree: SourceTree, anchors: TrustedSigners | None, now_s: float, *, has_layers: bool = False

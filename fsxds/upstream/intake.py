@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from fsxds.api.converter import Converter
 from fsxds.client.updates import ConnectionLostError, Update
 from fsxds.events import Observer
 from fsxds.relay_ids import RelayIds
+from fsxds.resources import Rows
 from fsxds.settings.options import Settings
+from fsxds.upstream.responses import ReadResponse
 from fsxds.upstream.server_access import ServerAccess
 from fsxds.upstream.server_order import PAUSES
+from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Received, Upstream
 from fsxds.upstream.verdicts import Verdicts
 from fsxds.upstream_events import UpstreamChanged, UpstreamRejected
-from fsxds.values import BackOff
+from fsxds.values import BackOff, TypeUrl
 
 # So long is what a server is told of a response.
 LONGEST_REASON = 2000
 # Responses of more resources are read in a thread: others are not to wait for it.
 MOST_READ_HERE = 500
+# A manifest is sent beside the responses that it vouches for, and within this time of them.
+MANIFEST_WITHIN_S = 5.0
 # So many responses may come at once, and so many a second after that; a server that sends without end is read slowly.
 MOST_AT_ONCE = 200
 MOST_PER_SECOND = 100
@@ -50,6 +56,7 @@ class LinkContext:
         relays: knows the relays that are above and below.
         converter: reads the resources of polls.
         back_off: the pauses between attempts to connect.
+        vouched: decides what may be taken from each upstream, by its name.
     """
 
     settings: Callable[[], Settings]
@@ -58,6 +65,7 @@ class LinkContext:
     relays: RelayIds
     converter: Converter
     back_off: BackOff = PAUSES
+    vouched: Mapping[str, VouchedContent] = field(default_factory=dict)
 
 
 class Intake:
@@ -75,6 +83,8 @@ class Intake:
         self.server = server
         self.access = access
         self.context = context
+        name = upstream.rule.name
+        self._vouched = context.vouched.get(name) or VouchedContent(name)
         self._left, self._at_s = float(MOST_AT_ONCE), 0.0
 
     async def admit(self, update: Update) -> None:
@@ -93,9 +103,29 @@ class Intake:
             response = await asyncio.to_thread(self.upstream.read, update)
         else:
             response = self.upstream.read(update)
+        await self._await_manifest(response)
+        response = self._vouched.admitted(response, self._held(response.type_url))
         received = self.upstream.take(response, self.server, time.time())
         self._report(update, received)
         return received
+
+    async def take_manifests(self, content: bytes) -> None:
+        """Take in what vouches for the responses, and what waited for it."""
+        examined = await asyncio.to_thread(self._vouched.examine, content, time.time())
+        self._vouched.take(examined)
+        for response in self._vouched.late():
+            self.upstream.take(response, self.server, time.time())
+
+    def _held(self, type_url: TypeUrl) -> Rows:
+        rows = self.upstream.content.rows.get(type_url)
+        return Rows(type_url) if rows is None else rows
+
+    async def _await_manifest(self, response: ReadResponse) -> None:
+        """Wait for the manifest of a response that came before it: whoever is told of a fault might take the change back."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MANIFEST_WITHIN_S):
+                while self._vouched.is_waiting(response, self._held(response.type_url)):
+                    await self._vouched.changed.replaced()
 
     async def answer_to(self, received: Received) -> str | None:
         """Return what the server is told of a response, as soon as that is known: None for an ACK, or the words of a NACK."""

@@ -13,6 +13,7 @@ from fsxds.protocol.subscription import WILDCARD
 from fsxds.relay_ids import HEADER
 from fsxds.resource_types import BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.upstream.intake import Intake
+from fsxds.upstream.manifest_session import follow_polls
 from fsxds.values import TypeUrl
 
 # How often a type is asked for again that the server has nothing of, while it has others.
@@ -43,8 +44,9 @@ class PollSession:
         self._lost = asyncio.get_running_loop().create_future()
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._follow_wanted(tasks))
+            manifests = tasks.create_task(follow_polls(self._intake))
             lost = await self._lost
-            for each in (following, *self._polls.values()):
+            for each in (following, manifests, *self._polls.values()):
                 each.cancel()
         raise lost
 

@@ -18,6 +18,7 @@ from fsxds.protocol.subscription import WILDCARD
 from fsxds.relay_ids import HEADER
 from fsxds.resource_types import BY_TYPE_URL, in_push_order
 from fsxds.upstream.intake import Intake, is_answered_at_once, reason_of
+from fsxds.upstream.manifest_session import follow_stream
 from fsxds.upstream.upstream import Received
 from fsxds.values import TypeUrl
 
@@ -90,7 +91,11 @@ class StreamSession:
 
     async def _converse(self, channel: grpc.aio.Channel, client: StreamClient) -> ConnectionLostError:
         async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(self._follow_wanted(client)), tasks.create_task(self._await_ready(channel))]
+            beside = [
+                tasks.create_task(self._follow_wanted(client)),
+                tasks.create_task(self._await_ready(channel)),
+                tasks.create_task(follow_stream(channel, self._intake)),
+            ]
             lost = await self._receive_all(client, tasks)
             for each in (*beside, *self._answering):
                 each.cancel()

@@ -19,6 +19,9 @@ from fsxds.relay_ids import RelayIds
 from fsxds.resources import Snapshot
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
+from fsxds.signing.anchors import TrustedSigners
+from fsxds.signing.offered import OfferedManifest
+from fsxds.signing.trusted_tree import SeenManifests
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.store import Latest
@@ -33,6 +36,7 @@ from fsxds.upstream.responses import ResponseReader
 from fsxds.upstream.server_access import ServerAccess
 from fsxds.upstream.subscriptions import NO_NAMES, Names, NameScope
 from fsxds.upstream.tree_needs import TreeNeeds
+from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream.verdicts import Verdicts
 from fsxds.upstream_events import UpstreamExpired, UpstreamStatus
@@ -103,6 +107,7 @@ class Upstreams:
         verdicts: says what upstreams are told of their responses.
         tree_needs: asks for what files of the tree need, and says what of it upstreams may have.
         relays: knows the relays that are above and below.
+        vouched: decides what may be taken from each upstream, by its name.
     """
 
     def __init__(
@@ -125,7 +130,9 @@ class Upstreams:
         self.tree_needs = TreeNeeds(self.upstreams, self.asked, observer)
         self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(self._current())
         self.relays = RelayIds(token_hex(8) if self.upstreams else "")
-        context = LinkContext(settings, observer, self.verdicts, self.relays, Converter(catalogue))
+        self.vouched = {each.rule.name: VouchedContent(each.rule.name) for each in self.upstreams}
+        converter = Converter(catalogue)
+        context = LinkContext(settings, observer, self.verdicts, self.relays, converter, vouched=self.vouched)
         self._links = tuple(Link(upstream, context) for upstream in self.upstreams)
         self._settings = settings
         self._observer = observer
@@ -134,6 +141,21 @@ class Upstreams:
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self.upstreams)
+
+    def offer_to(self, on_changed: Callable[[], object], seen: SeenManifests) -> None:
+        """Have a function called when other manifests are `offered`, and remember in `seen` which were trusted."""
+        for vouched in self.vouched.values():
+            vouched.seen, vouched.on_changed = seen, on_changed
+
+    def trust(self, anchors: TrustedSigners | None) -> None:
+        """Take from upstreams, from now on, only what is signed by one who is trusted; without anybody, everything."""
+        for vouched in self.vouched.values():
+            vouched.trust(anchors, time.time())
+
+    @property
+    def offered(self) -> tuple[OfferedManifest, ...]:
+        """The manifests of all upstreams, for relays below."""
+        return tuple(offered for each in self.vouched.values() for offered in each.offered)
 
     def keep_in(self, keeper: StateWriter, served: Snapshot | None) -> None:
         """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start.

@@ -1,0 +1,240 @@
+"""What may be taken from an upstream that has to be vouched for: what a verified manifest lists, and nothing else. Pure but for `changed`.
+
+| rule | |
+| --- | --- |
+| A resource is taken in where a manifest lists its type, its name and the digest of its content. | |
+| One is removed where no manifest lists its name any more. | |
+| All else waits for a newer manifest: what is held stays. | |
+| A manifest is replaced by a newer one of its signer, and by nothing else. | a server that lost its tree, or was made to |
+| A time to live is not vouched for, and does not count. | it would remove what is listed |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from types import MappingProxyType
+
+from fsxds.resources import Key, Resource, Rows
+from fsxds.signing.anchors import TrustedSigners
+from fsxds.signing.offered import OfferedManifest, read_offers
+from fsxds.signing.tree_manifest import ManifestError, digest_of
+from fsxds.signing.trusted_tree import SeenInProcess, SeenManifest, SeenManifests, SignedManifest, verified
+from fsxds.signing.untrusted import UntrustedError
+from fsxds.store import Latest
+from fsxds.upstream.responses import ReadResponse
+from fsxds.values import TypeUrl
+
+# So many resources are kept for a manifest that may come.
+MOST_WAITING = 10_000
+
+NOT_LISTED = "is not what a manifest lists"
+STILL_LISTED = "is removed, and a manifest lists it still"
+NO_MANIFEST = "the server has offered no manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A resource that no manifest lists yet, with the version that its server gave it."""
+
+    resource: Resource
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Vouched:
+    """A manifest that was verified, as it came."""
+
+    signed: SignedManifest
+    offered: OfferedManifest
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedOffers:
+    """What became of what a server offered.
+
+    Attributes:
+        offers: all of it.
+        vouched: the manifests that are trusted, by their signers.
+        fault: why others are not; empty where all are.
+    """
+
+    offers: tuple[OfferedManifest, ...] = ()
+    vouched: tuple[tuple[str, _Vouched], ...] = ()
+    fault: str = ""
+
+
+class VouchedContent:
+    """Decides what may be taken from one upstream. Touched from the event loop, but for `examine`.
+
+    Attributes:
+        anchors: who is trusted to sign; None where nobody has to: then everything is taken.
+        changed: replaced when other manifests count.
+        fault: why there is no manifest, or not the newest; empty for none.
+        seen: remembers which manifests were trusted.
+        on_changed: is called when other manifests are offered to relays below.
+    """
+
+    def __init__(self, upstream: str, seen: SeenManifests | None = None) -> None:
+        self.anchors: TrustedSigners | None = None
+        self.changed = Latest(0)
+        self.fault = NO_MANIFEST
+        self._upstream = upstream
+        self.seen: SeenManifests = seen or SeenInProcess()
+        self.on_changed: Callable[[], object] = lambda: None
+        self._offers: tuple[OfferedManifest, ...] = ()
+        self._vouched: dict[str, _Vouched] = {}
+        self._waiting: dict[Key, _Waiting] = {}
+        self._gone: dict[Key, None] = {}
+
+    @property
+    def offered(self) -> tuple[OfferedManifest, ...]:
+        """What is offered to relays below: what is trusted here; where nothing has to be, all that came."""
+        if self.anchors is None:
+            return self._offers
+        return tuple(each.offered for each in self._vouched.values())
+
+    def trust(self, anchors: TrustedSigners | None, now_s: float) -> None:
+        """Trust others from now on. What is held stays."""
+        if anchors == self.anchors:
+            return
+        self.anchors, self._vouched = anchors, {}
+        self.take(self._examined(self._offers, now_s))
+
+    def examine(self, content: bytes, now_s: float) -> ExaminedOffers:
+        """Verify what a server offers. It may block, and be called in a thread.
+
+        Args:
+            content: the message.
+            now_s: seconds since 1970.
+        """
+        try:
+            return self._examined(read_offers(content), now_s)
+        except ManifestError as error:
+            return ExaminedOffers(self._offers, fault=f"what the server offers cannot be read: {error}")
+
+    def _examined(self, offers: tuple[OfferedManifest, ...], now_s: float) -> ExaminedOffers:
+        if self.anchors is None:
+            return ExaminedOffers(offers)
+        vouched, fault = [], "" if offers else NO_MANIFEST
+        for offered in offers:
+            try:
+                signed = verified(offered.manifest, offered.signature, self.anchors, now_s)
+                self._note(signed)
+            except UntrustedError as error:
+                fault = error.fact
+            else:
+                vouched.append((signed.signer, _Vouched(signed, offered)))
+        return ExaminedOffers(offers, tuple(vouched), fault)
+
+    def _note(self, signed: SignedManifest) -> None:
+        """Remember a manifest; UntrustedError where it is older than one that was seen before."""
+        subject = f"{self._upstream} {signed.signer}"
+        newest, seen = self.seen.newest(subject), SeenManifest(signed.manifest.serial, signed.digest)
+        if (fault := signed.replay_fault(newest)) is not None:
+            raise fault
+        if newest != seen:
+            self.seen.keep(subject, seen)
+
+    def take(self, examined: ExaminedOffers) -> None:
+        """Have what was examined count; a manifest that is not offered any more counts on."""
+        before = self.offered
+        self._offers, self.fault = examined.offers, examined.fault
+        self._vouched.update(examined.vouched)
+        if self.offered != before:
+            self.changed.replace(self.changed.current + 1)
+            self.on_changed()
+
+    def is_waiting(self, response: ReadResponse, rows: Rows) -> bool:
+        """Whether something in a response may be vouched for by a manifest that has yet to come."""
+        if self.anchors is None:
+            return False
+        type_url = response.type_url
+        unlisted = {
+            name for name in self._unlisted(response, rows) if not self._waits_already(response.resources[name])
+        }
+        return bool(unlisted or any((type_url, name) not in self._gone for name in self._kept(response, rows)))
+
+    def _waits_already(self, resource: Resource) -> bool:
+        waiting = self._waiting.get((resource.type_url, resource.name))
+        return waiting is not None and waiting.resource.body == resource.body
+
+    def admitted(self, response: ReadResponse, rows: Rows) -> ReadResponse:
+        """Return what of a response may be taken in; the rest is noted as bad, and waits for a manifest.
+
+        Args:
+            response: what came.
+            rows: what is held of its type.
+        """
+        if self.anchors is None:
+            return response
+        unlisted, kept = self._unlisted(response, rows), self._kept(response, rows)
+        resources = {
+            name: resource if resource.ttl_s is None else replace(resource, ttl_s=None)
+            for name, resource in response.resources.items()
+            if name not in unlisted
+        }
+        self._note_waiting(response, unlisted, kept)
+        why = f" ({self.fault})" if self.fault else ""
+        words = dict.fromkeys(sorted(unlisted), NOT_LISTED + why) | dict.fromkeys(sorted(kept), STILL_LISTED + why)
+        return replace(
+            response,
+            resources=MappingProxyType(resources),
+            removed=response.removed - kept,
+            bad=MappingProxyType({**response.bad, **words}),
+        )
+
+    def _unlisted(self, response: ReadResponse, rows: Rows) -> set[str]:
+        """Return the names of resources that no manifest lists; what is held already needs none."""
+        return {
+            name
+            for name, resource in response.resources.items()
+            if rows.get(name) is not resource and not self._lists(resource)
+        }
+
+    def _kept(self, response: ReadResponse, rows: Rows) -> set[str]:
+        """Return the names that are removed, or left out of a full state, and listed still."""
+        gone = set(rows.among(response.removed))
+        if response.is_full:
+            gone |= rows.keys() - response.resources.keys() - response.bad.keys()
+        return {name for name in gone if self._names(response.type_url, name)}
+
+    def _lists(self, resource: Resource) -> bool:
+        # A redirect has no content that could be vouched for.
+        digest = "" if resource.redirect else digest_of(resource.body)
+        type_url, name = resource.type_url, resource.name
+        return any(each.signed.manifest.lists(type_url, name, digest) for each in self._vouched.values())
+
+    def _names(self, type_url: TypeUrl, name: str) -> bool:
+        """Whether a name may still be there: a manifest lists it, or there is none that could say that it is gone."""
+        manifests = [each.signed.manifest for each in self._vouched.values()]
+        return not manifests or any(name in each.resources.get(type_url, {}) for each in manifests)
+
+    def _note_waiting(self, response: ReadResponse, unlisted: set[str], kept: set[str]) -> None:
+        type_url = response.type_url
+        for name in (*response.resources, *response.removed):
+            self._waiting.pop((type_url, name), None)
+            self._gone.pop((type_url, name), None)
+        for name in unlisted:
+            self._waiting[type_url, name] = _Waiting(response.resources[name], response.versions[name])
+        self._gone |= dict.fromkeys((type_url, name) for name in kept)
+        for waiting in (self._waiting, self._gone):
+            for key in tuple(islice(waiting, max(len(waiting) - MOST_WAITING, 0))):
+                del waiting[key]
+
+    def late(self) -> Iterator[ReadResponse]:
+        """Yield what waited for a manifest that counts now, by type."""
+        listed = [key for key, each in self._waiting.items() if self._lists(each.resource)]
+        gone = [key for key in self._gone if not self._names(*key)]
+        found = defaultdict[TypeUrl, tuple[dict[str, _Waiting], set[str]]](lambda: ({}, set()))
+        for key in listed:
+            found[key[0]][0][key[1]] = self._waiting.pop(key)
+        for key in gone:
+            found[key[0]][1].add(key[1])
+            del self._gone[key]
+        for type_url, (came, removed) in found.items():
+            resources = {name: replace(each.resource, ttl_s=None) for name, each in came.items()}
+            versions = {name: each.version for name, each in came.items()}
+            yield ReadResponse(type_url, resources, versions, frozenset(removed))

@@ -28,7 +28,7 @@ LONGEST_REASON = 2000
 # Responses of more resources are read in a thread: others are not to wait for it.
 MOST_READ_HERE = 500
 # A manifest is sent beside the responses that it vouches for, and within this time of them.
-MANIFEST_WITHIN_S = 5.0
+MANIFEST_WITHIN_S = 3.0
 # So many responses may come at once, and so many a second after that; a server that sends without end is read slowly.
 MOST_AT_ONCE = 200
 MOST_PER_SECOND = 100

@@ -106,7 +106,7 @@ class Intake:
         await self._await_manifest(response)
         response = self._vouched.admitted(response, self._held(response.type_url))
         received = self.upstream.take(response, self.server, time.time())
-        self._report(update, received)
+        self._report(update.type_url, update.version, received)
         return received
 
     async def take_manifests(self, content: bytes) -> None:
@@ -114,7 +114,7 @@ class Intake:
         examined = await asyncio.to_thread(self._vouched.examine, content, time.time())
         self._vouched.take(examined)
         for response in self._vouched.late():
-            self.upstream.take(response, self.server, time.time())
+            self._report(response.type_url, "", self.upstream.take(response, self.server, time.time()))
 
     def _held(self, type_url: TypeUrl) -> Rows:
         rows = self.upstream.content.rows.get(type_url)
@@ -146,14 +146,14 @@ class Intake:
         if self._left < 0:
             await asyncio.sleep(-self._left / MOST_PER_SECOND)
 
-    def _report(self, update: Update, received: Received) -> None:
+    def _report(self, type_url: TypeUrl, version: str, received: Received) -> None:
         name = self.upstream.rule.name
         if received.faults:
-            event = UpstreamRejected(name, self.server, update.type_url, update.version, received.faults)
+            event = UpstreamRejected(name, self.server, type_url, version, received.faults)
             self.context.observer(event)
         if received.keys:
             counts = received.changed, received.removed
-            self.context.observer(UpstreamChanged(name, self.server, update.type_url, update.version, *counts))
+            self.context.observer(UpstreamChanged(name, self.server, type_url, version, *counts))
 
 
 def is_answered_at_once(received: Received) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from fsxds.api.secrets import mask_reason, mask_text
 from fsxds.protocol.messages import Node
@@ -13,6 +14,9 @@ from fsxds.upstream.holdings import NO_TABLE
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamStatus
 from fsxds.values import TypeUrl, Version
+
+# Names that are looked up together.
+MOST_AT_ONCE = 1000
 
 Rejected = Mapping[tuple[str, Key], str]
 """What clients rejected, with their words: by the name of the upstream, and the resource."""
@@ -53,8 +57,10 @@ def _resources(upstream: Upstream, rejected: Mapping[Key, str]) -> Iterator[Reso
             yield ResourceStatus(type_url, name, ConfigStatus.UNKNOWN, ClientResourceStatus.NACKED, reason=words)
     for type_url, names in wanted.items():
         table = held.get(type_url, NO_TABLE)
-        without = {name for name in names if name not in table and (type_url, name) not in rejected}
-        yield from _without_resource(upstream, type_url, without)
+        without = (name for name in names if name not in table and (type_url, name) not in rejected)
+        # Whoever takes them lets other work go on between two; all at once may be a million.
+        while some := frozenset(islice(without, MOST_AT_ONCE)):
+            yield from _without_resource(upstream, type_url, some)
 
 
 def _held(each: HeldResource, rejected: str | None) -> ResourceStatus:
@@ -72,7 +78,7 @@ def _held(each: HeldResource, rejected: str | None) -> ResourceStatus:
     )
 
 
-def _without_resource(upstream: Upstream, type_url: TypeUrl, names: set[str]) -> Iterator[ResourceStatus]:
+def _without_resource(upstream: Upstream, type_url: TypeUrl, names: frozenset[str]) -> Iterator[ResourceStatus]:
     # A wildcard that was answered is no name that does not exist.
     groups = {name for name in names if name.endswith("*")}
     missing = upstream.denies(type_url, names)

@@ -189,6 +189,30 @@ def test_no_exit_shows_the_token(relay: Server) -> None:
     assert not any(TOKEN in text for text in exits)
 
 
+def test_what_is_restored_has_its_age(top: Server, tmp_path: Path) -> None:
+    """A relay that was killed and starts while its upstream is away is ready, and says how old that is which it serves."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    address = f"127.0.0.1:{top.grpc_port}"
+    with Server(None, tmp_path, "--upstream", address, "--state", str(tmp_path / "state")) as server:
+        server.wait(lambda: upstream_of(server)["resources"], "the clusters")
+        server.wait(lambda: poll(server, "edge-1"), "what is served")
+        top.kill()
+        try:
+            server.wait(lambda: upstream_of(server)["state"] == "away", "the loss")
+            server.kill()
+            server.start()
+            server.wait(lambda: upstream_of(server)["state"] == "away", "the attempt")
+            report = upstream_of(server)
+
+            assert report["age_s"] > 0
+            assert report["resources"][0]["type"] == "cds"
+            assert answer_of(f"http://{server.admin}/readyz")[0] == 200
+            assert list(metric(server, "fsxds_upstream_age_seconds")) == [f'{{upstream="{address}"}}']
+            assert server.log_events("upstreams_restored")[-1]["upstreams"] == [address]
+        finally:
+            top.start()
+
+
 def test_a_start_awaits_upstreams_of_which_nothing_is_known(tmp_path: Path) -> None:
     """A directory beside them is served meanwhile, and after the patience for upstreams other things count again."""
     write_file(tmp_path / "tree" / "cds.yaml", clusters("web"))

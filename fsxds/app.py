@@ -228,6 +228,7 @@ class Application:
             self.channels.on_demand = upstreams.asked
             self.reports.own = upstreams.own_statuses
             self.reload.on_loaded = upstreams.tree_needs.receive_loaded
+            upstreams.verdicts.follow(self.publisher)
         if self.keeper is not None:
             with reported_wait("what upstreams held to be read", self.report_wait):
                 upstreams.keep_in(self.keeper, self.store.current)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey
@@ -41,6 +42,7 @@ class ChannelRollout:
         before: the target before that which was reached, None before there was one.
         detected_s: the monotonic clock at the first sign of that change.
         published_s: when something was published last.
+        on_rejected: receives each rejection of the step, as often as its client is asked.
     """
 
     def __init__(self, channel: Channel, machine: Rollout, generations: Generations, removed: RemovedMembers) -> None:
@@ -51,6 +53,7 @@ class ChannelRollout:
         self.before: Snapshot | None = None
         self.detected_s = 0.0
         self.published_s = 0.0
+        self.on_rejected: Callable[[ChannelClient, Rejection, Step], object] = lambda *_: None
         self._unreported: Snapshot | None = None
         # The id of what was reported last.
         self._reported_id = ""
@@ -190,6 +193,8 @@ class ChannelRollout:
             # The answer of another client has ended it.
             return
         if isinstance(standing, Rejection):
+            if self.channel.step is not None:
+                self.on_rejected(client, standing, self.channel.step)
             self.machine.receive_rejected(client, standing, now_s)
         elif standing is Standing.TAKEN and client not in self._missed:
             # That of a late client may only mean that it follows nothing of the step.

@@ -25,11 +25,13 @@ from fsxds.rollout import (
     Client,
     Held,
     OnNack,
+    Rejection,
     RolledBack,
     Rollout,
     RolloutEvent,
     RolloutOptions,
     RolloutState,
+    Step,
     StepStarted,
     StepTimedOut,
     Stopped,
@@ -98,6 +100,8 @@ class Publisher:
         published: what was received last, once all channels have taken it in; None before the first.
         on_received: is called when a tree was received, before its channels get what it asks for.
         on_rest: is called with a rollout that waits for no client.
+        on_progress: is called when a rollout did what was due.
+        on_rejected: receives a client's rejection of a step, as often as it is asked where it is with that.
     """
 
     def __init__(
@@ -111,6 +115,8 @@ class Publisher:
         self.published: Latest[Mapping[Layers, Snapshot] | None] = Latest(None)
         self.on_received: Callable[[], object] = lambda: None
         self.on_rest: Callable[[ChannelRollout], object] = lambda _: None
+        self.on_progress: Callable[[], object] = lambda: None
+        self.on_rejected: Callable[[ChannelClient, Rejection, Step], object] = lambda *_: None
         self._rules = rules
         self._observer = observer
         self._keeper = keeper
@@ -264,6 +270,7 @@ class Publisher:
         self._set_timer(rollout, now_s)
         if rollout.machine.step is None:
             self.on_rest(rollout)
+        self.on_progress()
 
     def may_follow(self, rollout: ChannelRollout, now_s: float) -> bool:
         """Whether a rollout may take what the tree asks for; the first is for all, and later ones for canaries first."""
@@ -342,6 +349,7 @@ class Publisher:
             channel, machine or Rollout(self._rules.rollout), self._generations, self._removed
         )
         channel.on_progress = partial(self._receive_progress, rollout)
+        rollout.on_rejected = self._receive_rejected
         self._want(rollout)
         return rollout
 
@@ -363,6 +371,9 @@ class Publisher:
     def _receive_progress(self, rollout: ChannelRollout, client: ChannelClient) -> None:
         rollout.receive_progress(client)
         self.note(rollout)
+
+    def _receive_rejected(self, client: ChannelClient, rejection: Rejection, step: Step) -> None:
+        self.on_rejected(client, rejection, step)
 
     def note(self, rollout: ChannelRollout) -> None:
         """Have a rollout advance soon."""

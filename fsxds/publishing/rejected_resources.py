@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from fsxds.api.secrets import mask_reason
 from fsxds.observe.log_lines import type_name
 from fsxds.resources import Resource, Snapshot
 from fsxds.rollout import Client, Rejection
+from fsxds.rollout.step import named_in
 from fsxds.values import Problem
 
 # A client may reject a response of ten thousand resources because of one of them.
@@ -40,8 +40,7 @@ def _meant(rejection: Rejection, target: Snapshot) -> Iterator[Resource]:
     """Yield the resources that a rejection is about: those of all that were sent that its reason names, or all."""
     rows = target.resources(rejection.type_url)
     sent = sorted(rows.among(rejection.names))
-    named = [name for name in sent if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", rejection.reason or "")]
-    yield from (rows[name] for name in (named or sent)[:MOST_RESOURCES])
+    yield from (rows[name] for name in (named_in(rejection.reason or "", sent) or sent)[:MOST_RESOURCES])
 
 
 def _problem(resource: Resource, who: str, reason: str) -> Problem:

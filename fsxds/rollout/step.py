@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
@@ -103,6 +103,11 @@ class Rejection:
     names: frozenset[str] = frozenset()
     reason: str | None = None
 
+    @property
+    def meant(self) -> frozenset[str]:
+        """Those of the names that the client's words name, or all of them."""
+        return frozenset(named_in(self.reason or "", self.names)) or self.names
+
     def is_about_others(self, rows: Rows) -> bool:
         """Whether the client says that it rejects just resources which are not in `names`.
 
@@ -116,6 +121,11 @@ class Rejection:
         if found is None or any(name in found["resources"] for name in self.names):
             return False
         return bool(rows.among(part.partition(": ")[0] for part in re.split("\n|, ", found["resources"])))
+
+
+def named_in(reason: str, names: Iterable[str]) -> list[str]:
+    """Return those of these names that a reason names, in their order."""
+    return [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", reason)]
 
 
 class Client(Protocol):

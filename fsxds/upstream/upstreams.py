@@ -126,8 +126,9 @@ class Upstreams:
         """
         self.upstreams = tuple(_upstreams_of(settings(), catalogue, check))
         self.asked = AskedNames(self.upstreams)
-        self.verdicts = Verdicts()
         self.tree_needs = TreeNeeds(self.upstreams, self.asked, observer)
+        by_name = {upstream.rule.name: upstream for upstream in self.upstreams}
+        self.verdicts = Verdicts(settings, observer, by_name, lambda name: by_name[name].content.rows)
         self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(self._current())
         self.relays = RelayIds(token_hex(8) if self.upstreams else "")
         self.vouched = {each.rule.name: VouchedContent(each.rule.name) for each in self.upstreams}

@@ -303,7 +303,7 @@ def find(
     if target.row is None:
         return FoundIndex(snapshot, _version_of_index(snapshot))
     if target.row.type_url in snapshot.withheld:
-        return NOTHING_LOADED
+        return NOT_ANSWERED if unanswered(target.row.type_url, target.asked) else NOTHING_LOADED
     found = _find_in(snapshot, target, target.row)
     if _is_nothing(found) and unanswered(target.row.type_url, target.asked):
         return NOT_ANSWERED

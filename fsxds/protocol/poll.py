@@ -318,8 +318,10 @@ def answer_fetch(
     It is unavailable where nothing good was loaded of the type or of a resource that was named, or where another server may
     have that.
     """
-    if snapshot is None or subscription.type_url in snapshot.withheld:
+    if snapshot is None:
         return NOTHING_LOADED
+    if subscription.type_url in snapshot.withheld:
+        return NOT_ANSWERED if unanswered(subscription.type_url, subscription.asked) else NOTHING_LOADED
     selection = select(snapshot, subscription)
     if selection.missing and subscription.type_url in snapshot.incomplete:
         return MAY_BE_DEFINED
@@ -342,9 +344,9 @@ def _decide(
 ) -> Decision:
     subscription = request.subscription
     if snapshot is None or subscription.type_url in snapshot.withheld:
-        if request.version_info is not None:
-            return Hold()
-        return NOTHING_LOADED
+        is_awaited = snapshot is not None and bool(unanswered(subscription.type_url, subscription.asked))
+        held = Hold(awaits_answers=is_awaited)
+        return held if is_awaited or request.version_info is not None else NOTHING_LOADED
     selection = select(snapshot, subscription)
     is_awaited = _is_awaited(selection, subscription, unanswered)
     is_unknown = sent is None or sent.state is PollState.NACKED_BEFORE

@@ -2,7 +2,7 @@
 
 | rule | source |
 | --- | --- |
-| A name is asked for as long as a client asks for it. | xRFC TP1, "xDS relay proxy" |
+| A name is asked for as long as a client asks for it, and by a client that does not wait long enough for upstreams to see it. | xRFC TP1, "xDS relay proxy" |
 | A name is nowhere for certain when each upstream says so; a malformed one is nowhere. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
 | For hosts of virtual hosts nobody waits while an upstream is away: a request of an Envoy would hang for good. | ENVOY.md E47 |
 """
@@ -24,6 +24,9 @@ from fsxds.values import TypeUrl
 # Names are published together: at most so often, and so that making the sets takes at most a tenth of the time.
 PUBLISH_EVERY_S = 0.02
 PUBLISHING_SHARE = 0.1
+
+# So long a name is asked for whose client was gone before it was published.
+PASSING_S = 1.0
 
 NO_NAMES: frozenset[str] = frozenset()
 
@@ -61,6 +64,8 @@ class AskedNames:
         self._sets: dict[TypeUrl, Counter[frozenset[str]]] = {}
         # In how many of those sets a name is.
         self._counts: dict[TypeUrl, Counter[str]] = {}
+        # Names whose clients were gone before they were published.
+        self._passing: dict[TypeUrl, set[str]] = {}
         self._unpublished: set[TypeUrl] = set()
         self._publication: asyncio.TimerHandle | None = None
         self._next_at_s = 0.0
@@ -129,16 +134,34 @@ class AskedNames:
             if not counts[name]:
                 del counts[name]
                 is_changed = True
+                self._let_go(type_url, name)
         if is_changed:
-            self._unpublished.add(type_url)
-            if self._publication is None:
-                loop = asyncio.get_running_loop()
-                self._publication = loop.call_at(max(loop.time(), self._next_at_s), self._publish)
+            self._publish_soon(type_url)
+
+    def _let_go(self, type_url: TypeUrl, name: str) -> None:
+        """Note that no client asks for a name any more."""
+        if type_url in self._unpublished and name not in self.changed.current.get(type_url, ()):
+            if not self._passing:
+                asyncio.get_running_loop().call_later(PASSING_S, self._end_passing)
+            self._passing.setdefault(type_url, set()).add(name)
+
+    def _end_passing(self) -> None:
+        passing, self._passing = self._passing, {}
+        for type_url in passing:
+            self._publish_soon(type_url)
+
+    def _publish_soon(self, type_url: TypeUrl) -> None:
+        self._unpublished.add(type_url)
+        if self._publication is None:
+            loop = asyncio.get_running_loop()
+            self._publication = loop.call_at(max(loop.time(), self._next_at_s), self._publish)
 
     def _publish(self) -> None:
         loop = asyncio.get_running_loop()
         started_s, self._publication = loop.time(), None
-        names = {**self.changed.current, **{each: frozenset(self._counts[each]) for each in self._unpublished}}
+        names = dict(self.changed.current)
+        for type_url in self._unpublished:
+            names[type_url] = frozenset(self._counts[type_url]).union(self._passing.get(type_url, ()))
         self._unpublished.clear()
         self.changed.replace(MappingProxyType({type_url: each for type_url, each in names.items() if each}))
         took_s = loop.time() - started_s

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,12 +31,12 @@ from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED, Un
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_names import (
     GLOB,
+    SCHEME,
     Locator,
     MalformedName,
     ResourceName,
     canonical,
     is_structured,
-    names_no_authority,
 )
 from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.resources import Resource, Rows, Snapshot
@@ -44,6 +45,9 @@ from fsxds.values import Version
 NODE_PREFIX = "xds.node."
 _METADATA = f"{NODE_PREFIX}metadata."
 _LOCALITY = {name: f"{NODE_PREFIX}locality.{name}" for name in ("region", "zone", "sub_zone")}
+
+# Of several parts, of which the last one is no number.
+_DOMAIN = re.compile(r"(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*\.?")
 
 # Above the length of any type.
 LONGEST_TYPE = 80
@@ -87,7 +91,12 @@ class GetTarget:
         """The names by which another server may have it: those of the resource, or of the collection, `*` for a type."""
         if not self.path:
             return frozenset((WILDCARD,))
-        return frozenset(name for name in self.names if not names_no_authority(name))
+        return frozenset(name for name in self.names if not is_structured(name) or self._may_be_elsewhere(name))
+
+    def _may_be_elsewhere(self, name: str) -> bool:
+        """Whether the authority of a structured name is that of the server, or a domain: an address in a `Host` is neither."""
+        authority = name.removeprefix(SCHEME).partition("/")[0]
+        return (bool(authority) and authority == self.authority) or _DOMAIN.fullmatch(authority) is not None
 
 
 @dataclass(frozen=True, slots=True)

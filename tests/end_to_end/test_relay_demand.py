@@ -31,7 +31,11 @@ class Upstream(ScriptedStreams):
     """An upstream that says nothing by itself, but that there is nothing where everything is asked for."""
 
     def __init__(self) -> None:
-        super().__init__(lambda request: {} if "*" in names_of(request) else None)
+        super().__init__(self._answer_at_once)
+
+    def _answer_at_once(self, request: Request) -> dict[str, Any] | None:
+        is_first = not request.response_nonce
+        return {} if is_first and not set(names_of(request)) - {"*"} else None
 
     def asked(self, of_type: str) -> set[str]:
         """Return the names that were asked for."""

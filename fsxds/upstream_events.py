@@ -30,7 +30,7 @@ class UpstreamStatus:
         server: the one that it is connected with; empty for none.
         wire: how that is asked: `Delta ADS`, `SotW ADS`, `REST`; empty while there is none.
         state: how the connection is.
-        since_s: since when.
+        since_s: since when; 0 where no server was asked yet.
         trouble: why it is not connected, or what is wrong with what it sends; empty for nothing.
         resources: how many are held, by type; only types that have some.
         pending: the types of which an answer is awaited.

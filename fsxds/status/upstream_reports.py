@@ -27,7 +27,7 @@ def upstream_report(status: UpstreamStatus, now_s: float) -> UpstreamReport:
         server=mask_text(status.server),
         wire=status.wire,
         state=status.state,
-        since_s=max(0.0, now_s - status.since_s),
+        since_s=max(0.0, now_s - status.since_s) if status.since_s else 0.0,
         trouble=shortened(mask_reason(status.trouble)),
         resources=tuple(
             HeldType(row.short_name, held[row.type_url]) for row in RESOURCE_TYPES if held.get(row.type_url)

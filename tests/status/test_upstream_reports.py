@@ -20,7 +20,8 @@ def test_times_become_ages() -> None:
 
     assert (report.since_s, report.age_s) == (10.0, 60.0)
     assert upstream_report(STATUS, 10.0).age_s == 0.0
-    assert upstream_report(UpstreamStatus("eu", ("a:1",)), 100.0).age_s is None
+    untried = upstream_report(UpstreamStatus("eu", ("a:1",)), 100.0)
+    assert (untried.since_s, untried.age_s) == (0.0, None)
 
 
 def test_types_have_their_short_names() -> None:

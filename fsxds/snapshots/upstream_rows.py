@@ -95,7 +95,9 @@ def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before:
         earlier = None if known is None else _sources(known.raw, known.contents, type_url)
         was = None if before is None else before.snapshot.by_type[type_url]
         rows[type_url] = _merged(sources, earlier, was).prepared()
-        if any(hidden := _hidden(sources, earlier, known.shadowed.get(type_url, ()) if known else ())):
+        nothing = (frozenset[str](),) * len(contents)
+        hidden = _hidden(sources, earlier, known.shadowed.get(type_url, nothing) if known else nothing)
+        if any(hidden):
             shadowed[type_url] = hidden
     snapshot = _snapshot(raw, contents, rows, generation, before)
     if known is not None and known.shadowed == shadowed:
@@ -157,7 +159,7 @@ def _hidden(sources: Sources, earlier: Sources | None, known: tuple[frozenset[st
     found = []
     for at, rows in enumerate(sources[1:], 1):
         above = sources[:at]
-        if names is None or not known:
+        if names is None:
             hidden = frozenset(name for other in above for name in _shared(rows, other))
         else:
             changed = {name for name in names if name in rows and any(name in other for other in above)}

@@ -18,6 +18,7 @@ from fsxds.formats.libyaml import require_libyaml
 from fsxds.parse_worker import ParseRules
 from fsxds.parsing import ParseLimits, Parsing, parse_now
 from fsxds.resources import ParsedFile, Snapshot
+from fsxds.settings.authorities import at_urls
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import Variables, ViewRule
@@ -150,7 +151,7 @@ class LoadingRules:
         root = "" if directory is None else str(directory.absolute())
         resolution = ResolutionRules(
             authority=settings.authority,
-            authorities=settings.authorities or {},
+            authorities=at_urls(settings.authorities),
             passes_redirects=settings.redirects == "client",
             root=root,
             catalogue=catalogue,

@@ -20,6 +20,7 @@ from fsxds.errors import UsageError
 from fsxds.events import Remark
 from fsxds.observe.log_lines import count_of, escape, some_of
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.settings.authorities import at_urls
 from fsxds.settings.options import Settings
 from fsxds.tools.exporting.output import FilesExported, write_files
 from fsxds.tools.exporting.pages import ExportRules, Pages, pages_of
@@ -73,7 +74,7 @@ def _rules_of(settings: Settings, url: str | None, allowed: tuple[str, ...]) -> 
             raise UsageError(f"--allow {each}: is not TYPE/NAME; write one of {near}, a slash, and a name")
         if row.is_secret:
             raise UsageError(f"--allow {each}: secrets are never exported; serve them by `fsxds serve` with TLS")
-    authority, authorities = settings.authority or "", dict(settings.authorities or {})
+    authority, authorities = settings.authority or "", dict(at_urls(settings.authorities))
     if url is None:
         return ExportRules(Urls("", authority, authorities), allowed=allowed)
     # The flag says where this export will be, whatever the settings say of the server.

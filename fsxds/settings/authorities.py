@@ -25,6 +25,11 @@ class Authority:
     upstream: tuple[str, ...] = ()
 
 
+def at_urls(authorities: Mapping[str, Authority] | None) -> Mapping[str, Authority]:
+    """Return those authorities whose resources are at URLs; others have servers alone."""
+    return MappingProxyType({name: each for name, each in (authorities or {}).items() if each.url})
+
+
 def _read_authorities(part: SettingPart) -> Mapping[str, Authority]:
     return MappingProxyType({name: _read_authority(each) for name, each in part.any_members().items()})
 

@@ -415,7 +415,7 @@ def _beside_wildcard(names: AbstractSet[str]) -> Iterator[str]:
 def keys_referred_to(resource: Resource) -> frozenset[Key]:
     """Return what a resource refers to by name, and may be asked for."""
     if resource.redirect:
-        return frozenset(_targets(resource.redirect))
+        return frozenset(targets_of_locator(resource.redirect))
     found = set[Key]()
     for reference in resource.references:
         row = BY_TYPE_URL.get(reference.type_url)
@@ -423,13 +423,13 @@ def keys_referred_to(resource: Resource) -> frozenset[Key]:
         if row is None or reference.is_static or reference.name == WILDCARD or (row is VIRTUAL_HOST):
             continue
         if is_structured(reference.name):
-            found.update(_targets(reference.name))
+            found.update(targets_of_locator(reference.name))
         else:
             found.add((reference.type_url, reference.name))
     return frozenset(found)
 
 
-def _targets(locator: str) -> Iterator[Key]:
+def targets_of_locator(locator: str) -> Iterator[Key]:
     """Yield the names that a locator leads to, with those of its alternatives."""
     try:
         choices = tuple(Locator.parse(locator).choices())

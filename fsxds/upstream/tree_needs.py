@@ -6,14 +6,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import is_
 
+from rpds import HashTrieMap
+
 from fsxds.events import Observer
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key
 from fsxds.snapshots.elsewhere import Elsewhere, UpstreamScope
 from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.redirects import Followed
 from fsxds.snapshots.upstream_rows import Shadowed, Shadowing, shadowing_of
 from fsxds.upstream.asked_names import AskedNames
+from fsxds.upstream.subscriptions import targets_of_locator
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamShadowed
 from fsxds.values import TypeUrl
@@ -28,6 +32,9 @@ class TreeNeeds:
         self._observer = observer
         self._needed: frozenset[Key] = frozenset()
         self._denied: frozenset[Key] = frozenset()
+        # The redirects that were there last, by view and type, and what those in files lead to.
+        self._redirects: list[HashTrieMap[str, Followed]] = []
+        self._targets: frozenset[Key] = frozenset()
         # What was shadowed in each view when it was reported last.
         self._shadowed: list[Shadowed] = []
         self._shadowing: Mapping[str, Shadowing] = {}
@@ -54,6 +61,7 @@ class TreeNeeds:
     def receive_loaded(self, views: LoadedViews) -> None:
         """Ask for what the files need that were loaded, and report what goes before resources of upstreams."""
         needed = frozenset(key for key in views.wanted if key[1] != WILDCARD and "#" not in key[1])
+        needed |= self._targets_in(views)
         if needed != self._needed:
             now, before = _by_type(needed), _by_type(self._needed)
             self._needed = needed
@@ -69,6 +77,17 @@ class TreeNeeds:
             if found != self._shadowing.get(name, Shadowing()):
                 self._observer(UpstreamShadowed(name, found.count, found.examples))
         self._shadowing = shadowing
+
+    def _targets_in(self, views: LoadedViews) -> frozenset[Key]:
+        """Return what redirects in files lead to; looked for where any changed."""
+        redirects = [each for one in views.resolved.values() for each in one.redirects.by_type.values()]
+        if len(redirects) != len(self._redirects) or not all(map(is_, redirects, self._redirects)):
+            self._redirects = redirects
+            written = (one.redirect for each in redirects for one in each.values())
+            # What upstreams lead to elsewhere, they are asked for as it comes.
+            locators = {one.redirect for one in written if one.redirect and one.origin.line}
+            self._targets = frozenset(key for locator in locators for key in targets_of_locator(locator))
+        return self._targets
 
 
 def _scope(upstream: Upstream) -> UpstreamScope:

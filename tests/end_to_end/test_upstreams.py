@@ -15,6 +15,7 @@ import pytest
 
 from fsxds.cli.main import main
 from fsxds.history.state_directory import DATABASE
+from fsxds.settings.authorities import Authority
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.testing import Server, serve
@@ -111,6 +112,19 @@ def test_what_files_need_is_asked_for(names: str) -> None:
     ):
         relay.wait_for(lambda: relay.names("eds") == ("web",))
         assert errors(relay) == []
+
+
+def test_a_redirect_in_a_file_leads_to_what_an_upstream_has() -> None:
+    """Its target is asked for by its name at the upstream of its authority, and served under the name of the redirect."""
+    name = "xdstp://east/envoy.config.cluster.v3.Cluster/web"
+    redirect = f'[{{name: here, resource_name: {{name: "{name}"}}}}]'
+    with serve({"cds.yaml": CLUSTER.replace("name: web", f'name: "{name}"')}) as top:
+        authorities = {"east": Authority("", (top.grpc,))}
+        with serve({"cds.yaml": redirect}, settings=settings(authorities=authorities)) as relay:
+            relay.wait_for(lambda: set(relay.names("cds")) == {"here", name})
+            relay.wait_for(lambda: errors(relay) == [])
+            top.write("cds.yaml", CLUSTER.replace("name: web", f'name: "{name}"').replace("1s", "4s"))
+            relay.wait_for(lambda: timeout_polled(relay, "any") == "4s")
 
 
 def test_while_an_upstream_is_away_it_may_have_anything(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from fsxds.protocol.poll import Unavailable
 from fsxds.resource_names import query_of
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource
-from fsxds.settings.authorities import Authority
+from fsxds.settings.authorities import Authority, at_urls
 from fsxds.settings.options import Settings
 from fsxds.transports.http_get.get_requests import GetRequest
 from fsxds.transports.http_get.kept_content import KeptContent, Key
@@ -81,7 +81,7 @@ class GetRules:
     @classmethod
     def of(cls, settings: Settings) -> GetRules:
         """Return what the settings say."""
-        return cls(settings.authority, settings.authorities or MappingProxyType({}), settings.cors_origin or ())
+        return cls(settings.authority, at_urls(settings.authorities), settings.cors_origin or ())
 
     @property
     def elsewhere(self) -> frozenset[str]:

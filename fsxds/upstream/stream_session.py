@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Never
@@ -107,9 +108,12 @@ class StreamSession:
             self._on_answered()
 
     def _expects_response(self) -> bool:
-        """Whether a server that is well says something: in SotW it may be silent about names that do not exist."""
+        """Whether a server that is well says something: in SotW it may be silent about names that do not exist.
+
+        In Delta it is silent where it was told the right versions of all that it is asked for.
+        """
         if self._rules.wire is Wire.DELTA:
-            return any(self._subscribed.values())
+            return any(not _is_told(names, self._held(type_url)) for type_url, names in self._subscribed.items())
         return any(WILDCARD in names for names in self._subscribed.values())
 
     async def _receive_all(self, client: StreamClient, tasks: asyncio.TaskGroup) -> ConnectionLostError:
@@ -192,3 +196,8 @@ class StreamSession:
         most = MOST_NAMES_AT_ONCE if self._rules.wire is Wire.DELTA else max(len(names), 1)
         for start in range(0, max(len(names), 1), most):
             client.subscribe(type_url, *names[start : start + most])
+
+
+def _is_told(names: AbstractSet[str], held: Mapping[str, str]) -> bool:
+    """Whether a server was told a version of each of these names, and of what is held of everything."""
+    return all(map(held.get, names - {WILDCARD})) and (WILDCARD not in names or (bool(held) and all(held.values())))

@@ -133,12 +133,12 @@ class Verdicts:
             with suppress(TimeoutError):
                 async with asyncio.timeout(settings.upstream_verdict_within_s):
                     await _published(publishing, upstream, received.sequence)
-                    await self._judge(verdict, publishing)
+                    await self._follow_clients(verdict, publishing)
         finally:
             del self._open[verdict]
         return verdict.words or None
 
-    async def _judge(self, verdict: _OpenVerdict, publishing: Publishing) -> None:
+    async def _follow_clients(self, verdict: _OpenVerdict, publishing: Publishing) -> None:
         """Wait until it is known what became of a response that is published."""
         while not verdict.words and not all(rollout.has_completed for rollout in publishing.rollouts.values()):
             # A rollout that was taken back never completes.

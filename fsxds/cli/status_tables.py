@@ -142,7 +142,7 @@ def _upstream_remarks(upstreams: Iterable[UpstreamReport]) -> Iterator[str]:
         name = _cut(each.name)
         if each.trouble:
             kept = "what is held of it is served" if each.resources else "nothing of it is known yet"
-            yield f"{name} is {each.state}, {kept}: {_cut(each.trouble, LONGEST_REASON)}"
+            yield f"{name}: {_cut(each.trouble, LONGEST_REASON)}; {kept}"
         if each.state == "connected" and each.pending:
             yield f"{name} did not answer yet for {' '.join(each.pending)}"
         yield from (f"{name} sent what is not taken in: {_cut(text, LONGEST_REASON)}" for text in each.rejected)

@@ -173,10 +173,10 @@ def _nack(event: UpstreamNacked) -> LogLine:
 
 
 def _loop(event: UpstreamLooped) -> LogLine:
-    path = " → ".join(shortened(relay) for relay in event.relays)
+    path = f" ({' → '.join(shortened(relay) for relay in event.relays)})" if event.relays else ""
     text = (
-        f"upstream {event.upstream}: a loop: {event.server} gets its resources from here ({path}), so it is not asked; "
-        "what is held of it stays; remove one of the --upstream options on the way"
+        f"upstream {event.upstream}: a loop: {event.server} gets its resources from here{path}, so nothing is taken from it; "
+        "what is held stays; remove one of the --upstream options on the way"
     )
     relays: PlainValue = [*event.relays]
     details = {**_server(event.upstream, event.server), "relays": relays}

@@ -223,7 +223,7 @@ def test_upstreams(kept: KeptStatus, capsys: Run) -> None:
         "eu 10.0.0.1:18000, 10.0.0.2:18000 away 5 min cds 3 eds 40 2 h",
         "us 10.0.0.1:18000 (Delta ADS) connected 1 min none",
         "asia 10.0.0.1:18000, 10.0.0.2:18000 refused 5 min none",
-        "eu is away, what is held of it is served: cannot connect: Connection refused",
+        "eu: cannot connect: Connection refused; what is held of it is served",
         "us did not answer yet for rds",
     ]
 

@@ -19,7 +19,7 @@ export function facts(status) {
   if (clients.NACK) found.push(["error", `${count(clients.NACK, "client")} rejected what was sent`, "clients"]);
   for (const each of status.upstreams) {
     if (each.state === "connected") continue;
-    const name = `Upstream ${short(each.name, 60)} is ${each.state}`;
+    const name = `Upstream ${short(each.name, 60)} ${each.state === "refused" ? "cannot be used" : `is ${each.state}`}`;
     if (each.resources.length) found.push(["held", `${name}: what is held of it is served`, "overview"]);
     else found.push([each.state === "connecting" ? "waits" : "error", `${name}, and nothing of it is known`, "overview"]);
   }

@@ -14,7 +14,7 @@ import yaml
 
 from tests.support.authorities import BY_AUTHORITY, aggregated, envoy_bootstrap, envoy_source, relay
 from tests.support.grpc_envoy import DELTA_ADS, Fleet, StreamingEnvoy
-from tests.support.resources import cluster_route, eds_cluster, http_listener
+from tests.support.resources import cluster_route, eds_cluster, http_listener, static_cluster
 from tests.support.server import Server, write_file
 from tests.support.structured_names import structured
 
@@ -138,3 +138,30 @@ def test_two_authorities_of_one_envoy(tmp_path: Path, *, through_relay: bool) ->
             if through_relay:
                 another = stack.enter_context(StreamingEnvoy(bootstrap(*servers)))
                 assert another.ask(LISTENER).body == "two"
+
+
+def test_what_is_removed_meanwhile_is_removed_through_a_relay(tmp_path: Path) -> None:
+    """Members of a collection that go while the server is away, or the relay, or both: Envoy does not say which it holds."""
+    fleet = tree(tmp_path / "theirs")
+    names = {each: structured("Cluster", f"edge/{each}", THEIRS) for each in "abc"}
+
+    def write(*members: str) -> None:
+        fleet.write("cds.yaml", *(static_cluster(names[each]) for each in members))
+
+    write("a", "b")
+    state = "--state", str(tmp_path / "state")
+    with fleet.server() as server:
+        above = {THEIRS: [str(server.ready["grpc"])]}
+        with relay(tmp_path / "relay", above, *state) as relaying:
+            at = str(relaying.ready["grpc"])
+            dynamic = aggregated("relay", cds_resources_locator=structured("Cluster", "edge/*", THEIRS))
+            with StreamingEnvoy(envoy_bootstrap({"relay": at}, dynamic_resources=dynamic)) as envoy:
+                envoy.until_clusters(names["a"], names["b"])
+                server.kill()
+                write("b")
+                with fleet.server(above[THEIRS][0]):
+                    envoy.until_clusters(names["b"])
+                    relaying.kill()
+                    write("c")
+                    with relay(tmp_path / "relay", above, *state, grpc=at):
+                        envoy.until_clusters(names["c"])

@@ -11,7 +11,7 @@ import pytest
 FOLDER = Path(__file__).parent
 TESTS = FOLDER.parent
 # Why something has no test.
-REASONS = ("*signing*", "*no client*", "*not in the API*")
+REASONS = ("*no client*", "*not in the API*")
 
 
 def rows() -> list[tuple[str, str, str]]:

@@ -113,7 +113,9 @@ class StreamSession:
         In Delta it is silent where it was told the right versions of all that it is asked for.
         """
         if self._rules.wire is Wire.DELTA:
-            return any(not _is_told(names, self._held(type_url)) for type_url, names in self._subscribed.items())
+            return any(
+                not _has_all_versions(names, self._held(type_url)) for type_url, names in self._subscribed.items()
+            )
         return any(WILDCARD in names for names in self._subscribed.values())
 
     async def _receive_all(self, client: StreamClient, tasks: asyncio.TaskGroup) -> ConnectionLostError:
@@ -198,6 +200,6 @@ class StreamSession:
             client.subscribe(type_url, *names[start : start + most])
 
 
-def _is_told(names: AbstractSet[str], held: Mapping[str, str]) -> bool:
+def _has_all_versions(names: AbstractSet[str], held: Mapping[str, str]) -> bool:
     """Whether a server was told a version of each of these names, and of what is held of everything."""
     return all(map(held.get, names - {WILDCARD})) and (WILDCARD not in names or (bool(held) and all(held.values())))

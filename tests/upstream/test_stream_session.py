@@ -1,4 +1,4 @@
-"""When a server that says nothing is well: where it was told all that it would say."""
+"""A stream to a server: when one that says nothing is well, because it was told all that it would say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from fsxds.client.connection import Streaming, Wire
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.upstream.stream_session import _is_told
+from fsxds.upstream.stream_session import _has_all_versions
 from fsxds.upstream_events import UpstreamConnected, UpstreamLost
 from tests.client.scripted import CDS, cluster, delta, scripted, wrapped
 from tests.upstream.linked import SETTINGS, linked, rule_of
@@ -32,7 +32,7 @@ async def test_a_server_has_nothing_to_add() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "held", "is_told"),
+    ("names", "held", "has_all"),
     [
         ({"a"}, {"a": "1", "b": ""}, True),
         ({"a", "b"}, {"a": "1"}, False),
@@ -44,6 +44,6 @@ async def test_a_server_has_nothing_to_add() -> None:
         (set(), {}, True),
     ],
 )
-def test_what_a_server_was_told(names: set[str], held: Mapping[str, str], is_told: bool) -> None:
+def test_what_a_server_was_told(names: set[str], held: Mapping[str, str], has_all: bool) -> None:
     """All names with a version; of everything, something that is held, and all of it with a version."""
-    assert _is_told(names, held) == is_told
+    assert _has_all_versions(names, held) == has_all

@@ -1,0 +1,45 @@
+"""Traffic through a real Envoy two relays below the tree, while what it uses is replaced: no request is lost."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.test_grpc_traffic import by_eds, load
+from tests.support.grpc_envoy import DELTA_ADS, Fleet, StreamingEnvoy
+from tests.support.resources import cluster_route, direct_route, http_listener
+from tests.support.server import Server
+
+MOVES = 6
+FLAGS = ("--linger", "0s", "--settle", "10ms")
+
+
+@pytest.mark.parametrize("names", ["all", "asked"])
+def test_moves_lose_no_request_two_relays_below(tmp_path: Path, names: str) -> None:
+    """A cluster that is replaced by another at the top, together with the route to it, goes when the Envoy has moved on."""
+    fleet = Fleet(tmp_path, DELTA_ADS, *FLAGS)
+    fleet.write("lds.yaml", http_listener("front", 0, "front"), http_listener("back", 0, "back"))
+    fleet.write("back.rds.yaml", direct_route("back", "fine"))
+    fleet.write("moving.yaml", direct_route("front", "not yet"))
+    with ExitStack() as stack:
+        above = stack.enter_context(fleet.server())
+        for level in ("middle", "bottom"):
+            (tmp_path / level).mkdir()
+            options = ("--upstream", str(above.ready["grpc"]), "--upstream-names", names, *FLAGS)
+            above = stack.enter_context(Server(None, tmp_path / level, *options))
+        envoy = stack.enter_context(StreamingEnvoy(fleet.bootstrap(above)))
+        back = envoy.listener_ports()["back"]
+        fleet.write("moving.yaml", *by_eds("c0", back), cluster_route("front", "c0"))
+        envoy.until(lambda: envoy.ask("front").body == "fine", "the first cluster")
+        with load(envoy) as answers:
+            for number in range(1, MOVES):
+                fleet.write("moving.yaml", *by_eds(f"c{number}", back), cluster_route("front", f"c{number}"))
+                envoy.until_clusters(f"c{number}")
+                time.sleep(0.05)
+
+        assert answers["fine"] > 50
+        assert list(answers) == ["fine"]
+        assert envoy.rejections() == {}

@@ -119,7 +119,7 @@ class ResponseReader:
             try:
                 resource = self._read(came, row, held.get(name))
             except BadResource as error:
-                bad[name] = str(error)
+                bad[name] = str(error)[:LONGEST_FAULT]
             else:
                 resources[resource.name], versions[resource.name] = resource, came.version
         for written in update.rejected:

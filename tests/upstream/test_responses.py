@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -10,9 +11,11 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf.any_pb2 import Any as PackedAny
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Resource, Rows
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse
 from fsxds.values import TypeUrl
+from tests.support.messages import Generator
 from tests.support.snapshots import type_url
 from tests.upstream.made import (
     CDS,
@@ -201,3 +204,16 @@ def test_the_words_are_bounded(catalogue: Catalogue) -> None:
     assert words[0].startswith('Cluster "00000x')
     assert words[-1] == f"and {10_000 - MOST_FAULTS} more"
     assert max(map(len, words)) <= 300
+
+
+@pytest.mark.parametrize("row", RESOURCE_TYPES, ids=lambda row: row.short_name)
+def test_no_bytes_raise(catalogue: Catalogue, row: ResourceType) -> None:
+    """Whatever a server sends, each resource is served or bad; the words of a bad one are short."""
+    chosen, reader = random.Random(row.short_name), reader_of(catalogue)
+    for seed in range(40):
+        body = bytearray(Generator(catalogue, seed).message(row.message_type).SerializeToString())
+        for _ in range(chosen.randrange(4) if body else 0):
+            body[chosen.randrange(len(body))] = chosen.randrange(256)
+        response = reader.read(update_of(row.type_url, came(row.type_url, "web", bytes(body))), Rows(row.type_url))
+        assert [*response.resources, *response.bad] == ["web"]
+        assert all(len(words) <= 300 for words in response.bad.values())

@@ -108,8 +108,17 @@ def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: 
         raise UntrustedError("manifest-malformed", f"the {part} cannot be read: {error}", _SIGN_AGAIN) from error
 
 
-def verified_tree(tree: SourceTree, anchors: TrustedSigners, now_s: float) -> SignedManifest | tuple[Problem, ...]:
-    """Return the manifest of a tree that is what it says; otherwise why it is not, one problem at least."""
+def verified_tree(
+    tree: SourceTree, anchors: TrustedSigners, now_s: float, known: SignedManifest | None = None
+) -> SignedManifest | tuple[Problem, ...]:
+    """Return the manifest of a tree that is what it says; otherwise why it is not, one problem at least.
+
+    Args:
+        tree: as it was read.
+        anchors: who is trusted to sign.
+        now_s: seconds since 1970.
+        known: what was found of this very tree before: only whether its signer is still trusted is asked again.
+    """
     manifest, signature = tree.signed.manifest, tree.signed.signature
     if tree.signed.problems:
         return tree.signed.problems
@@ -117,6 +126,9 @@ def verified_tree(tree: SourceTree, anchors: TrustedSigners, now_s: float) -> Si
         path, what = (MANIFEST_PATH, "manifest") if manifest is None else (SIGNATURE_PATH, "signature of its manifest")
         return (Problem.of_file(path, "manifest-missing", f"the tree has no {what}", _SIGN),)
     try:
+        if known is not None:
+            anchors.verify(manifest.content, signature.content, now_s)
+            return known
         signed = verified(manifest.content, signature.content, anchors, now_s)
     except UntrustedError as error:
         return (_problem_of(error),)
@@ -130,6 +142,8 @@ class TreeTrust:
         """Remember what was trusted in `seen`, or as long as this process lasts."""
         self.seen: SeenManifests = SeenInProcess() if seen is None else seen
         self._last: SourceTree | None = None
+        # What that was found to be; None where nobody had to sign it.
+        self._found: SignedManifest | None = None
 
     @property
     def offered(self) -> OfferedManifest | None:
@@ -159,12 +173,14 @@ class TreeTrust:
             if self.seen.newest("") != seen:
                 self.seen.keep("", seen)
         self._last = tree
+        self._found = found if isinstance(found, SignedManifest) else None
         return TrustDecision(tree)
 
     def _verified(
         self, tree: SourceTree, anchors: TrustedSigners, now_s: float
     ) -> SignedManifest | tuple[Problem, ...]:
-        found = verified_tree(tree, anchors, now_s)
+        known = self._found if tree is self._last else None
+        found = verified_tree(tree, anchors, now_s, known)
         if isinstance(found, tuple):
             return found
         fault = found.replay_fault(self.seen.newest(""))

@@ -162,5 +162,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _events_in(log: bytes, event: str) -> list[dict[str, Any]]:
-    lines = (json.loads(line) for line in log.decode().splitlines() if line.startswith("{"))
+    # The last line may be half written.
+    whole = log[: log.rfind(b"\n") + 1]
+    lines = (json.loads(line) for line in whole.decode().splitlines() if line.startswith("{"))
     return [line for line in lines if line["event"] == event]

@@ -18,9 +18,11 @@ from fsxds.upstream.intake import Intake
 
 # A server that offers none is asked again so often.
 PAUSE_S = 5.0
+# One that does not know of manifests, such as another program, is asked seldom.
+UNKNOWN_S = 300.0
 # Over REST, manifests are asked for so often.
 POLL_S = 1.0
-_OK = 200
+_OK, _NOT_FOUND = 200, 404
 
 
 async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
@@ -28,10 +30,14 @@ async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
     call = channel.unary_stream(METHOD)
     while True:
         metadata = (*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards))
-        with suppress(grpc.aio.AioRpcError):
+        pause_s = PAUSE_S
+        try:
             async for content in call(b"", metadata=metadata):
                 await intake.take_manifests(content)
-        await asyncio.sleep(PAUSE_S)
+        except grpc.aio.AioRpcError as error:
+            # All else is lost with the connection, and reported with it.
+            pause_s = UNKNOWN_S if error.code() is grpc.StatusCode.UNIMPLEMENTED else PAUSE_S
+        await asyncio.sleep(pause_s)
 
 
 async def follow_polls(intake: Intake) -> Never:
@@ -39,18 +45,21 @@ async def follow_polls(intake: Intake) -> Never:
     before: bytes | None = None
     async with open_session(intake.server, PAUSE_S, intake.access.tls()) as session:
         while True:
+            pause_s = PAUSE_S
             with suppress(aiohttp.ClientError, TimeoutError, ConnectionLostError):
-                content = await _fetch(session, intake)
-                if content is not None and content != before:
+                status, content = await _fetch(session, intake)
+                pause_s = POLL_S if status == _OK else UNKNOWN_S if status == _NOT_FOUND else PAUSE_S
+                if status == _OK and content != before:
                     await intake.take_manifests(content)
                     before = content
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(pause_s)
 
 
-async def _fetch(session: aiohttp.ClientSession, intake: Intake) -> bytes | None:
+async def _fetch(session: aiohttp.ClientSession, intake: Intake) -> tuple[int, bytes]:
+    """Return the status, and the content of a 200."""
     headers = dict((*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards)))
     url = f"{base_of(intake.server)}{PATH}"
     async with session.get(url, headers=headers, allow_redirects=False) as response:
         if response.status != _OK:
-            return None
-        return await read_body(response, intake.context.settings().upstream_max_response_bytes)
+            return response.status, b""
+        return _OK, await read_body(response, intake.context.settings().upstream_max_response_bytes)

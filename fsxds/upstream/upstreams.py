@@ -182,7 +182,9 @@ class Upstreams:
     def own_statuses(self) -> Iterator[OwnStatus]:
         """Yield the state of this process as a client of each upstream."""
         announced = self._settings().upstream_node
-        return own_statuses(self.upstreams, {}, lambda upstream: ServerAccess(upstream.rule, announced).node())
+        return own_statuses(
+            self.upstreams, self.verdicts.rejected, lambda upstream: ServerAccess(upstream.rule, announced).node()
+        )
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
         """Keep a link to each, each as a component of its own, until cancelled."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fsxds.cli.main import main
-from tests.end_to_end.test_status import ask, clusters, poll
+from tests.end_to_end.test_status import AT_ONCE, ask, clusters, poll
 from tests.end_to_end.test_status_page import browser, watched
 from tests.support.envoy import free_port
 from tests.support.server import Server, write_file
@@ -67,10 +67,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="module")
 def top(folders: Callable[[str], Path]) -> Iterator[Server]:
-    """Serve two clusters."""
+    """Serve two clusters; what is rejected stays, so that a test can look at it."""
     tree = folders("tree")
     write_file(tree / "cds.yaml", clusters("web", "api"))
-    with Server(tree, folders("top"), grpc=f"127.0.0.1:{free_port()}") as server:
+    with Server(tree, folders("top"), *AT_ONCE, grpc=f"127.0.0.1:{free_port()}") as server:
         server.tree = tree  # type: ignore[attr-defined]
         yield server
 
@@ -178,6 +178,11 @@ def test_what_a_client_rejects_is_a_problem_of_the_upstream(relay: Server, top: 
     )
     assert "edge-1 rejected cds fresh: no such thing" in problem["message"]
     assert "until the upstream sends something else" in problem["remedy"]
+    assert relay.log_events("upstream_nacked")[-1]["node"] == "edge-1"
+    own = next(config for scope, config in client_configs(relay).items() if scope.startswith("upstream "))
+    (row,) = [row for row in own["generic_xds_configs"] if row["client_status"] == "NACKED"]
+    assert row["name"] == "fresh"
+    assert "edge-1" in row["error_state"]["details"]
     assert {node["place"] for node in ask(relay, "graph")["nodes"]} == {f"upstream {address}"}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from fsxds.errors import ProtocolError
@@ -21,7 +21,7 @@ OWN_UPSTREAM = "is its own upstream"
 # found by them is found by the responses.
 MOST_IDS = 64
 REMEDY = "take one of these relays out of the --upstream of another"
-_ID = re.compile(r"[0-9a-f]{16}")
+_ID = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 class LoopError(ProtocolError):
@@ -36,10 +36,15 @@ class RelayIds:
 
     Args:
         own: the id of this process, 16 hexadecimal digits; empty where it has no upstream, and is no relay.
+
+    Attributes:
+        listeners: by whom they belong to: what receives the relays of a call that was rejected because it came round. An
+            upstream that was asked, and did not answer yet, is one of these.
     """
 
     def __init__(self, own: str = "") -> None:
         self.own = own
+        self.listeners: dict[object, Callable[[tuple[str, ...]], object]] = {}
         self._below: Counter[str] = Counter()
         self._above: dict[object, tuple[str, ...]] = {}
 
@@ -68,6 +73,8 @@ class RelayIds:
         """
         if self.own and relays:
             if self.own in relays:
+                for listener in tuple(self.listeners.values()):
+                    listener(tuple(relays))
                 raise LoopError(f"relay {self.own} {OWN_UPSTREAM}: it asks itself through {_path(relays)}")
             above = {relay for each in self._above.values() for relay in each}
             if both := sorted(above & set(relays)):
@@ -118,6 +125,15 @@ def relays_of_identifier(identifier: str) -> tuple[str, ...]:
 def relays_of_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, ...]:
     """Return the ids that the headers of a gRPC call name."""
     return relays_in(",".join(str(value) for key, value in metadata if key == HEADER))
+
+
+def relays_of_words(words: str) -> tuple[str, ...]:
+    """Return the ids in the words of a loop.
+
+    >>> relays_of_words("relay 0123456789abcdef is its own upstream")
+    ('0123456789abcdef',)
+    """
+    return tuple(dict.fromkeys(_ID.findall(words)))[:MOST_IDS]
 
 
 def _path(relays: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Never, Protocol
 from fsxds.client.connection import Wire
 from fsxds.client.updates import ENDED_EARLY, ConnectionLostError
 from fsxds.errors import UsageError
-from fsxds.relay_ids import OWN_UPSTREAM
+from fsxds.relay_ids import OWN_UPSTREAM, REMEDY, relays_of_words
 from fsxds.settings.upstream_rules import URLS
 from fsxds.store import Latest
 from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError
@@ -46,11 +46,13 @@ class _Asked:
         rules: how streams to it are opened.
         limit: ends what goes on with it; None while nothing does.
         error: why it was lost last, in words.
+        relays: those of a call from the server itself, as it seems; empty for none.
     """
 
     rules: StreamRules
     limit: asyncio.Timeout | None = None
     error: str = ""
+    relays: tuple[str, ...] = ()
 
 
 class Link:
@@ -71,6 +73,7 @@ class Link:
     async def keep_connected(self) -> Never:
         """Ask the servers, until cancelled."""
         self._order = ServerOrder(len(self._servers), self._context.back_off)
+        self._context.relays.listeners[self] = self._receive_loop
         try:
             async with asyncio.TaskGroup() as tasks:
                 for place in range(len(self._servers)):
@@ -80,6 +83,8 @@ class Link:
                 ConnectionLostError("an internal error of fsxds; its log has it", "INTERNAL"), time.time()
             )
             raise
+        finally:
+            del self._context.relays.listeners[self]
         raise AssertionError  # never reached: no task ends
 
     def _access(self) -> ServerAccess:
@@ -117,11 +122,14 @@ class Link:
         patience_s = self._order.patience_s(place, self._context.settings().upstream_patience_s)
         try:
             async with asyncio.timeout(patience_s) as limit:
-                self._asked[place].limit = limit
+                self._asked[place].limit, self._asked[place].relays = limit, ()
                 await self._session(place, intake).run()
         except TimeoutError:
             if not self._order.may_ask(place):
                 return None
+            if relays := self._asked[place].relays:
+                fact = f"relay {relays[0]} {OWN_UPSTREAM}, through this one, which it asks"
+                return RelayLoopError(f"{fact}; {REMEDY}", relays)
             return ConnectionLostError(f"it gave no response within {patience_s:g} s", _SILENT)
         except ConnectionLostError as error:
             return self._explained(error)
@@ -140,7 +148,7 @@ class Link:
     def _explained(self, error: ConnectionLostError) -> ConnectionLostError:
         """Return an error with what it means for a relay."""
         is_loop = OWN_UPSTREAM in str(error) and error.code in {"FAILED_PRECONDITION", "508"}
-        return RelayLoopError(str(error)) if is_loop else error
+        return RelayLoopError(str(error), relays_of_words(str(error))) if is_loop else error
 
     def _falls_back(self, place: int, error: ConnectionLostError) -> bool:
         """Whether the server is to be asked at once in another way, after an error."""
@@ -179,6 +187,13 @@ class Link:
         self._last = place
         for later in range(place + 1, len(self._servers)):
             self._end_limit(later, asyncio.get_running_loop().time())
+
+    def _receive_loop(self, relays: tuple[str, ...]) -> None:
+        """Leave servers that were asked and did not answer: one of them asks this relay, and waits for its answer itself."""
+        for place, asked in enumerate(self._asked):
+            if not self._order.is_answering(place):
+                asked.relays = relays
+                self._end_limit(place, asyncio.get_running_loop().time())
 
     def _end_limit(self, place: int, when_s: float | None) -> None:
         limit = self._asked[place].limit

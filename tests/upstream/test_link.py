@@ -14,7 +14,7 @@ import pytest
 
 from fsxds.client.connection import Streaming, Wire
 from fsxds.errors import UsageError
-from fsxds.relay_ids import RelayIds
+from fsxds.relay_ids import LoopError, RelayIds
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.upstream_node import UpstreamNode
 from fsxds.settings.upstream_rules import UpstreamRule
@@ -29,8 +29,10 @@ from fsxds.upstream_events import (
 from tests.client.scripted import CDS, delta, packed, scripted, sotw, wrapped
 from tests.client.scripted import cluster as scripted_cluster
 from tests.support.grpc_clients import GrpcServer, serving_grpc
+from tests.support.hostile_upstream import hostile
 from tests.support.polls import named, running, snapshot_of
 from tests.upstream.linked import SETTINGS, linked, rule_of, until
+from tests.upstream.test_link_hostile import open_only
 
 DELTA_ADS = Streaming(Wire.DELTA).method
 SOTW_ADS = Streaming(Wire.SOTW).method
@@ -251,6 +253,17 @@ async def test_a_loop_by_a_response() -> None:
             await relay.until(lambda: relay.recorder.of(UpstreamLooped))
 
     assert ["a"] == relay.names
+    assert ("1" * 16, "0" * 16) == relay.recorder.of(UpstreamLooped)[0].relays
+
+
+async def test_a_loop_in_which_both_wait_for_each_other() -> None:
+    """Where a relay asks this one through itself, an upstream that is silent is left: it waits for this one."""
+    async with hostile(open_only) as server, linked(rule_of(server.address)) as relay:
+        await relay.until(lambda: server.connections)
+        with pytest.raises(LoopError), relay.relays.calling(("1" * 16, relay.relays.own)):
+            pass
+        await relay.until(lambda: relay.recorder.of(UpstreamLooped))
+
     assert ("1" * 16, "0" * 16) == relay.recorder.of(UpstreamLooped)[0].relays
 
 

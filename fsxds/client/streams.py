@@ -11,11 +11,13 @@ from typing import Any, Protocol, Self
 
 import grpc.aio
 
-from fsxds.client.updates import ConnectionLostError, Update, WrongResponseError, lost_by
+from fsxds.client.updates import ENDED_EARLY, ConnectionLostError, Update, WrongResponseError, lost_by
 from fsxds.values import TypeUrl
 
 # A server that sends, but does not read, makes the requests to it pile up; so many are kept for one that is slow.
 MOST_UNSENT = 10_000
+# A server that ended a stream too early to say why has this time the next time, before the first request is sent.
+TIME_TO_REJECT_S = 0.25
 
 
 class _Signal(Enum):
@@ -51,8 +53,7 @@ class StreamClient:
 
     `next()` may be cancelled while it waits: nothing is lost. When the stream ends, `next()` raises ConnectionLostError;
     called again, it opens a new stream with the same subscriptions. `on_connected` is called when there is a connection,
-    the first or another one. `token` is a bearer token to send, `headers` are more headers. For `waits_s` no request is sent
-    on a new stream: a server that rejects the call has time to say why. All of these may be set before the client
+    the first or another one. `token` is a bearer token to send, `headers` are more headers; both may be set before the client
     is used.
     """
 
@@ -76,7 +77,6 @@ class StreamClient:
         self._was_lost = False
         self.token = ""
         self.headers: tuple[tuple[str, str], ...] = ()
-        self.waits_s = 0.0
         self.on_connected: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
@@ -111,11 +111,11 @@ class StreamClient:
             raise ConnectionLostError("the server does not read what is sent to it", "RESOURCE_EXHAUSTED")
         if self._call is None:
             self._open()
-        received = await self._inbox.get()
-        while isinstance(received, _Signal):
-            self._was_lost = False
-            self.on_connected()
-            received = await self._inbox.get()
+        received = await self._receive()
+        if isinstance(received, ConnectionLostError) and received.code == ENDED_EARLY:
+            self.disconnect()
+            self._open(TIME_TO_REJECT_S)
+            received = await self._receive()
         if isinstance(received, ConnectionLostError):
             self.disconnect()
             self._was_lost = True
@@ -126,6 +126,14 @@ class StreamClient:
             self._answer(error.update, str(error))
             raise
         return self._unanswered
+
+    async def _receive(self) -> bytes | ConnectionLostError:
+        received = await self._inbox.get()
+        while isinstance(received, _Signal):
+            self._was_lost = False
+            self.on_connected()
+            received = await self._inbox.get()
+        return received
 
     def ack(self) -> None:
         """Send the ACK of the last update now, unless it was answered."""
@@ -167,6 +175,8 @@ class StreamClient:
         if self._reading is not None:
             self._reading.cancel()
             self._call.cancel()
+            # Where the server ended the call, nothing ends gRPC's task that waits for requests, but their end.
+            self._outbox.put_nowait(None)
         self._call = self._reading = None
 
     def _answer(self, update: Update, reason: str | None) -> None:
@@ -178,13 +188,14 @@ class StreamClient:
         if request is not None and self._call is not None:
             self._outbox.put_nowait(request)
 
-    def _open(self) -> None:
+    def _open(self, waits_s: float = 0.0) -> None:
+        """Open a stream, on which no request is sent for so long."""
         self._outbox, self._inbox = asyncio.Queue(), asyncio.Queue(maxsize=1)
         for request in self._dialogue.first_requests():
             self._outbox.put_nowait(request)
         # At first a server that is not there is an error at once; after a lost stream its return is waited for.
         metadata = (*credentials_of(self.token), *self.headers)
-        requests = _taken_from(self._outbox, self.waits_s)
+        requests = _taken_from(self._outbox, waits_s)
         self._call = self._method(requests, wait_for_ready=self._was_lost, metadata=metadata)
         self._reading = self._tasks.create_task(_read(self._call, self._inbox, self._path))
 

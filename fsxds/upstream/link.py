@@ -11,7 +11,7 @@ from functools import partial
 from typing import Never, Protocol
 
 from fsxds.client.connection import Wire
-from fsxds.client.updates import ENDED_EARLY, ConnectionLostError
+from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError
 from fsxds.errors import UsageError
 from fsxds.relay_ids import OWN_UPSTREAM, REMEDY, relays_of_words
 from fsxds.settings.upstream_rules import URLS
@@ -26,8 +26,6 @@ from fsxds.upstream_events import UpstreamConnected, UpstreamFailedOver, Upstrea
 
 # What servers made with Go allow at least between two pings, if nobody configured anything else.
 LONG_KEEPALIVE_S = 330.0
-# A server that ended a stream too early to say why has this time the next time.
-TIME_TO_REJECT_S = 0.25
 WIRES = {Wire.DELTA: "Delta ADS", Wire.SOTW: "SotW ADS", Wire.REST: "REST"}
 
 
@@ -154,15 +152,12 @@ class Link:
         """Whether the server is to be asked at once in another way, after an error."""
         asked = self._asked[place]
         rules, was_answering = asked.rules, self._order.is_answering(place)
-        if error.code == ENDED_EARLY and not rules.waits_s:
-            asked.rules = replace(rules, waits_s=TIME_TO_REJECT_S)
-            return True
         has_no_delta = error.code == "UNIMPLEMENTED" or "not implemented" in str(error)
         if has_no_delta and rules.wire is Wire.DELTA and not was_answering:
             asked.rules = replace(rules, wire=Wire.SOTW)
             return True
-        if error.code == "RESOURCE_EXHAUSTED" and rules.brings_versions and not was_answering:
-            # The first request was too large for it.
+        if error.code in _EXHAUSTED and rules.brings_versions and not was_answering:
+            # The first request may be too large for it.
             asked.rules = replace(rules, brings_versions=False)
             return True
         is_calm = any(words in str(error).lower() for words in _TOO_MANY_PINGS)
@@ -214,4 +209,6 @@ class Link:
 
 
 _SILENT = "SILENT"
+# gRPC has one status, and one text, for a request that is too large for a server and a response that is for its client.
+_EXHAUSTED = frozenset({"RESOURCE_EXHAUSTED", TOO_LARGE_RESPONSE})
 _TOO_MANY_PINGS = ("too_many_pings", "too many pings", "enhance_your_calm")

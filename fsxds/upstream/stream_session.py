@@ -35,13 +35,11 @@ class StreamRules:
     Attributes:
         wire: Delta or SotW.
         keepalive_s: how long the server may be silent before it is asked for a sign of life.
-        waits_s: how long no request is sent, so that a server which rejects the call can say why.
         brings_versions: a Delta stream begins with the versions of what is held; without them the server sends all of it.
     """
 
     wire: Wire = Wire.DELTA
     keepalive_s: float = 30.0
-    waits_s: float = 0.0
     brings_versions: bool = True
 
 
@@ -74,7 +72,6 @@ class StreamSession:
             StreamClient(channel, method, self._dialogue()) as client,
         ):
             client.token, client.headers = access.token(), ((HEADER, context.relays.upwards),)
-            client.waits_s = self._rules.waits_s
             self._subscribe(client)
             lost = await self._converse(channel, client)
         raise lost

@@ -11,6 +11,8 @@ from typing import Any
 
 import grpc
 import pytest
+from aiohttp import web
+from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.client.connection import Streaming, Wire
 from fsxds.errors import UsageError
@@ -28,10 +30,13 @@ from fsxds.upstream_events import (
 )
 from tests.client.scripted import CDS, delta, packed, scripted, sotw, wrapped
 from tests.client.scripted import cluster as scripted_cluster
+from tests.support.certificates import Authority
 from tests.support.grpc_clients import GrpcServer, serving_grpc
 from tests.support.hostile_upstream import hostile
 from tests.support.polls import named, running, snapshot_of
 from tests.upstream.linked import SETTINGS, linked, rule_of, until
+from tests.upstream.made import NOW_S, update
+from tests.upstream.made import cluster as made_cluster
 from tests.upstream.test_link_hostile import open_only
 
 DELTA_ADS = Streaming(Wire.DELTA).method
@@ -96,19 +101,24 @@ async def test_what_a_server_has_is_followed() -> None:
 
 async def test_a_server_that_restarts_loses_nothing_and_sends_nothing_again() -> None:
     """What is held stays meanwhile; the next stream begins with the versions of it."""
-    async with scripted(DELTA_ADS) as script, linked(rule_of(script.target)) as relay:
-        script.say(delta("1", wrapped(scripted_cluster("a"), "a", "va")), None)
-        await relay.until(lambda: relay.recorder.of(UpstreamLost))
-        await script.stream_ended()
-        during = relay.names
-        # Of the first stream: some of its requests are read after its end.
-        while not (request := await script.requested()).initial_resource_versions:
-            pass
-        again = request
+    firsts: list[Any] = []
 
-    assert ["a"] == during == relay.names
-    assert {"a": "va"} == dict(again.initial_resource_versions)
-    assert again.HasField("node")
+    async def answer(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> None:
+        request = discovery_pb2.DeltaDiscoveryRequest.FromString(await anext(requests))
+        while request.type_url != CDS:
+            request.MergeFromString(await anext(requests))
+        firsts.append(request)
+        if len(firsts) > 1:
+            await asyncio.Event().wait()
+        await context.write(delta("1", wrapped(scripted_cluster("a"), "a", "va")))
+
+    async with serving_calls(answer) as address, linked(rule_of(address)) as relay:
+        await relay.until(lambda: len(firsts) > 1)
+
+    assert ["a"] == relay.names
+    assert [{}, {"a": "va"}] == [dict(request.initial_resource_versions) for request in firsts]
+    assert all(request.HasField("node") for request in firsts)
+    assert 1 == len(relay.recorder.of(UpstreamLost))
 
 
 async def test_the_next_server_is_asked_and_left_when_the_first_is_back() -> None:
@@ -304,14 +314,15 @@ async def test_a_server_that_rejects_the_token(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def serving_calls(behaviour: Any) -> AsyncIterator[str]:
+async def serving_calls(behaviour: Any, credentials: Any = None) -> AsyncIterator[str]:
     """Run a gRPC server whose ADS streams behave so."""
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=(("grpc.max_receive_message_length", 10_000),))
     handler = grpc.stream_stream_rpc_method_handler(behaviour)
     names = ("DeltaAggregatedResources", "StreamAggregatedResources")
     service = "envoy.service.discovery.v3.AggregatedDiscoveryService"
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict.fromkeys(names, handler)),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    address = "127.0.0.1:0"
+    port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     await server.start()
     try:
         yield f"127.0.0.1:{port}"
@@ -393,3 +404,99 @@ async def test_only_what_is_asked_for() -> None:
         await relay.until(lambda: relay.names == ["a", "b"])
 
     assert [] == relay.recorder.of(UpstreamLost)
+
+
+async def send_a(_: Any, context: grpc.aio.ServicerContext) -> None:
+    """Send a cluster, and keep the stream open."""
+    await context.write(delta("1", wrapped(scripted_cluster("a"), "a")))
+    await asyncio.Event().wait()
+
+
+async def test_tls_on_both_sides(tmp_path: Path) -> None:
+    """Servers are trusted by the CA that is given, and see the certificate of the relay; without either, the words say which."""
+    authority, other = Authority("servers"), Authority("others")
+    ca, wrong = authority.write(tmp_path / "ca.pem"), other.write(tmp_path / "wrong.pem")
+    cert, key = authority.issue("relay").write(tmp_path, "relay")
+    own = authority.issue("127.0.0.1")
+    pair = ((own.key.encode(), own.chain.encode()),)
+    credentials = grpc.ssl_server_credentials(pair, authority.chain.encode(), require_client_auth=True)
+    async with serving_calls(send_a, credentials) as address:
+        rule = UpstreamRule((address,), ca=ca, cert=cert, key=key)
+        async with linked(rule) as relay:
+            await relay.until(lambda: relay.names == ["a"])
+        for bad, words in (
+            (replace(rule, ca=wrong), "CERTIFICATE_VERIFY_FAILED"),
+            (UpstreamRule((address,)), "cannot connect"),
+        ):
+            async with linked(bad, holds="b") as relay:
+                await relay.until_lost(words)
+                assert ["b"] == relay.names
+
+
+async def test_a_server_that_takes_small_requests_alone() -> None:
+    """Where it rejects the versions of what is held for their size, it is asked without, and for what it did not send by name."""
+    asked: list[Any] = []
+
+    async def answer(requests: Any, context: grpc.aio.ServicerContext) -> None:
+        async for content in requests:
+            request = discovery_pb2.DeltaDiscoveryRequest.FromString(content)
+            asked.append(request)
+            if request.type_url == CDS and not request.response_nonce:
+                names = [name for name in request.resource_names_subscribe if name != "*"]
+                here = [] if names else [wrapped(scripted_cluster("a"), "a")]
+                await context.write(delta(str(len(asked)), *here, removed=tuple(names)))
+
+    async with serving_calls(answer) as address, linked(rule_of(address)) as relay:
+        held = {f"{number:050}": made_cluster(f"{number:050}") for number in range(150)}
+        relay.upstream.receive(update(CDS, held), address, NOW_S)
+        await relay.until(lambda: relay.names == ["a"])
+
+    assert not any(request.initial_resource_versions for request in asked)
+
+
+async def test_a_server_that_never_reads() -> None:
+    """What it does not read does not pile up: there is an end to it, and what is held stays."""
+    unread = delta("1", wrapped(scripted_cluster("a", 1), "a")), delta("2", wrapped(scripted_cluster("a", 2), "a"))
+
+    async def flood(_: Any, context: grpc.aio.ServicerContext) -> None:
+        while True:
+            for response in unread:
+                await context.write(response)
+
+    async with serving_calls(flood) as address, linked(rule_of(address), holds="b") as relay:
+        await relay.until(lambda: len(relay.recorder.of(UpstreamChanged)) > 300)
+
+    assert ["a", "b"] == relay.names
+
+
+async def test_a_type_that_a_server_of_rest_has_not() -> None:
+    """An error of one type is no error of the server: others are followed, and it is asked for again."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if not request.path.endswith(":clusters"):
+            return web.Response(status=503)
+        body = await request.json()
+        if body.get("version_info") == "1":
+            await asyncio.sleep(60)
+        resource = {"@type": CDS, "name": "a", "connect_timeout": "1s"}
+        return web.json_response({"version_info": "1", "resources": [resource]})
+
+    async with serving_http(answer) as address, linked(rule_of(address)) as relay:
+        await relay.until(lambda: relay.names == ["a"])
+
+    assert [] == relay.recorder.of(UpstreamLost)
+
+
+@asynccontextmanager
+async def serving_http(answer: Any) -> AsyncIterator[str]:
+    """Run an HTTP server, and yield its URL."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

@@ -20,7 +20,7 @@ from tests.support.hostile_upstream import (
 from tests.upstream.linked import SETTINGS, linked, rule_of
 
 MB = 1 << 20
-SILENT = "it gave no response within 0.2 s"
+SILENT = "it gave no response within 0.4 s"
 
 
 async def close(_: HostileConnection) -> None:
@@ -118,7 +118,7 @@ async def send_frames_without_a_stream(connection: HostileConnection) -> None:
 )
 async def test_a_server_of_grpc(behaviour: Behaviour, words: str) -> None:
     """Each is told in words, is asked again with pauses, and takes nothing away."""
-    settings = replace(SETTINGS, upstream_patience_s=0.2, upstream_max_response_bytes=MB)
+    settings = replace(SETTINGS, upstream_patience_s=0.4, upstream_max_response_bytes=MB)
     async with hostile(behaviour) as server, linked(rule_of(server.address), settings, holds="a") as relay:
         lost = await relay.until_lost(words)
         await relay.until(lambda: server.connections >= 2)
@@ -140,7 +140,7 @@ async def test_a_server_of_grpc(behaviour: Behaviour, words: str) -> None:
 )
 async def test_a_server_of_rest(behaviour: Behaviour, words: str) -> None:
     """The same over REST, whatever comes back."""
-    settings = replace(SETTINGS, upstream_patience_s=0.2)
+    settings = replace(SETTINGS, upstream_patience_s=0.4)
     async with hostile(behaviour) as server, linked(rule_of(f"http://{server.address}"), settings, holds="a") as relay:
         await relay.until_lost(words)
 

@@ -64,6 +64,10 @@ class HostileConnection:
     async def open_stream(self) -> int:
         """Shake hands, wait for the first call, and answer it with headers; return the number of its stream."""
         await self.shake_hands()
+        return await self.next_call()
+
+    async def next_call(self) -> int:
+        """Wait for another call, and answer it with headers; return the number of its stream."""
         while True:
             head = await self.reader.readexactly(9)
             await self.reader.readexactly(int.from_bytes(head[:3], "big"))

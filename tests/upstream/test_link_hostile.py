@@ -70,10 +70,11 @@ async def send_noise(connection: HostileConnection) -> None:
 
 
 async def send_a_gigabyte(connection: HostileConnection) -> None:
-    """Begin a message of a gigabyte."""
-    stream = await connection.open_stream()
-    await connection.say(frame(DATA, message_head(1 << 30) + bytes(1000), stream=stream))
-    await connection.read_on()
+    """Begin a message of a gigabyte on each stream."""
+    await connection.shake_hands()
+    while True:
+        stream = await connection.next_call()
+        await connection.say(frame(DATA, message_head(1 << 30) + bytes(1000), stream=stream))
 
 
 async def send_byte_by_byte(connection: HostileConnection) -> None:

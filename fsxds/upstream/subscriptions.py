@@ -210,14 +210,16 @@ class Subscriptions:
         """Count references to names of other upstreams that came and went."""
         changed = set[TypeUrl]()
         for type_url, name in added:
-            self._elsewhere.setdefault(type_url, Counter())[name] += 1
-            changed.add(type_url)
+            names = self._elsewhere.setdefault(type_url, Counter())
+            names[name] += 1
+            if names[name] == 1:
+                changed.add(type_url)
         for type_url, name in gone:
             names = self._elsewhere[type_url]
             names[name] -= 1
             if not names[name]:
                 del names[name]
-            changed.add(type_url)
+                changed.add(type_url)
         if changed:
             named = {type_url: frozenset(self._elsewhere[type_url]) for type_url in changed}
             self.elsewhere = MappingProxyType({**self.elsewhere, **named})

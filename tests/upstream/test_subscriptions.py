@@ -62,7 +62,11 @@ class TestWhatIsAskedFor:
         assert made.elsewhere == {EDS: {f"{OF_B}e", "plain"}}
         assert made.wanted == {EDS: {f"{OF_A}e"}}
         made.refer((first,), (), NOW_S)
-        assert made.elsewhere == {EDS: {f"{OF_B}e"}}
+        told = made.elsewhere
+        assert told == {EDS: {f"{OF_B}e"}}
+        made.refer((second,), (referring("z", f"{OF_B}e"), second), NOW_S)
+        made.refer((referring("z", f"{OF_B}e"),), (), NOW_S)
+        assert made.elsewhere is told
         made.refer((second,), (), NOW_S)
         assert made.elsewhere == {EDS: frozenset()}
 

@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from rpds import HashTrieSet
+
 from fsxds.memo import AnswersByNames, Lru
 from fsxds.name_table import Chunk, NameTable
 from fsxds.set_versions import version_of_set, version_of_table
@@ -474,6 +476,7 @@ class Snapshot:
         undeclared: the types that no document ever listed.
         unresolved: the redirects that lead to nothing that is served here.
         tombstones: by type and collection: the names of members that were removed from the view, the latest last.
+        let_go: by type, names of upstreams that went though no upstream removed them; see `UpstreamContent`.
         upstreams: by the names of upstreams: the `sequence` of the content of each that is merged into it.
     """
 
@@ -486,6 +489,9 @@ class Snapshot:
     undeclared: frozenset[TypeUrl] = frozenset()
     unresolved: Mapping[Key, Resource] = field(default_factory=lambda: MappingProxyType({}))
     tombstones: Mapping[Key, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    let_go: Mapping[TypeUrl, tuple[HashTrieSet[str], ...]] = field(
+        default_factory=lambda: MappingProxyType({}), compare=False, repr=False
+    )
     upstreams: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}), compare=False)
 
     @property

@@ -5,6 +5,7 @@
 | A target that removes more than a share of a type's resources is held. | a folder that is not mounted looks like one that was emptied |
 | So is one that leaves nothing of a type. | ENVOY.md E13 |
 | A type with fewer than five resources is never a reason: there, one is a large share. | |
+| What went because nobody asks an upstream for it any more, or because its time is over, was removed by nobody. | |
 | It is compared with the target before, so what lingers does not count; the first target is never held. | |
 """
 
@@ -45,6 +46,7 @@ def _too_large(before: Snapshot, target: Snapshot, max_removal: float) -> Iterat
         rows_before = before.resources(type_url)
         if len(rows_before) < LEAST_RESOURCES or rows is rows_before:
             continue
-        removed = len(rows.changes_since(rows_before).removed)
+        let_go = target.let_go.get(type_url, ())
+        removed = sum(not any(name in names for names in let_go) for name in rows.changes_since(rows_before).removed)
         if removed > len(rows_before) * max_removal or (removed and not rows):
             yield Removal(type_url, removed, len(rows_before))

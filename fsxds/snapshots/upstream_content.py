@@ -8,9 +8,13 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TypeAlias
 
+from rpds import HashTrieSet
+
 from fsxds.name_table import NameTable
 from fsxds.resources import Origin, Resource, Rows
 from fsxds.values import TypeUrl
+
+LetGo: TypeAlias = "Mapping[TypeUrl, HashTrieSet[str]]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,6 +26,8 @@ class UpstreamContent:
         rows: the resources, by type; only types that have some. A type of which nothing changed has the same object.
         pending: the types of which an answer is awaited, so that what is missing from them may exist.
         answered: the types about which the upstream said anything, or that were kept from an earlier process.
+        let_go: by type, names that are not held any more because nobody asks for them, or because their time to live is over:
+            the upstream did not remove them.
         sequence: counts the responses that were taken in; what was published of a snapshot that has this holds them all.
     """
 
@@ -30,6 +36,7 @@ class UpstreamContent:
     pending: frozenset[TypeUrl] = frozenset()
     answered: frozenset[TypeUrl] = frozenset()
     sequence: int = 0
+    let_go: LetGo = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

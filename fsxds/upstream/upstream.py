@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+from rpds import HashTrieSet
 
 from fsxds.client.updates import ConnectionLostError, Update
 from fsxds.protocol.lookup import Lookup
@@ -15,7 +17,7 @@ from fsxds.resource_names import is_glob
 from fsxds.resource_types import BY_TYPE_URL, in_push_order
 from fsxds.resources import Key, Rows
 from fsxds.settings.upstream_rules import UpstreamRule
-from fsxds.snapshots.upstream_content import Held, UpstreamContent
+from fsxds.snapshots.upstream_content import Held, LetGo, UpstreamContent
 from fsxds.store import Latest
 from fsxds.upstream.holdings import HeldResources, Taken
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
@@ -25,6 +27,10 @@ from fsxds.values import TypeUrl
 
 # Of so many resources that could not be taken in, it is remembered why.
 MOST_REJECTED = 1000
+
+# Of a type, so many names are remembered of what was let go; more at once are rare.
+MOST_LET_GO = 100_000
+NO_NAMES_GONE: HashTrieSet[str] = HashTrieSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ class Upstream:
         # The rows in which names were looked for last: what was worked out of them holds for most of the next ones.
         self._looked_at: dict[TypeUrl, Rows] = {}
         self._status = UpstreamStatus(rule.name, rule.servers)
+        self._gone: LetGo = MappingProxyType({})
         self.content = UpstreamContent(rule.name, pending=self._pending())
 
     @property
@@ -167,6 +174,7 @@ class Upstream:
         self._status = replace(self._status, last_update_s=now_s)
         if response.type_url in BY_TYPE_URL:
             self._answered |= {response.type_url}
+        self._take_back(response)
         dropped = self._drop_unwanted(now_s)
         gone = len({each.name for each in taken.before} - {each.name for each in taken.after})
         self._publish(is_changed=bool(taken or dropped))
@@ -190,6 +198,7 @@ class Upstream:
         self._follow(expired, now_s)
         self._subscriptions.expire(now_s)
         dropped = self._drop_unwanted(now_s)
+        self._let_go(expired.keys)
         self._publish(is_changed=bool(expired or dropped))
         return expired.keys
 
@@ -219,6 +228,7 @@ class Upstream:
             if not self._subscriptions.wants(resource)
         ]
         dropped = self._holdings.drop(unwanted)
+        self._let_go(unwanted)
         self._follow(dropped, now_s)
         return dropped
 
@@ -245,6 +255,22 @@ class Upstream:
         bad = {type_url for type_url, name in self.rejected if name not in self._holdings.rows_of(type_url)}
         return self._subscriptions.pending | bad
 
+    def _let_go(self, keys: Iterable[Key]) -> None:
+        """Remember what is not held any more though the upstream did not remove it, so that nobody has to approve of it."""
+        gone = dict(self._gone)
+        for type_url, name in keys:
+            names = gone.get(type_url, NO_NAMES_GONE)
+            gone[type_url] = (names if len(names) < MOST_LET_GO else NO_NAMES_GONE).insert(name)
+        self._gone = MappingProxyType(gone)
+
+    def _take_back(self, response: ReadResponse) -> None:
+        """Forget of what was let go what the upstream speaks of again."""
+        names = self._gone.get(response.type_url)
+        if names is not None:
+            for name in (*response.resources, *response.removed):
+                names = names.discard(name)
+            self._gone = MappingProxyType({**self._gone, response.type_url: names})
+
     def _publish(self, *, is_changed: bool = False) -> None:
         """Make the content that there is now current."""
         pending = self._pending()
@@ -252,5 +278,5 @@ class Upstream:
         if is_changed or pending != before.pending or self._answered != before.answered:
             sequence = before.sequence + is_changed
             rows = self._holdings.rows
-            self.content = UpstreamContent(self.rule.name, rows, pending, self._answered, sequence)
+            self.content = UpstreamContent(self.rule.name, rows, pending, self._answered, sequence, self._gone)
         self.changed.replace(self.changed.current + 1)

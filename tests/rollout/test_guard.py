@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from rpds import HashTrieSet
 
 from fsxds.rollout.guard import Removal, removals_to_approve
 from tests.support.rollouts import Tree, tree_snapshot
@@ -46,3 +49,14 @@ def test_changed_resources_do_not_count() -> None:
     before = tree_snapshot(SIX)
 
     assert () == removals_to_approve(before, tree_snapshot({**SIX, "CDS": dict.fromkeys("abcdef", "2")}, before), 0.0)
+
+
+def test_what_was_let_go_does_not_count() -> None:
+    """No upstream removed it: nobody asks for it any more, or its time is over."""
+    before = tree_snapshot(SIX)
+    target = tree_snapshot({**SIX, "CDS": {"a": "1"}}, before)
+
+    gone = replace(target, let_go={type_url("CDS"): (HashTrieSet("bc"), HashTrieSet("def"))})
+    assert () == removals_to_approve(before, gone, 0.0)
+    half = replace(target, let_go={type_url("CDS"): (HashTrieSet("bc"),)})
+    assert (Removal(type_url("CDS"), 3, 6),) == removals_to_approve(before, half, 0.0)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
+from rpds import HashTrieSet
 
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Resource, Rows, Snapshot
@@ -129,6 +130,16 @@ def test_an_answer_of_nothing_is_a_change() -> None:
 
     assert (type_url("LDS") in before.snapshot.withheld, type_url("LDS") in after.snapshot.withheld) == (True, False)
     assert after.snapshot.generation > before.snapshot.generation
+
+
+def test_what_upstreams_let_go_is_known_of_the_snapshot() -> None:
+    """A large removal needs approval only as far as an upstream made it."""
+    east = replace(upstream("east", {}), let_go={type_url("CDS"): HashTrieSet(["a"])})
+    west = replace(upstream("west", {}), let_go={type_url("CDS"): HashTrieSet(["b"])})
+
+    found = with_upstreams(snapshot({}), (east, west), None).snapshot.let_go
+
+    assert {"a", "b"} == {name for names in found[type_url("CDS")] for name in names}
 
 
 class Sources:

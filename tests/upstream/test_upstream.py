@@ -248,6 +248,21 @@ class TestTime:
         upstream.expire(NOW_S + 2 * LINGER_S)
         assert upstream.wanted() == {CDS: {"api"}}
 
+    def test_what_nobody_removed_is_told_from_what_the_upstream_did(self, catalogue: Catalogue) -> None:
+        """What is not asked for any more, or expired, needs nobody's approval; what comes back is as any other."""
+        upstream = connected(catalogue, ASKED_ONLY)
+        upstream.ask({CDS: frozenset({"web", "api", "own"})}, NOW_S)
+        upstream.receive(update_of(CDS, came(CDS, "web", cluster("web"), ttl_s=60.0)), SERVER, NOW_S)
+        upstream.receive(update(CDS, {"api": cluster("api"), "own": cluster("own")}), SERVER, NOW_S)
+        upstream.ask({CDS: frozenset({"web", "own"})}, NOW_S)
+        upstream.expire(NOW_S + 60)
+        assert set(upstream.content.let_go[CDS]) == {"web"}
+        upstream.expire(NOW_S + LINGER_S)
+        upstream.receive(update(CDS, {}, "own"), SERVER, NOW_S + LINGER_S)
+        assert set(upstream.content.let_go[CDS]) == {"web", "api"}
+        upstream.receive(update(CDS, {"web": cluster("web")}), SERVER, NOW_S + LINGER_S)
+        assert set(upstream.content.let_go[CDS]) == {"api"}
+
 
 class TestConnection:
     """How the upstream stands."""

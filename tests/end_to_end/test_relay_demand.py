@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
 
@@ -32,6 +33,10 @@ class Upstream(ScriptedStreams):
 
     def __init__(self) -> None:
         super().__init__(self._answer_at_once)
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Take aggregated streams alone: manifests are none of them."""
+        return super().service(details) if details.method.endswith("AggregatedResources") else None
 
     def _answer_at_once(self, request: Request) -> dict[str, Any] | None:
         is_first = not request.response_nonce
@@ -159,7 +164,9 @@ async def test_an_upstream_that_is_silent(tmp_path: Path) -> None:
 
 async def test_what_nobody_asked_for_is_not_asked_for(tmp_path: Path) -> None:
     """With `asked`, an upstream is asked for nothing before a client asks."""
-    with relaying(tmp_path, "--upstream-names", "asked") as (upstream, relay):
+    # A server that is asked for nothing says nothing, not even that it is there.
+    options = ("--upstream-names", "asked", "--upstream-patience", "1s")
+    with relaying(tmp_path, *options) as (upstream, relay):
         async with stream_of(relay) as client:
             await client.ask("EDS", node="first", resource_names_subscribe=["a"])
             await until(lambda: upstream.asked(EDS), "the upstream was asked")

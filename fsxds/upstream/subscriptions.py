@@ -135,11 +135,17 @@ class Subscriptions:
 
     def wants(self, resource: Resource) -> bool:
         """Whether a resource is asked for: by its name, an alias, its collection, or with all of its type."""
+        if self.wants_name(resource.type_url, resource.name):
+            return True
         names: AbstractSet[str] = self._names.get(resource.type_url, frozenset())
-        name = resource.name
+        return any(alias in names for alias in resource.aliases)
+
+    def wants_name(self, type_url: TypeUrl, name: str) -> bool:
+        """Whether a resource of a name is asked for, if it has no alias."""
+        names: AbstractSet[str] = self._names.get(type_url, frozenset())
         if name in names or (WILDCARD in names and self._scope.covers(name)):
             return True
-        return any(alias in names for alias in resource.aliases) or (is_structured(name) and glob_of(name) in names)
+        return is_structured(name) and glob_of(name) in names
 
     def ask(self, asked: Names, now_s: float) -> None:
         """Ask for what all clients together ask for now, `*` for everything of a type; other upstreams' names are left out."""

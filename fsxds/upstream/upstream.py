@@ -220,10 +220,14 @@ class Upstream:
         self._subscriptions.refer(taken.before, taken.after, now_s)
 
     def _drop_unwanted(self, now_s: float) -> Taken:
-        """Drop what is not asked for any more."""
+        """Drop what is not asked for any more, and forget what was wrong with it."""
+        shrunk, wants_name = self._subscriptions.shrunk(), self._subscriptions.wants_name
+        if shrunk and self.rejected:
+            kept = {key: words for key, words in self.rejected.items() if key[0] not in shrunk or wants_name(*key)}
+            self.rejected = MappingProxyType(kept)
         unwanted = [
             (type_url, resource.name)
-            for type_url in self._subscriptions.shrunk()
+            for type_url in shrunk
             for resource in self._holdings.rows_of(type_url).values()
             if not self._subscriptions.wants(resource)
         ]

@@ -112,6 +112,17 @@ class TestRejected:
         upstream.receive(update(CDS, {"web": b"\xff"}), SERVER, NOW_S)
         assert not upstream.content.pending
 
+    def test_what_nobody_asks_for_any_more_is_forgotten(self, catalogue: Catalogue) -> None:
+        """Its type is not pending for ever because of it."""
+        upstream = connected(catalogue, ASKED_ONLY)
+        upstream.ask({CDS: frozenset({"web"})}, NOW_S)
+        upstream.receive(update(CDS, {"web": b"\xff"}), SERVER, NOW_S)
+        upstream.ask({}, NOW_S)
+        assert upstream.content.pending == {CDS}
+        upstream.expire(NOW_S + LINGER_S)
+        assert not upstream.rejected
+        assert not upstream.content.pending
+
     def test_it_is_bounded(self, catalogue: Catalogue) -> None:
         """The latest are kept."""
         upstream = connected(catalogue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +11,7 @@ from fsxds.api.secrets import mask_reason
 from fsxds.events import Level
 from fsxds.observe.internal_errors import RepeatLimit
 from fsxds.observe.log_lines import (
+    LONGEST_FOREIGN_TEXT,
     LONGEST_NAME,
     MOST_NAMES,
     Details,
@@ -42,6 +43,8 @@ from fsxds.values import PlainValue
 REMINDER_S = 300.0
 # A server may say another one each time.
 MOST_REASONS = 10
+# More than is quoted, so that nothing is cut in the midst of what has to be masked.
+LONGEST_READ = 4 * LONGEST_FOREIGN_TEXT
 
 
 class UpstreamReports:
@@ -65,15 +68,15 @@ class UpstreamReports:
             case UpstreamLost():
                 yield from self._loss(event, now_s)
             case UpstreamLooped():
-                yield from _limited(self._loops, (event.upstream, event.server), now_s, _loop(event))
+                yield from _limited(self._loops, (event.upstream, event.server), now_s, partial(_loop, event))
             case UpstreamRejected():
                 said = event.server, event.type_url, event.faults
-                yield from _limited(self._repeats[event.upstream], said, now_s, _rejection(event))
+                yield from _limited(self._repeats[event.upstream], said, now_s, partial(_rejection, event))
             case UpstreamNacked():
                 words = event.type_url, event.node.id, event.reason, event.was_nacked
-                yield from _limited(self._repeats[event.upstream], words, now_s, _nack(event))
+                yield from _limited(self._repeats[event.upstream], words, now_s, partial(_nack, event))
             case UpstreamExpired():
-                yield from _limited(self._repeats[event.upstream], "expired", now_s, _expiry(event))
+                yield from _limited(self._repeats[event.upstream], "expired", now_s, partial(_expiry, event))
             case UpstreamFailedOver():
                 yield _failover(event)
             case UpstreamChanged():
@@ -103,7 +106,7 @@ class UpstreamReports:
             return
         self._connected.discard(event.upstream)
         kept = f"its {count_of(event.resources, 'resource')} stay" if event.resources else "nothing of it is known yet"
-        reason = shortened(mask_reason(event.reason))
+        reason = quoted(event.reason)
         text = (
             f"upstream {event.upstream}: no connection{_with(event.upstream, event.server)}: {reason}; {kept}, "
             f"and it is tried again{omitted(flaps + repeats, 'attempt')}"
@@ -114,14 +117,20 @@ class UpstreamReports:
         )
 
 
-def _limited(limit: RepeatLimit, said: Hashable, now_s: float, line: LogLine) -> Iterator[LogLine]:
+def quoted(text: str) -> str:
+    """Return words of a server or a client as they may be shown. Masking takes the longer, the more there is."""
+    return shortened(mask_reason(text[:LONGEST_READ]))
+
+
+def _limited(limit: RepeatLimit, said: Hashable, now_s: float, word: Callable[[], LogLine]) -> Iterator[LogLine]:
     repeats = limit.admit(said, now_s)
     if repeats is not None:
+        line = word()
         yield replace(line, text=line.text + omitted(repeats, "line"), details={**line.details, "repeats": repeats})
 
 
 def _failover(event: UpstreamFailedOver) -> LogLine:
-    reason = shortened(mask_reason(event.reason))
+    reason = quoted(event.reason)
     details = {**_server(event.upstream, event.server), "before": event.before, "reason": reason}
     if not event.reason:
         text = f"upstream {event.upstream}: {event.server} answers again, and is asked instead of {event.before}"
@@ -147,7 +156,7 @@ def _expiry(event: UpstreamExpired) -> LogLine:
 
 
 def _rejection(event: UpstreamRejected) -> LogLine:
-    faults = [shortened(mask_reason(fault)) for fault in event.faults[:MOST_NAMES]]
+    faults = [quoted(fault) for fault in event.faults[:MOST_NAMES]]
     more = f" and {len(event.faults) - MOST_NAMES} more" if len(event.faults) > MOST_NAMES else ""
     text = (
         f"upstream {event.upstream}: NACKed {noun_of(event.type_url)} {event.version[:12]}"
@@ -161,7 +170,7 @@ def _rejection(event: UpstreamRejected) -> LogLine:
 
 
 def _nack(event: UpstreamNacked) -> LogLine:
-    reason = shortened(mask_reason(event.reason))
+    reason = quoted(event.reason)
     names = f" {some_of(sorted(name[:LONGEST_NAME] for name in event.names))}" if event.names else ""
     fact = f"{name_of(event.node)} rejected {noun_of(event.type_url)}{names} of it: {reason}"
     outcome = "it was NACKed" if event.was_nacked else "it was ACKed before"

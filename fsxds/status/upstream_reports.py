@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from fsxds.api.secrets import mask_reason, mask_text
-from fsxds.observe.log_lines import shortened, type_name
+from fsxds.api.secrets import mask_text
+from fsxds.observe.log_lines import type_name
+from fsxds.observe.upstream_lines import quoted
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.transports.admin.status_reports import HeldType, UpstreamReport
 from fsxds.upstream_events import UpstreamStatus
@@ -28,11 +29,11 @@ def upstream_report(status: UpstreamStatus, now_s: float) -> UpstreamReport:
         wire=status.wire,
         state=status.state,
         since_s=max(0.0, now_s - status.since_s) if status.since_s else 0.0,
-        trouble=shortened(mask_reason(status.trouble)),
+        trouble=quoted(status.trouble),
         resources=tuple(
             HeldType(row.short_name, held[row.type_url]) for row in RESOURCE_TYPES if held.get(row.type_url)
         ),
         pending=tuple(map(type_name, status.pending)),
         age_s=None if status.last_update_s is None else max(0.0, now_s - status.last_update_s),
-        rejected=tuple(shortened(mask_reason(text)) for text in status.rejected[:MOST_REJECTED]),
+        rejected=tuple(quoted(text) for text in status.rejected[:MOST_REJECTED]),
     )

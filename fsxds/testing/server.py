@@ -50,6 +50,8 @@ START_PATIENCE_S = 60.0
 SETTLE_S = 0.005
 # When what is loaded is not yet what is on the disk, the disk is read again: it may have changed meanwhile.
 _LOOK_AGAIN_S = 0.5
+# What changed just before is not missed for longer.
+_ASK_AGAIN_S = 0.05
 
 
 class ServeOptions(TypedDict, total=False):
@@ -257,8 +259,20 @@ class Server:
         Raises:
             TimeoutError: it did not within `patience_s` seconds.
         """
-        if not self._wait(holds, patience_s):
-            raise TimeoutError(f"what is served did not become so within {patience_s:g} s")
+        deadline_s = time.monotonic() + patience_s
+        # Not under the lock: what asks the server would wait for it, and it for the lock.
+        while not holds():
+            rest_s = deadline_s - time.monotonic()
+            if rest_s <= 0:
+                raise TimeoutError(f"what is served did not become so within {patience_s:g} s")
+            self._wait_for_change(min(_ASK_AGAIN_S, rest_s))
+
+    def _wait_for_change(self, patience_s: float) -> None:
+        background = self._running()
+        with background.changed:
+            background.changed.wait(patience_s)
+            if background.error is not None:
+                raise RuntimeError("the server ended") from background.error
 
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
         """Wait for a line of the log that holds these words, such as `NACK`, and return the first of them.

@@ -311,10 +311,11 @@ def find(
         return NOTHING_LOADED
     if target.row is None:
         return FoundIndex(snapshot, _version_of_index(snapshot))
-    if target.row.type_url in snapshot.withheld:
-        return NOT_ANSWERED if unanswered(target.row.type_url, target.asked) else NOTHING_LOADED
-    found = _find_in(snapshot, target, target.row)
-    if _is_nothing(found) and unanswered(target.row.type_url, target.asked):
+    is_withheld = target.row.type_url in snapshot.withheld
+    found = NOTHING_LOADED if is_withheld else _find_in(snapshot, target, target.row)
+    # As long as something of the type has no answer, a name that has one may wait with it.
+    asked = target.asked | {WILDCARD} if isinstance(found, Unavailable) else target.asked
+    if (isinstance(found, Unavailable) or _is_nothing(found)) and unanswered(target.row.type_url, asked):
         return NOT_ANSWERED
     if isinstance(found, FoundResource) and found.resource.redirect:
         return _redirect_of(found.resource, snapshot, target, elsewhere)

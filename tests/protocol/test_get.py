@@ -19,7 +19,7 @@ from fsxds.protocol.get import (
     node_of,
     read_target,
 )
-from fsxds.protocol.poll import MAY_BE_DEFINED, NOTHING_LOADED
+from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED
 from fsxds.resource_names import ResourceName
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, Snapshot
@@ -153,6 +153,38 @@ def test_what_may_be_there_is_not_absent() -> None:
         "there is no resource of this name and these parameters among 1 clusters; "
         f"GET /{CLUSTER}/ lists those that exist"
     )
+
+
+def test_what_another_server_may_have_is_not_absent() -> None:
+    """As long as it has not answered; where something else of the type has no answer, what is held back for that waits too."""
+    target, snapshot = read_target(f"/{CLUSTER}/web", "", ""), snapshot_of(1, named("cds", "a"))
+    withheld, incomplete = (
+        replace(snapshot, **{field: frozenset({TYPE_URL})})  # type: ignore[arg-type]
+        for field in ("withheld", "incomplete")
+    )
+
+    for current in (snapshot, withheld, incomplete):
+        assert find(target, current, (), lambda _, names: frozenset(names & {"web"})) is NOT_ANSWERED
+    for current in (withheld, incomplete):
+        assert find(target, current, (), lambda _, names: frozenset(names & {"*"})) is NOT_ANSWERED
+    assert isinstance(find(target, snapshot, (), lambda _, names: frozenset(names & {"*"})), Absent)
+    found = read_target(f"/{CLUSTER}/a", "", "")
+    assert isinstance(find(found, snapshot, (), lambda _, names: frozenset(names)), FoundResource)
+
+
+@pytest.mark.parametrize(
+    ("host", "authority", "expected"),
+    [
+        ("", "", {"a/b"}),
+        ("10.0.0.1:80", "", {"a/b"}),
+        ("localhost", "one", {"a/b", f"xdstp://one/{CLUSTER}/a/b"}),
+        ("xds.example.com:80", "", {"a/b", f"xdstp://xds.example.com/{CLUSTER}/a/b"}),
+    ],
+)
+def test_names_that_another_server_may_have(host: str, authority: str, expected: set[str]) -> None:
+    """Those with the authority of the server, or with a domain; an address is no authority. All of a type is `*`."""
+    assert read_target(f"/{CLUSTER}/a/b", host, authority).asked == expected
+    assert read_target(f"/{CLUSTER}/", host, authority).asked == {"*"}
 
 
 def redirect(locator: str, body: bytes = b"x") -> Resource:

@@ -17,8 +17,9 @@ import pytest
 import yaml
 
 from tests.support.dockerfile import TOP, argument, arguments, image_environment
-from tests.support.envoy import Envoy, free_port
+from tests.support.envoy import Envoy
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
+from tests.support.ports import free_port
 from tests.support.server import write_file
 
 DOCKER = TOP / "docker"

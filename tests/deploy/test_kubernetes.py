@@ -21,8 +21,9 @@ import yaml
 from tests.deploy.test_compose import wait_until
 from tests.support.certificates import Authority
 from tests.support.dockerfile import TOP, argument, image_environment
-from tests.support.envoy import Envoy, free_port
+from tests.support.envoy import Envoy
 from tests.support.fsxds_process import start_fsxds
+from tests.support.ports import free_port
 
 KUBERNETES = TOP / "docker/kubernetes"
 # 1.29 is the first with side-cars that start before the containers.

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from fsxds.observe.metric_catalogue import ROWS_BY_NAME
-from tests.support.envoy import free_port
 from tests.support.metric_list import metrics_section
+from tests.support.ports import free_port
 from tests.support.server import Server, write_file
 
 MONITORING = Path(__file__).parents[2] / "docker" / "monitoring"

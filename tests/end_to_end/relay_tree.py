@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import grpc.aio
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
+from tests.support.ports import free_address
 from tests.support.resources import static_cluster
 from tests.support.server import PATIENCE_S, Server, write_file
 
 METHOD = "/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters"
 # Between two attempts of a client that was cut off.
 PAUSE_S = 0.2
-
-
-def free_address() -> str:
-    """Return an address where nobody listens, for a server that keeps it over a restart."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 class RelayTree:

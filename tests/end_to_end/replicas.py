@@ -33,8 +33,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.resource_types import BY_SHORT_NAME
 from tests.support.dockerfile import TOP
-from tests.support.envoy import Envoy, free_port
+from tests.support.envoy import Envoy
 from tests.support.grpc_clients import DiscoveryClient, method_path
+from tests.support.ports import free_port
 from tests.support.server import Server
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")

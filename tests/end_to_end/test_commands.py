@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.envoy import free_port
 from tests.support.fsxds_process import run_fsxds
+from tests.support.ports import free_port
 from tests.support.resources import direct_route, document, http_listener, refused_cluster, static_cluster
 from tests.support.server import PATIENCE_S, Server, write_file
 

@@ -15,9 +15,10 @@ import grpc
 import pytest
 
 from tests.end_to_end.test_rest_envoy import bootstrap
-from tests.support.envoy import Envoy, free_port
+from tests.support.envoy import Envoy
 from tests.support.grpc_clients import method_path
 from tests.support.grpc_envoy import DELTA_ADS, StreamingEnvoy
+from tests.support.ports import free_port
 from tests.support.resources import direct_route, document, http_listener, static_cluster
 from tests.support.server import Server, write_file
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.mirror.files import FORMS, path_of
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.envoy import Envoy
+from tests.support.ports import free_ports
 from tests.transports.mirror.test_inlining import NAME, collection, inline, locator, named
 from tests.transports.mirroring import Plain, catalogue, listener, snapshot, url
 
@@ -102,17 +102,6 @@ def test_what_removes_listeners(tmp_path: Path) -> None:
         file.put(text("v4"))
         file.wait("update_success", 4)
         assert file.versions() == {}
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def answers(port: int) -> int:

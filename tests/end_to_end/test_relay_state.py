@@ -6,7 +6,6 @@ import asyncio
 import random
 import re
 import resource
-import socket
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.history.state_directory import DATABASE
 from tests.end_to_end.killing import CDS, LDS, RDS, StreamFollower, tree_of
 from tests.end_to_end.test_state import new_resources, poll
+from tests.support.ports import free_address
 from tests.support.scripted_streams import Request, ScriptedStreams, packed
 from tests.support.server import Server, write_file
 
@@ -52,9 +52,7 @@ class Relayed:
         """Prepare both; nothing runs yet."""
         self.folder = folder
         self.edit(0)
-        with closing(socket.create_server(("127.0.0.1", 0))) as free:
-            address = f"127.0.0.1:{free.getsockname()[1]}"
-        self.address = address
+        self.address = address = free_address()
         (folder / "top").mkdir()
         self.top = Server(folder / "tree", folder / "top", *FLAGS, "--log-level", "debug", grpc=address)
         self.relay = self.relay_of(address)

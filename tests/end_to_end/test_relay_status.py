@@ -15,7 +15,7 @@ import pytest
 from fsxds.cli.main import main
 from tests.end_to_end.test_status import AT_ONCE, ask, clusters, poll
 from tests.end_to_end.test_status_page import browser, watched
-from tests.support.envoy import free_port
+from tests.support.ports import free_port
 from tests.support.server import Server, write_file
 
 __all__ = ["browser"]

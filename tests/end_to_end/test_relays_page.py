@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.envoy import free_port
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.grpc_envoy import StreamingEnvoy
+from tests.support.ports import free_port
 from tests.support.structured_names import structured
 from tests.test_readme import blocks
 

@@ -13,7 +13,7 @@ import pytest
 from tests.end_to_end.traffic.convergence import missing
 from tests.end_to_end.traffic.kinds import FRONT, Plain, Tree, World
 from tests.end_to_end.traffic.running import MIRROR_WITH_ADMIN, TRANSPORTS, Run, running, write_tree
-from tests.support.envoy import free_port
+from tests.support.ports import free_port
 
 OPTIONS = ["--linger", "600s"]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import yaml
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.reading import read_settings
 from tests.support.envoy import Envoy, validate
+from tests.support.ports import free_port
 from tests.support.server import Server, write_file
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -55,12 +55,8 @@ def demo_certificate() -> str:
 
 
 def free_ports(count: int) -> list[str]:
-    """Return ports that nobody uses; all are held at once, so that they differ."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [str(one.getsockname()[1]) for one in sockets]
+    """Return ports that nobody uses, as they are written."""
+    return [str(free_port()) for _ in range(count)]
 
 
 def copy_with_ports(folder: Path, ports: dict[str, str]) -> Path:

@@ -25,7 +25,8 @@ from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
 from fsxds.values import Severity
 from tests.envoy.judged import judged, resources_of
-from tests.support.envoy import Envoy, find_envoy, free_port
+from tests.support.envoy import Envoy, find_envoy
+from tests.support.ports import free_port
 
 TAKEN = Path("tests/data/taken_by_envoy")
 CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"

@@ -14,8 +14,8 @@ from fsxds.testing import Server, serve
 from tests.next_steps.served_trees import AUTHORITY, served
 from tests.next_steps.test_collections import listener, named
 from tests.next_steps.test_redirects import CLUSTERS, ENDPOINTS, FOO, LISTENERS, eds_cluster_of, port_of, service_name
-from tests.support.envoy import free_port
 from tests.support.follower import Follower
+from tests.support.ports import free_port
 from tests.support.resources import endpoints
 from tests.support.scripted_streams import Request, ScriptedStreams, names_of, resource
 from tests.support.structured_names import TYPES, message, structured

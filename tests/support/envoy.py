@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import string
 import subprocess
 import tempfile
@@ -280,11 +279,3 @@ class Envoy(EnvoyAdmin):
             return "\n".join(self.log().splitlines()[-lines:])
         except OSError:
             return "(no log)"
-
-
-def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody uses at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

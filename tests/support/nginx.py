@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.dockerfile import TOP
-from tests.support.envoy import free_port
+from tests.support.ports import free_port
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 MISSING = "needs nginx: apt-get install nginx-light"

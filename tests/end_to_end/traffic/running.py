@@ -18,8 +18,9 @@ from tests.end_to_end.test_rest_envoy import rest_source
 from tests.end_to_end.traffic.convergence import missing
 from tests.end_to_end.traffic.kinds import KINDS, Plain, Tree, World, texts
 from tests.end_to_end.traffic.load import Load, bound_sockets, in_thread
-from tests.support.envoy import Envoy, free_port
+from tests.support.envoy import Envoy
 from tests.support.grpc_envoy import DELTA_ADS, SOTW_ADS
+from tests.support.ports import free_port
 from tests.support.server import Server, write_file
 
 BACKENDS = 4

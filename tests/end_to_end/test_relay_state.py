@@ -145,8 +145,10 @@ def test_relay_that_restarts_names_what_it_holds(tmp_path: Path) -> None:
     versions = {"a": "7", "b": "anything"}
 
     def answer(request: Request) -> dict[str, Any] | None:
-        if request.type_url != CDS or request.response_nonce or request.initial_resource_versions:
+        if request.response_nonce or request.initial_resource_versions:
             return None
+        if request.type_url != CDS:
+            return {}
         named = {name: packed(Cluster(name=name, connect_timeout={"seconds": 1})) for name in versions}
         return {
             "resources": [

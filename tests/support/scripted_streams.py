@@ -64,8 +64,10 @@ class ScriptedStreams:
         self.end_streams()
         self._server.stop(0).wait()
 
-    def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-        """Take every method; grpcio calls this."""
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Take every method of xDS; grpcio calls this."""
+        if not details.method.startswith("/envoy."):
+            return None
         request, response = self._types
         return grpc.stream_stream_rpc_method_handler(self._run, request.FromString, response.SerializeToString)
 

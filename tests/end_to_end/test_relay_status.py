@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fsxds.cli.main import main
+from tests.end_to_end.test_relay_state import kept_in
 from tests.end_to_end.test_status import AT_ONCE, ask, clusters, poll
 from tests.end_to_end.test_status_page import browser, watched
 from tests.support.ports import free_port
@@ -200,7 +201,7 @@ def test_what_is_restored_has_its_age(top: Server, tmp_path: Path) -> None:
     address = f"127.0.0.1:{top.grpc_port}"
     with Server(None, tmp_path, "--upstream", address, "--state", str(tmp_path / "state")) as server:
         server.wait(lambda: upstream_of(server)["resources"], "the clusters")
-        server.wait(lambda: poll(server, "edge-1"), "what is served")
+        server.wait(lambda: {"web", "api"} <= kept_in(tmp_path / "state"), "them on the disk")
         top.kill()
         try:
             server.wait(lambda: upstream_of(server)["state"] == "away", "the loss")

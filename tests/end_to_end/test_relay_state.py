@@ -201,7 +201,9 @@ def test_relay_without_a_state_directory(relayed: Relayed) -> None:
     relayed.top.kill()
     relayed.relay.kill()
 
-    relayed.relay.start()
+    # It is not ready without its upstream.
+    relayed.relay.start(wait=False)
+    relayed.relay.wait(lambda: len(relayed.relay._own_events("listening")) == 3, "its addresses")
 
     assert asyncio.run(new_resources(relayed.relay, follower, 0)) == []
     assert follower.held == held

@@ -99,6 +99,18 @@ class Relayed:
         asyncio.run(new_resources(self.relay, follower, 3))
         return follower.held
 
+    def until_used(self, clusters: AbstractSet[str]) -> None:
+        """Wait until routes and listeners use these clusters alone."""
+        self.relay.wait(lambda: self.used() <= clusters, f"{clusters} in use")
+
+    def used(self) -> set[str]:
+        """Return the clusters that what a new client is sent uses: two, which it is sent as well."""
+        held = self.held()
+        used = set(re.findall(r"cluster-\d+-x", b"".join((*held[RDS].values(), *held[LDS].values())).decode("latin-1")))
+        assert len(used) == 2
+        assert used <= held[CDS].keys()
+        return used
+
 
 @pytest.fixture
 def relayed(tmp_path: Path) -> Iterator[Relayed]:
@@ -230,12 +242,8 @@ def test_killed_while_its_upstream_changes(relayed: Relayed) -> None:
         assert on_disk >= OTHERS
         # What it served when it was killed stays, too, until the upstream is there again.
         relayed.until_mirrored(clusters)
-        held = relayed.held()
-        assert held[CDS].keys() >= clusters
-        used = set(re.findall(rb"cluster-\d+-x", b"".join((*held[RDS].values(), *held[LDS].values()))))
-        assert len(used) == 2
-        # The upstream had not moved all of it, perhaps.
-        assert {name.decode() for name in used} <= clusters
+        relayed.until_used(clusters)
+        assert relayed.held()[CDS].keys() >= clusters
         relayed.top.start()
         relayed.until_served(number)
 

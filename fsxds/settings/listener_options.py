@@ -125,7 +125,7 @@ class ListenerSettings:
             PATH,
             SECURITY,
             ("serve", "check", "mirror", "show", "export"),
-            "Hold back a tree whose manifest is not signed by one who has a certificate of the CAs in this file.",
+            "Hold back a tree, and what an upstream sends, unless it is in a manifest signed with a certificate of the CAs in this file.",
         )
     )
     reuse_port: bool = option(

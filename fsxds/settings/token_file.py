@@ -75,7 +75,9 @@ def _read(path: Path) -> tuple[str, int]:
         with path.open("rb") as file:
             content, mode = file.read(LARGEST_FILE_BYTES + 1), path.stat().st_mode
     except OSError as error:
-        raise UsageError(f"{path}: the tokens cannot be read: {error.strerror}") from error
+        raise UsageError(
+            f"{path}: the tokens cannot be read: {error.strerror}; name a file that fsxds may read"
+        ) from error
     if len(content) > LARGEST_FILE_BYTES:
         raise UsageError(
             f"{path}: is over {LARGEST_FILE_BYTES} bytes, and no file of tokens; write one token in a line"

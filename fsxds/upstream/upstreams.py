@@ -49,7 +49,7 @@ def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
     """Return what the settings say about upstreams, in the order of their precedence: those of `upstream`, then authorities.
 
     Raises:
-        UsageError: two have one name, or a certificate has no key.
+        UsageError: two have one name, one names a server twice, or a certificate has no key.
     """
     if (settings.upstream_cert is None) != (settings.upstream_key is None):
         raise UsageError("--upstream-cert and --upstream-key belong together; give both, or neither")
@@ -57,6 +57,9 @@ def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
         UpstreamRule(each.upstream, name) for name, each in (settings.authorities or {}).items() if each.upstream
     )
     rules = tuple(_with_defaults(rule, settings) for rule in (*(settings.upstream or ()), *of_authorities))
+    for rule in rules:
+        if len(set(rule.servers)) < len(rule.servers):
+            raise UsageError(f"--upstream: {rule.name} names a server twice; give each server once")
     names = [rule.name for rule in rules]
     for name in names:
         if names.count(name) > 1:

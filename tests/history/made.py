@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 
+from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.name_table import NameTable
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
@@ -91,3 +92,9 @@ def check_database(directory: Path) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         table = ObjectTable(connection)
         assert set(table._uses) == set(objects_in(directory))
+
+
+def reopened(state: State) -> State:
+    """Return the state as another process has it when this one ended."""
+    state.close()
+    return State.open(state.path, state._directory._observer)

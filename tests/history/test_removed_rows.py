@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +12,7 @@ from fsxds.history import removed_rows
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE, StateError
 from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones, after_change
+from tests.history.made import reopened
 from tests.support.snapshots import snapshot, type_url
 
 LEDS, CDS = type_url("LEDS"), type_url("CDS")
@@ -29,26 +28,6 @@ def removed(known: Tombstones, names: str, short_name: str = "LEDS") -> Tombston
 def names_of(known: Tombstones) -> dict[str, str]:
     """Return by type the names of the members that are noted, in their order."""
     return {type_url: "".join(name[-1] for name in names) for (type_url, _), names in known.items()}
-
-
-@pytest.fixture
-def events() -> list[Event]:
-    """Return what is reported."""
-    return []
-
-
-@pytest.fixture
-def state(tmp_path: Path, events: list[Event]) -> Iterator[State]:
-    """Return a state directory that is held."""
-    state = State.open(tmp_path / "state", events.append)
-    yield state
-    state.close()
-
-
-def reopened(state: State) -> State:
-    """Return the state as another process has it when this one ended."""
-    state.close()
-    return State.open(state.path, state._directory._observer)
 
 
 def test_another_process_knows_them(state: State) -> None:

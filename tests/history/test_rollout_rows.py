@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -28,20 +26,6 @@ class OneClient:
     def standing(self, step: Step) -> Standing | Rejection:
         """Say that it has nothing to do with a step."""
         return Standing.TAKEN
-
-
-@pytest.fixture
-def events() -> list[Event]:
-    """Return what is reported."""
-    return []
-
-
-@pytest.fixture
-def state(tmp_path: Path, events: list[Event]) -> Iterator[State]:
-    """Return a state directory that is held."""
-    state = State.open(tmp_path / "state", events.append)
-    yield state
-    state.close()
 
 
 def started(options: RolloutOptions | None = None) -> tuple[Rollout, Snapshot]:

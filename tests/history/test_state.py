@@ -12,13 +12,7 @@ from fsxds.events import Event, StateIgnored
 from fsxds.history.entries import HistoryChange, SomeNames
 from fsxds.history.state import MOST_SNAPSHOTS, State
 from fsxds.history.state_directory import DAMAGED, DATABASE, StateError
-from tests.history.made import assert_same, check_database, cluster, clusters, objects_in, snapshot_of
-
-
-@pytest.fixture
-def events() -> list[Event]:
-    """Return what is reported."""
-    return []
+from tests.history.made import assert_same, check_database, cluster, clusters, objects_in, reopened, snapshot_of
 
 
 @pytest.fixture
@@ -27,12 +21,6 @@ def state(tmp_path: Path, events: list[Event]) -> Iterator[State]:
     state = State.open(tmp_path / "a" / "state", events.append)
     yield state
     state.close()
-
-
-def reopened(state: State) -> State:
-    """Return the state as another process has it when this one ended."""
-    state.close()
-    return State.open(state.path, state._directory._observer)
 
 
 def numbers(state: State, *layers: str) -> list[int]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import resource
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ from fsxds.history.upstream_table import KeptUpstream
 from fsxds.resources import Reference, Resource
 from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of
 from fsxds.values import Severity, Version
-from tests.history.made import CDS, EDS, UPSTREAM, held_of, held_resource, resource_of, snapshot_of
+from tests.history.made import CDS, EDS, UPSTREAM, held_of, held_resource, reopened, resource_of, snapshot_of
 
 TOP = (UPSTREAM, "10.0.0.2:18000")
 
@@ -29,26 +28,6 @@ def of_top(held: Held) -> list[KeptUpstream]:
 
 
 NOTHING_OF_TOP = of_top({})
-
-
-@pytest.fixture
-def events() -> list[Event]:
-    """Return what is reported."""
-    return []
-
-
-@pytest.fixture
-def state(tmp_path: Path, events: list[Event]) -> Iterator[State]:
-    """Return a state directory that is held."""
-    state = State.open(tmp_path / "state", events.append)
-    yield state
-    state.close()
-
-
-def reopened(state: State) -> State:
-    """Return the state as another process has it when this one ended."""
-    state.close()
-    return State.open(state.path, state._directory._observer)
 
 
 def plain(held: Held) -> dict[str, object]:

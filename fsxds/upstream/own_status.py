@@ -7,6 +7,8 @@ from itertools import islice
 
 from fsxds.api.secrets import mask_reason, mask_text
 from fsxds.protocol.messages import Node
+from fsxds.protocol.subscription import WILDCARD
+from fsxds.resource_names import is_glob
 from fsxds.resources import Key
 from fsxds.snapshots.upstream_content import HeldResource
 from fsxds.transports.client_status.contents import ClientResourceStatus, ConfigStatus, OwnStatus, ResourceStatus
@@ -80,7 +82,7 @@ def _held(each: HeldResource, rejected: str | None) -> ResourceStatus:
 
 def _without_resource(upstream: Upstream, type_url: TypeUrl, names: frozenset[str]) -> Iterator[ResourceStatus]:
     # A wildcard that was answered is no name that does not exist.
-    groups = {name for name in names if name.endswith("*")}
+    groups = {name for name in names if name == WILDCARD or is_glob(name)}
     missing = upstream.denies(type_url, names)
     for name in sorted(names):
         if name not in missing:

@@ -1,7 +1,9 @@
 """What all tests share: how random tests run, and the API of the Envoy in use, found once per test process."""
 
+import gc
 import os
 import signal
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,15 +26,54 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 # The same examples in every run: a failure is the change's, never the dice's.
-settings.register_profile("fixed", _PATIENT, derandomize=True, database=None)
-# New examples in every run, twenty times as many where a test has no number of its own: `--hypothesis-profile=explore`.
+settings.register_profile("fixed", _PATIENT, derandomize=True, database=None, max_examples=30)
+settings.register_profile("nightly", settings.get_profile("fixed"), max_examples=300)
+# New examples in every run: `--hypothesis-profile=explore`.
 settings.register_profile("explore", _PATIENT, derandomize=False, max_examples=2000)
 settings.load_profile("fixed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that makes tests long."""
+    parser.addoption("--nightly", action="store_true", help="run the long forms of tests, ten times as many examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the number of examples before the tests are imported: what has settings of its own copies it then."""
+    config.addinivalue_line("markers", "nightly: a long test, with a short sibling; `--nightly` runs it")
+    if config.getoption("nightly"):
+        settings.load_profile("nightly")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long tests to `--nightly`."""
+    if not config.getoption("nightly"):
+        long = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in set(long)]
+
+
+def pytest_collection_finish() -> None:
+    """Hide thousands of collected tests from the collector: many tests call it, and it would look at all of them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_auto_num_workers() -> int:
     """Start two workers for each core: half of the tests wait, for an Envoy or for a file system."""
     return 2 * (os.cpu_count() or 1)
+
+
+@pytest.fixture(scope="session")
+def nightly(pytestconfig: pytest.Config) -> bool:
+    """Whether long forms of tests run."""
+    return bool(pytestconfig.getoption("nightly"))
+
+
+@pytest.fixture(scope="session")
+def size(*, nightly: bool) -> Callable[[int, int], int]:
+    """Return the first of two sizes of a test by day, and the second with `--nightly`."""
+    return lambda day, night: night if nightly else day
 
 
 @pytest.fixture(scope="session")

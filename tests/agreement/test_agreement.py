@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from fsxds.api.catalogue import Catalogue
@@ -16,16 +18,16 @@ from tests.agreement.report import alarm_cause, disagreements, miss_cause
 from tests.agreement.seeds import seeds
 
 # Few, of fixed seeds: `python -m tests.agreement` draws fresh ones, as many as one likes.
-CASES = 1200
+DAY, NIGHT = 200, 1200
 SEED = 1
 # Without an Envoy at hand, some of what it does cannot be known; `check` asks one where it is.
 MOST_MISSED = 0.02
 
 
 @pytest.fixture(scope="module")
-def cases(catalogue: Catalogue) -> list[Case]:
+def cases(catalogue: Catalogue, size: Callable[[int, int], int]) -> list[Case]:
     """The cases that are asked about."""
-    return make_cases(catalogue, CASES, SEED)
+    return make_cases(catalogue, size(DAY, NIGHT), SEED)
 
 
 def _shown(opinions: list[Opinion]) -> str:
@@ -63,7 +65,7 @@ def test_both_take_what_the_cases_start_from(catalogue: Catalogue, suffix: str) 
 
 def test_the_cases_are_many_and_of_every_sort(cases: list[Case]) -> None:
     """There are many different cases, of every type and every class of mutation."""
-    assert len({case.key for case in cases}) == len(cases) >= CASES - 10
+    assert len({case.key for case in cases}) == len(cases) >= DAY - 10
     # The endpoints of LEDS stand in the seeds of EDS; collections hold listeners, and Envoy knows them in files alone.
     assert {row.short_name for row in RESOURCE_TYPES} == {case.seed.type_name for case in cases} | {"leds", "lcds"}
     assert {mutation.name for mutation in ALL} == {case.mutation for case in cases}

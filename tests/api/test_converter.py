@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
@@ -160,7 +160,6 @@ PLAIN = st.recursive(
 
 
 @given(value=PLAIN)
-@settings(max_examples=300)
 def test_no_value_raises(converter: Converter, value: PlainValue) -> None:
     """Whatever a file holds, the converter answers with a message or with faults."""
     actual = converter.convert(value, CLUSTER)

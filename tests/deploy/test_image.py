@@ -1,4 +1,7 @@
-"""The image, as far as it can be tried without a container engine: its own commands in an empty virtual environment."""
+"""The image, as far as it can be tried without a container engine: its commands, on the environment of the tests.
+
+With `--nightly`, on an empty environment, in which its first stage installs fsxds.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,24 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.dockerfile import DOCKERFILE, TOP, argument, arguments, build, entrypoint, image_environment
+from tests.support.dockerfile import DOCKERFILE, TOP, argument, arguments, build, entrypoint, image_environment, link
 
 PATIENCE_S = 60.0
 
 
 class Image:
-    """What the Dockerfile installs, in a folder that stands for `/`."""
+    """What the Dockerfile installs, or links to what is installed here, in a folder that stands for `/`."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, install: Callable[[Path], None]) -> None:
         self.root = root
         (root / "tmp").mkdir()
-        build(root)
+        install(root)
         self.path = f"{root}/opt/fsxds/bin:{os.environ['PATH']}"
 
     @property
@@ -73,9 +76,9 @@ class Image:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+def image(tmp_path_factory: pytest.TempPathFactory, *, nightly: bool) -> Image:
     """What the Dockerfile installs; it is done once."""
-    return Image(tmp_path_factory.mktemp("image"))
+    return Image(tmp_path_factory.mktemp("image"), build if nightly else link)
 
 
 def test_commands_of_the_image_install_and_serve(image: Image) -> None:
@@ -104,6 +107,7 @@ def test_image_does_not_serve_secrets_in_clear(image: Image) -> None:
     assert "--tls-cert" in line
 
 
+@pytest.mark.nightly
 def test_image_knows_the_api_of_an_envoy_that_it_does_not_have(image: Image) -> None:
     """A field that is newer than the package xds-protos is known; there is no Envoy in what the image takes."""
     tree = image.root / "tree"

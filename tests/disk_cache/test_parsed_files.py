@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
@@ -168,7 +168,6 @@ def test_pack_shows_nothing(caching: Caching) -> None:
     assert bytes.fromhex(again.digest) not in content
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_any_damage_gives_the_right_content_or_none(parser: FileParser, data: st.DataObject) -> None:
     """Whatever bytes of a pack are changed, cut out or put in, what is found is what the file parses to."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,11 @@ from tests.end_to_end.traffic.running import MIRROR_WITH_ADMIN, TRANSPORTS, runn
 
 
 @pytest.mark.parametrize("transport", [*TRANSPORTS, MIRROR_WITH_ADMIN])
-def test_no_change_loses_a_request(transport: str, tmp_path: Path) -> None:
-    """Each kind of change, twice in a row, reaches Envoy while every request is answered, on connections that stay open."""
+def test_no_change_loses_a_request(transport: str, tmp_path: Path, size: Callable[[int, int], int]) -> None:
+    """Each kind of change, by night twice in a row, reaches Envoy while every request is answered, on connections that stay open."""
     options = ["--linger", "600s", "--max-removal", "off"]
     with running(tmp_path, transport, 600, options) as run:
-        for number, name in enumerate(name for name in KINDS for _ in range(2)):
+        for number, name in enumerate(name for name in KINDS for _ in range(size(1, 2))):
             run.change(name, number)
         run.rest(0.5)
         late = run.server.log_events("step_timed_out") if transport == MIRROR_WITH_ADMIN else []

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fsxds.formats import FORMATS
@@ -89,8 +89,6 @@ MARKS += [
     b"\\ud800",
 ]
 
-QUICK = settings(max_examples=60)
-
 
 @st.composite
 def mutations(draw):
@@ -123,14 +121,12 @@ def check_promises(decoded):
 
 @pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
 @pytest.mark.parametrize("message_type", [None, "envoy.config.cluster.v3.Cluster"])
-@QUICK
 @given(content=mutations() | st.binary(max_size=60))
 def test_broken_files_are_faults(catalogue, row, message_type, content):
     """No bytes make a decoder raise."""
     check_promises(row.decode(content, catalogue, message_type))
 
 
-@QUICK
 @example(b"%YAML 1.1\n---", 0, [])
 @given(mutations(), st.integers(0, 2), st.lists(st.sampled_from(["resources", "name", "a", 0, 1]), max_size=6))
 def test_places_are_found_in_anything(content, document, path):

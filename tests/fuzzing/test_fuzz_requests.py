@@ -18,7 +18,7 @@ from tests.end_to_end.attacks import CDS, EDS, PREFACE, SETTINGS, call_head, fra
 from tests.fuzzing.fuzzed_server import CODES, REPLIES, Fuzzed, fuzzed, mutations
 from tests.support.polls import REAL_REQUEST
 
-BOUNDED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+BOUNDED = settings(suppress_health_check=list(HealthCheck))
 
 NODE = {"id": "n1", "cluster": "c", "metadata": {"tier": "edge"}, "locality": {"zone": "z"}}
 POLL = json.dumps({"node": NODE, "resource_names": ["a", "b"], "version_info": "1", "response_nonce": "2"}).encode()

@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
@@ -339,7 +339,6 @@ EDITS = st.dictionaries(
 )
 
 
-@settings(max_examples=200)
 @given(st.lists(EDITS, max_size=6))
 def test_loading_again_changes_nothing(steps: list[dict[str, str | None]]) -> None:
     """Nothing is held and let go in turns: a second look at the same tree serves and tells the same."""
@@ -352,7 +351,6 @@ def test_loading_again_changes_nothing(steps: list[dict[str, str | None]]) -> No
         assert first.held == again.held
 
 
-@settings(max_examples=200)
 @given(st.lists(EDITS, max_size=6))
 def test_memory_makes_no_difference(steps: list[dict[str, str | None]]) -> None:
     """What is reported of a tree without errors is what a first load would report, whatever happened before."""

@@ -267,7 +267,7 @@ def _held(selection: Selection) -> Held:
 
 
 TestPolling = Polling.TestCase
-TestPolling.settings = settings(max_examples=200, stateful_step_count=40)
+TestPolling.settings = settings(stateful_step_count=40)
 
 
 def test_snapshot_of_the_machine_has_every_type_declared() -> None:

@@ -468,7 +468,7 @@ class DeltaStreamOfVirtualHosts(DeltaStreams):
     is_aggregated = False
 
 
-_SETTINGS = settings(max_examples=100, stateful_step_count=40)
+_SETTINGS = settings(stateful_step_count=40)
 
 TestDeltaStreams = DeltaStreams.TestCase
 TestDeltaStreams.settings = _SETTINGS

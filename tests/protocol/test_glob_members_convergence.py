@@ -312,7 +312,7 @@ class MembersByPolls(Members):
         self.polls = PollMemory()
 
 
-_SETTINGS = settings(max_examples=60, stateful_step_count=30)
+_SETTINGS = settings(stateful_step_count=30)
 
 TestMembersByDelta = MembersByDelta.TestCase
 TestMembersByDelta.settings = _SETTINGS

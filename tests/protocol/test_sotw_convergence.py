@@ -380,6 +380,6 @@ class StreamingApart(Streaming):
 
 
 TestStreaming = Streaming.TestCase
-TestStreaming.settings = settings(max_examples=150, stateful_step_count=40)
+TestStreaming.settings = settings(stateful_step_count=40)
 TestStreamingApart = StreamingApart.TestCase
-TestStreamingApart.settings = settings(max_examples=100, stateful_step_count=40)
+TestStreamingApart.settings = settings(stateful_step_count=40)

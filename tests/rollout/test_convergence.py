@@ -358,4 +358,4 @@ class Rollouts(RuleBasedStateMachine):
 
 
 TestRollouts = Rollouts.TestCase
-TestRollouts.settings = settings(max_examples=200, stateful_step_count=40)
+TestRollouts.settings = settings(stateful_step_count=40)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
@@ -442,7 +442,6 @@ def wants(parsed: ParsedFile | None) -> set[tuple[str, str]]:
     return claims | {(one.type_url, one.name) for one in resources}
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(FILES, min_size=1, max_size=4))
 def test_nothing_depends_on_what_is_held(steps: list[dict[str, str | None]]) -> None:
     """Who wants no more than it is served with owns that; and no file is held that could be served beside all the others."""

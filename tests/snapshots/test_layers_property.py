@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
@@ -79,7 +79,6 @@ def check(story: ViewStory, views: LoadedViews) -> None:
         assert views.problems == anew.problems
 
 
-@settings(max_examples=200, deadline=None)
 @given(steps=EDITS, levels=st.sampled_from(LEVELS), wanted=st.lists(st.sets(st.sampled_from(VIEWS)), max_size=6))
 def test_views_on_top_of_one_another(
     steps: list[dict[str, str | None]], levels: dict[str, Severity | None], wanted: list[set[Layers]]
@@ -92,7 +91,6 @@ def test_views_on_top_of_one_another(
         check(story, story.step(edits))
 
 
-@settings(max_examples=100, deadline=None)
 @given(steps=EDITS, whole=st.booleans())
 def test_what_was_good_stays(steps: list[dict[str, str | None]], *, whole: bool) -> None:
     """What breaks in a step takes nothing of a view away that its files held and hold no more."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
@@ -574,7 +574,6 @@ def names_in(content: object) -> set[str]:
     return {word[0] for word in content.split()[1:]} if isinstance(content, str) and content != "!" else set()
 
 
-@settings(max_examples=300)
 @given(st.lists(EDITS, max_size=8))
 def test_nothing_is_lost_but_by_its_own_author(steps: list[dict[str, object]]) -> None:
     """A resource is served until the file that it came from is deleted, or written without it and accepted so."""
@@ -594,7 +593,6 @@ def test_nothing_is_lost_but_by_its_own_author(steps: list[dict[str, object]]) -
         assert set(defined) <= set(rows)
 
 
-@settings(max_examples=200)
 @given(st.lists(EDITS, max_size=6))
 def test_good_tree_is_served_as_it_stands(steps: list[dict[str, object]]) -> None:
     """Whatever happened before, a tree without problems is served exactly as a first load of it would be."""
@@ -610,7 +608,6 @@ def test_good_tree_is_served_as_it_stands(steps: list[dict[str, object]]) -> Non
     assert not loaded.held
 
 
-@settings(max_examples=200)
 @given(st.lists(EDITS, max_size=8))
 def test_loading_again_changes_nothing(steps: list[dict[str, object]]) -> None:
     """A second look at the same tree serves the same, and complains of the same files."""

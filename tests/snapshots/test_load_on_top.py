@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
@@ -123,7 +123,6 @@ def check_steps(parser: Parser, acceptance: Acceptance, steps: list[dict[str, st
         assert facts(load(tree, before, parser, acceptance)) == known, "what was loaded is never changed"
 
 
-@settings(max_examples=300, deadline=None)
 @given(steps=edits_of(LINES), levels=st.sampled_from(LEVELS), whole=st.booleans())
 def test_memory_makes_no_difference(
     steps: list[dict[str, str | None]], levels: dict[str, Severity | None], *, whole: bool
@@ -133,7 +132,6 @@ def test_memory_makes_no_difference(
     check_steps(Parser(mentions.parse_file), acceptance, steps)
 
 
-@settings(max_examples=200, deadline=None)
 @given(steps=edits_of(TOY_LINES), whole=st.booleans(), authored=st.booleans())
 def test_memory_makes_no_difference_to_versions(
     steps: list[dict[str, str | None]], *, whole: bool, authored: bool

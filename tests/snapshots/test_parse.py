@@ -13,7 +13,7 @@ from random import Random
 import pytest
 import yaml
 from google.protobuf.message import Message
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
@@ -370,7 +370,6 @@ def _says_something(parsed: ParsedFile) -> bool:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=150)
 @given(content=st.binary(max_size=300))
 def test_any_bytes(parser: FileParser, suffix: str, content: bytes) -> None:
     """Bytes without any sense are told as a problem, if they are no resources."""
@@ -378,7 +377,6 @@ def test_any_bytes(parser: FileParser, suffix: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=400)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=40), glue=st.sampled_from(["", " ", "\n", "\n  ", ": "]))
 def test_any_tokens(parser: FileParser, suffix: str, pieces: list[str], glue: str) -> None:
     """The marks and words of the formats, in any order, are told as a problem, if they are no resources."""

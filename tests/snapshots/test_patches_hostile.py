@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
@@ -79,7 +79,6 @@ def acceptance(catalogue: Catalogue) -> Acceptance:
     return Acceptance(check=check, patching=Patching(catalogue, Severity.ERROR, check))
 
 
-@settings(max_examples=150, deadline=None)
 @given(steps=st.lists(st.dictionaries(PATHS, CONTENTS, max_size=3), min_size=1, max_size=4))
 def test_any_layers(acceptance: Acceptance, parser: FileParser, steps: list[dict[str, str | None]]) -> None:
     """Whatever layers say, there is a snapshot of each view, and loading it anew gives the same where nothing is held."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
@@ -349,7 +349,6 @@ PIECES = (
 @given(
     st.lists(st.sampled_from(PIECES), max_size=8), st.sampled_from(["xdstp://", "xdstp:///", "udpa://own.example/", ""])
 )
-@settings(max_examples=300)
 def test_names_stay_as_they_are_served(naming_parser: FileParser, pieces: list[str], start: str) -> None:
     """Whatever is written, it is served as it is read again, or told with a remedy; nothing else happens."""
 

@@ -1,23 +1,26 @@
-"""A minute of the soak, with fewer clients; `python -m tests.soak` is the hour with all of them."""
+"""Seconds of the soak, or with `--nightly` a minute, with fewer clients; `python -m tests.soak` is the hour with all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.soak.soaking import Load, Soak, Soaked
 
-# 300 edits, one each 200 ms. With 500 polls and 200 streams this would take both cores of a small machine for the minute.
-PARTS, EDITS = 6, 50
+# One edit each 200 ms. With 500 polls and 200 streams this would take both cores of a small machine for the minute.
+PARTS = 6
+DAY, NIGHT = 4, 50
 LOAD = Load(polls=8, streams=4)
 
 
-async def test_nothing_is_missed_and_nothing_leaks(tmp_path: Path) -> None:
-    """Clients of all transports end on the last version six times in a minute of edits, and what the server holds stays."""
-    soak = await Soaked(tmp_path, LOAD, seed=1).run(PARTS, EDITS)
+async def test_nothing_is_missed_and_nothing_leaks(tmp_path: Path, size: Callable[[int, int], int]) -> None:
+    """Clients of all transports end on the last version six times, and what the server holds stays."""
+    edits = size(DAY, NIGHT)
+    soak = await Soaked(tmp_path, LOAD, seed=1).run(PARTS, edits)
 
-    assert soak.edits >= PARTS * EDITS
+    assert soak.edits >= PARTS * edits
     assert soak.answers > soak.edits
     assert soak.leaks(warm_up=3, last=2) == [], soak.rests
 

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fsxds.source.envoy_api import find_api
+
 TOP = Path(__file__).parents[2]
 DOCKERFILE = TOP / "docker/Dockerfile"
 
@@ -58,6 +60,16 @@ def build(folder: Path) -> None:
             command = rest.replace("/opt/", f"{folder}/opt/")
             command = re.sub(r"(^|&& )python ", rf"\1{shlex.quote(sys.executable)} ", command)
             subprocess.run(command, shell=True, cwd=workdir, env=environment, check=True, capture_output=True)
+
+
+def link(folder: Path) -> None:
+    """Have the programs of this environment where the image has its own, and its descriptors beside them."""
+    installed = folder / "opt/fsxds"
+    installed.mkdir(parents=True)
+    (installed / "bin").symlink_to(Path(sys.executable).parent)
+    descriptors = Path(image_environment()["FSXDS_DESCRIPTORS"]).name
+    found = find_api(envoy=None, descriptors=None, cache_dir=None)
+    (installed / descriptors).write_bytes(found.serialized)
 
 
 def _copy(source: Path, target: Path) -> None:

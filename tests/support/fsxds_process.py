@@ -1,13 +1,15 @@
 """Start `fsxds` as a process of its own, without waiting for a second each time until Python has imported it all.
 
-One process per test run imports every command, and does nothing else: no threads, no event loop, no gRPC. For each start it
-forks a copy, which goes on exactly as `python -m fsxds` does, with its own arguments, environment, directory and files. The
-tests start some two hundred of them; the real start is tested in `tests/commands/test_main.py` and `tests/deploy/test_image.py`.
+One process per test worker imports every command, reads the API of the Envoy in use, and does nothing else: no threads, no
+event loop, no gRPC. For each start it forks a copy, which goes on exactly as `python -m fsxds` does, with its own arguments,
+environment, directory and files. The tests start some eight hundred of them; the real start is tested in
+`tests/cli/test_main.py` and `tests/deploy/test_image.py`.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -25,7 +27,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsxds.api.catalogue import Features
 
 LONGEST_MESSAGE = 1 << 20
 
@@ -224,6 +229,24 @@ def _become(message: dict[str, Any], files: list[int]) -> list[str]:
     return arguments
 
 
+def _read_api() -> None:
+    """Read the API of the Envoy in use, with all that parsing makes of it, for all copies: each finds that it has an equal one."""
+    from fsxds.api.catalogue import Catalogue
+    from fsxds.lint.linter import Linter
+    from fsxds.snapshots.parse import FileParser
+    from fsxds.source.envoy_api import find_api
+
+    make = Catalogue.of
+    known = find_api(envoy=None, descriptors=None, cache_dir=None)
+    FileParser(known, check=Linter())
+
+    def of(serialized: bytes, description: str, features: Features | None = None) -> Catalogue:
+        is_known = (serialized, description, features) == (known.serialized, known.description, known.features)
+        return known if is_known else make(serialized, description, features)
+
+    Catalogue.of = of  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Import everything, and fork; each copy goes on as `python -m fsxds`."""
     from fsxds import cli
@@ -231,6 +254,10 @@ def main() -> None:
     for module in pkgutil.iter_modules(cli.__path__, "fsxds.cli."):
         importlib.import_module(module.name)
     importlib.import_module("fsxds.app")
+    _read_api()
+    # Else the collector of each copy walks through all of this, and so copies the pages that it lies on.
+    gc.collect()
+    gc.freeze()
     arguments = _fork_for_all(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
         sys.argv = ["fsxds", *arguments]

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.resource_types import BY_SHORT_NAME
@@ -217,7 +217,6 @@ STRUCTURED = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(PLAIN | STRUCTURED, max_size=8, unique=True))
 def test_whatever_names_there_are_the_files_can_be_written(names: list[str]) -> None:
     """Nothing leads outside, nothing is a file and a folder, and each resource has its object, a file or a remark."""

@@ -130,6 +130,14 @@ class Access:
             "UNAUTHENTICATED",
         )
 
+    def identity_of(self, peer: Peer, node: Node) -> str:
+        """Return whose vote a client has a part of: the name of its certificate, of its token, or its node id without one.
+
+        Names of certificates count without rules, too: fsxds asks for certificates to verify them, and never else.
+        """
+        token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
+        return next(iter(peer.names), "") or token_name or node.id
+
     def _admin_rules_of(self, peer: Peer) -> Iterator[AccessRule]:
         return (rule for rule in self._rules_of(peer) if rule.admin) if self.rules else iter(())
 

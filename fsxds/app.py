@@ -19,11 +19,11 @@ from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import (
     ApiFound,
     Event,
+    HoldsChanged,
     Level,
     LingeringDropped,
     ListeningStarted,
     PlainTextExposed,
-    RejectionsChanged,
     SettingsRejected,
     SettingsReloaded,
     StartDelayed,
@@ -66,6 +66,7 @@ from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
 from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.health_paths import health_paths
 from fsxds.transports.admin.metrics_paths import metrics_paths
+from fsxds.transports.admin.outline_paths import outline_paths
 from fsxds.transports.admin.page_paths import PageApi, page_paths
 from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.admin.status_paths import StatusPaths
@@ -169,7 +170,9 @@ class Application:
         self.keeper = None if self.state is None else StateWriter(self.state, directory, self.observer)
         self._rewriting = self._rewriting_of(settings)
         with reported_wait("what was served before to be read", self.report_wait):
-            self.publisher = Publisher(PublishRules.of(settings), self._receive, self.keeper, self._rewriting)
+            self.publisher = Publisher(
+                PublishRules.of(settings, self._is_static), self._receive, self.keeper, self._rewriting
+            )
         self.reload = Reload(self.publisher, self._receive, self._trust())
         self.limiter = Limiter(settings)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
@@ -228,7 +231,7 @@ class Application:
             self.channels.on_demand = upstreams.asked
             self.reports.own = upstreams.own_statuses
             self.reload.on_loaded = upstreams.tree_needs.receive_loaded
-            upstreams.verdicts.follow(self.publisher)
+            self.publisher.verdicts.on_held = upstreams.late_nacks.receive_held
         if self.keeper is not None:
             with reported_wait("what upstreams held to be read", self.report_wait):
                 upstreams.keep_in(self.keeper, self.store.current)
@@ -254,7 +257,7 @@ class Application:
         """Give the state directory back; report what lingers and is not kept in one."""
         if self.state is not None:
             self.state.close()
-        elif count := sum(len(rollout.machine.status.lingering) for rollout in self.publisher.rollouts.values()):
+        elif count := sum(len(rollout.machine.lingering) for rollout in self.publisher.rollouts.values()):
             self.observer(LingeringDropped(count))
 
     def start(self, tasks: asyncio.TaskGroup, component: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -394,7 +397,7 @@ class Application:
         self._log.write_from(Level[settings.log_level.upper()])
         self.clients.polls.forgotten_after_s = FORGOTTEN_AFTER_S + settings.max_hold_s
         self.clients.polls.most_clients = settings.max_nodes
-        self.publisher.change_rules(PublishRules.of(settings))
+        self.publisher.change_rules(PublishRules.of(settings, self._is_static))
         self.channels.change_rules(_views_of(settings), settings.canary)
         for rule, mirror in self._mirrors:
             mirror.change(self._mirror_options(settings, rule))
@@ -475,8 +478,8 @@ class Application:
             case TreeLoaded() if self.reload.views is not None:
                 self._offer_manifests()
                 self._files.receive(self.reload.views, monotonic())
-            case RejectionsChanged(problems):
-                self._files.receive_rejections(problems, monotonic())
+            case HoldsChanged(problems):
+                self._files.receive_holds(problems, monotonic())
             case UpstreamConnected() | UpstreamLost() | UpstreamLooped():
                 for status in self.upstreams.statuses():
                     self.supervisor.note(f"upstream {status.name}", is_idle=status.state != "connected")
@@ -526,6 +529,7 @@ class Application:
             **RolloutPaths(self.operator).paths,
             **StatusPaths(self.status).paths,
             **page_paths(page, self.changes),
+            **outline_paths(self.operator),
             **metrics_paths(self.metrics.registry),
             **health_paths(self.unready),
         }

@@ -5,28 +5,46 @@ Touched from the event loop only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.on_demand import OnDemand
 from fsxds.protocol.sync_states import SyncState
-from fsxds.rollout import Client, Step
+from fsxds.rollout import Client, Nack, NodeKey, ResourceVersion, Step
 from fsxds.store import SnapshotStore
-from fsxds.values import Layers
+from fsxds.values import Layers, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelKey:
-    """Which nodes a channel is for: those whose view has these layers, and of them the canaries or the others.
+    """Which nodes a channel is for.
 
-    `transition` is a number above 0 where they are on their way to the channel of all others with these layers.
+    Attributes:
+        layers: those of their view.
+        is_canary: they get a change before the others.
+        held: the versions that they are not served, if these are others than for all nodes: they rejected some, or are
+            offered again what all others are not served.
+        lane: a number above 0 while they catch up with the channel that has the rest of this key.
     """
 
     layers: Layers = ()
     is_canary: bool = False
-    transition: int = 0
+    held: frozenset[ResourceVersion] | None = None
+    lane: int = 0
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is for all nodes of a view, but for canaries, those that reject something, and those that catch up."""
+        return self.held is None and not self.lane
+
+    @property
+    def cohort(self) -> str:
+        """What users call these nodes among those of their view."""
+        if self.lane:
+            return "catching up"
+        return "rejecting" if self.held is not None else "canary" if self.is_canary else "main"
 
 
 class ChannelClient(Client, Protocol):
@@ -44,6 +62,21 @@ class ChannelClient(Client, Protocol):
     def transport(self) -> str:
         """How it is served: `REST`, `gRPC` or `mirror`."""
 
+    @property
+    def identity(self) -> str:
+        """Whose vote it has a part of: the name of its credentials, else its node id or what it is called."""
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether it has shown that it stays: a stream that is open, or a node that polled again after an answer."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether nothing can be sent to it before it comes back: a node between two polls, or after its last one."""
+
+    def selects(self, type_url: TypeUrl, name: str) -> bool:
+        """Whether it subscribes to a resource."""
+
     def sync_state(self) -> SyncState:
         """Return how it stands with what its channel serves. It is asked of every client at once, so it must be quick."""
 
@@ -57,6 +90,11 @@ class ChannelClient(Client, Protocol):
         """Look at another channel from now on, which it has joined already."""
 
 
+def node_key(client: ChannelClient) -> NodeKey:
+    """Return what the clients of one node have in common; one without a node id is a node of its own."""
+    return (client.node.id, client.node.cluster) if client.node.id else client
+
+
 class Channel:
     """What the nodes of one view are served, and who they are.
 
@@ -65,14 +103,18 @@ class Channel:
         store: what is served.
         streams: what is served on streams: the same, or with its config sources made ADS.
         clients: those that follow it, in the order of their arrival.
+        absent: those that were away when they were waited for no more, and have not come back yet: their nodes have not left.
         step: the step that clients are waited for to take; None while nobody is.
         detected_s: the monotonic clock at the first sign of the change in files that is served since the last publication;
             None where that is no such change, such as a rollback, or the end of what lingered.
         readers: how many requests wait for what is served next, and are no clients that take steps.
-        on_progress: receives the clients that may have taken the step, or left; it is called only while there is one.
+        on_progress: receives the clients that answered, or left: they may have taken the step.
+        on_nack: receives the clients that rejected something, and what.
     """
 
-    __slots__ = ("clients", "detected_s", "key", "on_progress", "readers", "step", "store", "streams")
+    __slots__ = (
+        *("absent", "clients", "detected_s", "key", "on_nack", "on_progress", "readers", "step", "store", "streams"),
+    )
 
     def __init__(self, key: ChannelKey, streams: SnapshotStore | None = None) -> None:
         """Serve nothing yet; `streams` is given where streams are served something else."""
@@ -80,10 +122,12 @@ class Channel:
         self.store = SnapshotStore()
         self.streams = streams or self.store
         self.clients: dict[ChannelClient, None] = {}
+        self.absent: dict[ChannelClient, None] = {}
         self.step: Step | None = None
         self.readers = 0
         self.detected_s: float | None = None
         self.on_progress: Callable[[ChannelClient], object] = lambda _: None
+        self.on_nack: Callable[[ChannelClient, Nack], object] = lambda *_: None
 
     def join(self, client: ChannelClient) -> None:
         """Take a client that follows the channel from now on."""
@@ -91,12 +135,25 @@ class Channel:
 
     def leave(self, client: ChannelClient) -> None:
         """Forget a client, which may be unknown."""
-        self.clients.pop(client, None)
-        self.progressed(client)
+        if client in self.clients or client in self.absent:
+            self.clients.pop(client, None)
+            self.on_progress(client)
+            self.absent.pop(client, None)
+
+    def expect(self, client: ChannelClient) -> None:
+        """Know a client that has left a channel, and comes back to this one, as one that is there."""
+        self.absent[client] = None
+        client.follow(self)
+
+    @property
+    def known(self) -> Iterator[ChannelClient]:
+        """Yield all that are there, in the order of their arrival, and then those that are away."""
+        yield from self.clients
+        yield from self.absent
 
     def progressed(self, client: ChannelClient) -> None:
-        """Note that a client sent a request or got a response: it may have taken the step."""
-        if self.step is not None:
+        """Note that a client sent a request or got a response: it may have taken the step. One that left has no say."""
+        if client in self.clients:
             self.on_progress(client)
 
 
@@ -109,8 +166,12 @@ class Channels(Protocol):
 
     on_demand: OnDemand
 
-    async def channel_of(self, node: Node) -> Channel:
+    async def channel_of(self, node: Node, *, holds: bool | None = None) -> Channel:
         """Return the channel of a node, as soon as what it serves is loaded.
+
+        Args:
+            node: as it describes itself.
+            holds: whether it says that it holds something already; None if it is to become no client of the channel.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription, files_of
 from fsxds.resources import Snapshot
-from fsxds.rollout import Client, RolloutEvent
+from fsxds.rollout import Client, RejectingNode, ResourceVersion, RolloutEvent
 from fsxds.values import HeldFile, Layers, Problem, Version
 
 
@@ -280,22 +280,45 @@ class RolloutChanged(Event):
 
     Attributes:
         layers: of the nodes that it is for; empty for all nodes.
-        is_canary: these are the ones that get a change first.
+        cohort: which of them: `main`, `canary`, `rejecting` or `catching up`.
         happened: what happened.
         names: what the clients in that are called.
     """
 
     layers: Layers
-    is_canary: bool
+    cohort: str
     happened: RolloutEvent
     names: Mapping[Client, str]
 
 
 @dataclass(frozen=True, slots=True)
-class RejectionsChanged(Event):
-    """What clients rejected of the tree as it is now, as problems of the files that it was written in."""
+class HoldsChanged(Event):
+    """What of the tree is held back now, and what nodes reject of it, as problems of the files that it was written in."""
 
     problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsHeld(Event):
+    """Versions of resources are held back from all nodes, because these reject them."""
+
+    versions: frozenset[ResourceVersion]
+    nodes: tuple[RejectingNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsReleased(Event):
+    """Versions of resources that were held back from all nodes are offered to them again, or are in no tree any more."""
+
+    versions: frozenset[ResourceVersion]
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryAwaited(Event):
+    """A change waits because canaries have not taken it: so many of `count` that were connected since it was offered."""
+
+    missing: int
+    count: int
 
 
 # Events of clients

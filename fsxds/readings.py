@@ -24,6 +24,8 @@ from fsxds.values import Layers
 MOST_VIEWS = 100
 WHOLE = "whole tree"
 STEP_AGE = "fsxds_rollout_step_age_seconds"
+# Of several channels with the same labels, the largest counts.
+OLDEST = frozenset({STEP_AGE, "fsxds_rollback_timestamp_seconds"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Readers:
         merged: dict[tuple[str, Labels], float] = {}
         for name, labels, value in self._channels():
             before = merged.get((name, labels), 0.0)
-            merged[name, labels] = max(before, value) if name == STEP_AGE else before + value
+            merged[name, labels] = max(before, value) if name in OLDEST else before + value
         yield from ((name, labels, value) for (name, labels), value in merged.items())
 
     def _files(self) -> Readings:
@@ -76,13 +78,17 @@ class Readers:
 
     def _channels(self) -> Readings:
         labels, now_s = view_labels(self.channels.views), asyncio.get_running_loop().time()
-        for cohort, rollout in self.publisher.cohorts(labels):
+        rejections, gate = self.publisher.verdicts.rejections, self.publisher.gate
+        yield "fsxds_rejecting_nodes", (), float(len(rejections.nodes))
+        yield "fsxds_held_versions", (), float(len(rejections.held))
+        yield "fsxds_canary_wait_seconds", (), 0.0 if gate is None else gate.wait_s(now_s)
+        for rollout in self.publisher.followed(labels):
             key, snapshot = rollout.channel.key, rollout.channel.store.current
             view = labels.get(key.layers, OTHER)
             if snapshot is not None and key == ChannelKey(key.layers):
                 yield from _served(view, snapshot)
-            yield from _rollout(rollout, (view, cohort), now_s)
-            for client in rollout.channel.clients:
+            yield from _rollout(rollout, (view, key.cohort), now_s)
+            for client in rollout.channel.known:
                 yield "fsxds_clients", (client.transport, view, client.sync_state().value), 1.0
 
 
@@ -94,7 +100,7 @@ def loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
     served = {
         key.layers: snapshot
         for key, rollout in publisher.rollouts.items()
-        if not key.transition and (snapshot := rollout.channel.store.current) is not None
+        if key.is_main and (snapshot := rollout.channel.store.current) is not None
     }
     targets = publisher.published.current
     return None if targets is None and not served else {**(targets or {}), **served}.values()
@@ -121,16 +127,18 @@ def _served(view: str, snapshot: Snapshot) -> Readings:
 
 
 def _rollout(rollout: ChannelRollout, labels: tuple[str, str], now_s: float) -> Readings:
-    status = rollout.machine.status
+    machine, target = rollout.machine, rollout.target
     yield "fsxds_rollouts_active", labels, float(not rollout.has_completed)
-    yield "fsxds_rollout_waiting_clients", labels, float(len(status.waiting))
-    yield "fsxds_rollout_late_clients", labels, float(len(status.late))
-    yield "fsxds_rollouts_held", labels, float(status.held is not None or status.is_stopped)
-    yield "fsxds_rollouts_tainted", labels, float(len(status.tainted))
-    yield "fsxds_rollouts_pinned", labels, float(status.is_pinned)
-    if status.step is not None and rollout.step_since_s is not None:
-        yield STEP_AGE, (*labels, status.step.step_kind.value), max(0.0, now_s - rollout.step_since_s)
-    yield from _lingering(labels[0], Counter(type_url for type_url, _ in status.lingering))
+    yield "fsxds_rollout_waiting_clients", labels, float(len(machine.waiting or ()))
+    yield "fsxds_rollout_clients", labels, float(len(rollout.channel.clients))
+    yield "fsxds_approvals_pending", labels, float(target.composed is not None and bool(target.composed.removals))
+    for reason, count in Counter(hold.reason.value for hold in target.holds.values()).items():
+        yield "fsxds_held_resources", (*labels, reason), float(count)
+    if target.pinned_at_s is not None:
+        yield "fsxds_rollback_timestamp_seconds", labels, target.pinned_at_s
+    if machine.step is not None and rollout.step_since_s is not None:
+        yield STEP_AGE, (*labels, machine.step.step_kind.value), max(0.0, now_s - rollout.step_since_s)
+    yield from _lingering(labels[0], Counter(type_url for type_url, _ in machine.lingering))
 
 
 def upstream_readings(status: UpstreamStatus, now_s: float) -> Readings:

@@ -24,6 +24,7 @@ from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.signing.anchors import TrustedSigners, read_anchors
 from fsxds.signing.trusted_tree import TreeTrust, TrustDecision, nothing_of, verified_tree
+from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.folder_collections import CollectionRules
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 # Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
 LOCATE_UP_TO_BYTES = 1_000_000
 
-# Who saves an edit file by file may break references with the first file, and mend them with the next one.
+# A tree may be saved first, and what vouches for it with the next file; a layer may be renamed in the settings first.
 NEXT_SAVE_WITHIN_S = 1.0
 
 # Ignored files that are named in one note; the others are counted.
@@ -142,7 +143,7 @@ class LoadingRules:
             check=check,
             locate_up_to_bytes=LOCATE_UP_TO_BYTES,
             max_resources=settings.max_resources,
-            elsewhere=Elsewhere(is_unknown=_has_upstreams(settings)),
+            elsewhere=Elsewhere(is_unknown=has_upstreams(settings)),
             patching=None if settings.views is None else Patching(catalogue, unknown_fields, check, naming),
         )
         variables = settings.variables or Variables()
@@ -157,6 +158,7 @@ class LoadingRules:
             catalogue=catalogue,
             check=check,
             collections=CollectionRules(settings.collections or (), settings.authority, root, catalogue),
+            unasked=_unasked(settings),
         )
         anchors = read_anchors(settings.verify_with)
         return cls(rules, limits, acceptance, settings.views, settings.variables, resolution, anchors)
@@ -164,11 +166,23 @@ class LoadingRules:
     @property
     def view_rules(self) -> Views | None:
         """What says which folders are layers; None where the whole tree is the one view."""
-        return None if self.views is None else Views(self.views, self.variables)
+        if self.views is None:
+            return None
+        # Without a directory, no layer has a folder.
+        adjusted = self.acceptance.check.adjusted if self.resolution.root else lambda _: None
+        return Views(self.views, self.variables, adjusted)
 
 
-def _has_upstreams(settings: Settings) -> bool:
-    return bool(settings.upstream) or any(each.upstream for each in (settings.authorities or {}).values())
+def has_upstreams(settings: Settings) -> bool:
+    """Whether other servers have resources, too."""
+    return _unasked(settings) != frozenset()
+
+
+def _unasked(settings: Settings) -> frozenset[str] | None:
+    """Return the authorities of upstreams, as long as none is asked; None where they may have any name."""
+    if settings.upstream:
+        return None
+    return frozenset(name for name, each in (settings.authorities or {}).items() if each.upstream)
 
 
 def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
@@ -241,6 +255,7 @@ class Loader:
         resolution: how what is served is made of what was loaded.
 
     Attributes:
+        rules: say which folders are layers; None where the whole tree is the one view.
         anchors: are trusted to sign trees; None where nobody has to.
         elsewhere: returns what upstreams hold now, and may have.
     """
@@ -255,8 +270,9 @@ class Loader:
         self.anchors: TrustedSigners | None = None
         self._parsing = parsing
         self._acceptance = acceptance
-        self._rules = rules
-        self._resolution = resolution or ResolutionRules()
+        self.rules = rules
+        # What upstreams have is known here.
+        self._resolution = replace(resolution or ResolutionRules(), unasked=frozenset())
         self.elsewhere: Callable[[], Elsewhere] = lambda: NOWHERE
         # What was parsed for the last tree.
         self._changed: tuple[SourceFile, ...] = ()
@@ -265,13 +281,13 @@ class Loader:
         """Return what of a tree may be loaded, given what was trusted before."""
         if self.anchors is None:
             return trust.decide(tree, None, 0.0)
-        decide = partial(trust.decide, has_layers=self._rules is not None)
+        decide = partial(trust.decide, has_layers=self.rules is not None)
         return await asyncio.to_thread(decide, tree, self.anchors, time())
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
         """Parse what changed, and accept what can be served of it in the views that are wanted."""
         self._parsing.forget_gone(tree)
-        rules, elsewhere = self._rules, self.elsewhere()
+        rules, elsewhere = self.rules, self.elsewhere()
         self._acceptance = replace(self._acceptance, elsewhere=elsewhere)
         if rules is None:
             views = await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)
@@ -283,7 +299,7 @@ class Loader:
         self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers], rules: Views
     ) -> LoadedViews:
         variables = {layers: rules.variables_of(layers) for layers in wanted}
-        views = await asyncio.to_thread(ViewsLoad, tree, variables, rules.layer_names, before)
+        views = await asyncio.to_thread(ViewsLoad, tree, variables, rules, before)
         parsed = await self._parse(views.unparsed)
         return await asyncio.to_thread(views.load, parsed, self._acceptance)
 
@@ -295,16 +311,6 @@ class Loader:
     async def _parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
         self._changed = files
         return await self._parsing.parse(files)
-
-    def breaks_references(self, before: LoadedViews | None, views: LoadedViews) -> bool:
-        """Whether references lead nowhere in a tree that did not in the one before."""
-        if before is None or before.problems is views.problems:
-            return False
-        return not self._broken_references(views) <= self._broken_references(before)
-
-    def _broken_references(self, views: LoadedViews) -> set[tuple[PurePosixPath, str]]:
-        rules = self._acceptance.check.reference_rules
-        return {(problem.path, problem.message) for problem in views.problems if problem.rule in rules}
 
     async def pack(self) -> None:
         """Let the text of what was loaded last take less memory, when it is served."""
@@ -352,8 +358,9 @@ class Reload:
         self._observer = observer
         self._wanted: dict[Layers, None] = {}
         self._trees: Latest[Settled | None] = Latest(None)
-        # What of the tree was loaded last.
+        # What of the tree was loaded last, and by which rules.
         self._tree = NOTHING
+        self._rules: Views | None = None
         self._received: Settled | None = None
         self._attempts = Attempts()
         self._set_aside: dict[PurePosixPath, _SetAside] = {}
@@ -371,6 +378,10 @@ class Reload:
     def existing(self) -> frozenset[str]:
         """The folders of the tree that was loaded last, each of which may be a layer."""
         return frozenset() if self.views is None else self.views.existing
+
+    def is_loaded_by(self, views: Views) -> bool:
+        """Whether the tree that was loaded last was loaded by these rules."""
+        return views.made_of == (self._rules or Views(None)).made_of
 
     def want(self, layers: Layers) -> None:
         """Have a view loaded, now and with each tree. To be called in the event loop."""
@@ -403,8 +414,8 @@ class Reload:
     async def receive(self, settled: Settled, loader: Loader) -> None:
         """Load a tree, and have it published.
 
-        A tree in which more references lead nowhere than in the one before, or that is not trusted, may be half an edit: it is
-        passed over if another one comes soon.
+        A tree that is not trusted, or lacks a layer that the one before had, may be half an edit: it is passed over if another
+        one comes soon.
         """
         decision = await loader.trusted(settled.tree, self.trust)
         if decision.faults and settled.tree is not self._distrusted and self._trees.current is not None:
@@ -420,9 +431,10 @@ class Reload:
             chosen = _without(tree, self._set_aside)
             views = _distrusted(await loader.load(chosen, self.views, tuple(self._wanted)), decision)
         duration_s = monotonic() - started_s
-        if self._may_be_replaced(tree, views, loader) and await self._is_replaced(settled):
+        if self._may_be_replaced(tree, views) and await self._is_replaced(settled):
             return
         self._waits_until_s = None
+        self._rules = loader.rules
         self.views, self._tree = views, chosen
         try:
             self._observer(TreeLoaded(views.problems, views.held, duration_s))
@@ -432,10 +444,11 @@ class Reload:
         self.on_loaded(views)
         await loader.pack()
 
-    def _may_be_replaced(self, tree: SourceTree, views: LoadedViews, loader: Loader) -> bool:
-        """Whether a tree may be half an edit; it is none where other views are wanted of the same tree."""
-        is_kept = self._trees.current is not None and tree.files != self._tree.files
-        return is_kept and loader.breaks_references(self.views, views)
+    def _may_be_replaced(self, tree: SourceTree, views: LoadedViews) -> bool:
+        """Whether a tree lacks a layer by half an edit; it is none where other views are wanted of the same tree."""
+        if self.views is None or self._trees.current is None or tree.files == self._tree.files:
+            return False
+        return not _missing_layers(views) <= _missing_layers(self.views)
 
     async def _is_replaced(self, settled: Settled) -> bool:
         """Wait for a tree after this one, and return whether it came in time; for all of a row of trees there is one time."""
@@ -482,6 +495,10 @@ class Reload:
         except Exception as error:  # noqa: BLE001
             return error
         return None
+
+
+def _missing_layers(views: LoadedViews) -> frozenset[PurePosixPath]:
+    return frozenset(problem.path for problem in views.problems if problem.rule == MISSING_LAYER)
 
 
 def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:

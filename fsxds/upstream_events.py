@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from fsxds.events import Event
-from fsxds.protocol.messages import Node
 from fsxds.resources import Key
 from fsxds.values import TypeUrl
 
@@ -143,21 +142,19 @@ class UpstreamRejected(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamNacked(UpstreamEvent):
-    """A client rejected what came from an upstream.
+    """So many nodes reject what came from an upstream that it is held back from all.
 
     Attributes:
         type_url: the type of it.
-        node: the client.
-        reason: its words.
-        was_nacked: the upstream got a NACK for it; otherwise it had an ACK already.
-        names: the resources that it rejected, as far as that is known.
+        reason: the words of a node, with its name.
+        names: the resources.
+        was_sent: a server of the upstream is connected, and got a NACK.
     """
 
     type_url: TypeUrl
-    node: Node
     reason: str
-    was_nacked: bool
-    names: frozenset[str] = frozenset()
+    names: frozenset[str]
+    was_sent: bool
 
 
 @dataclass(frozen=True, slots=True)

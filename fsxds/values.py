@@ -30,7 +30,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 Layers: TypeAlias = tuple[str, ...]
 """The layers of a view for one node, in order: folders of the tree as posix paths, of which later ones win.
 
-All of them exist. `()` is the whole tree. A name that begins with `/` is no folder and has no files:
+Those that stand for a template exist. `()` is the whole tree. A name that begins with `/` is no folder and has no files:
 `/staging`, always the last, says that the variables of the view `staging` hold; `NO_LAYERS` is a view of nothing.
 """
 

@@ -12,11 +12,12 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.parsing import parse_now
 from fsxds.settings.options import Settings
+from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.layered_tree import LayeredTree
 from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, with_served
-from fsxds.values import SourceTree
+from fsxds.values import Layers, SourceTree
 from fsxds.views import View, Views
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
@@ -34,16 +35,22 @@ class ViewLoader:
     """
 
     def __init__(self, settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()) -> None:
-        self.views = Views(settings.views, settings.variables)
+        self.views = Views(settings.views, settings.variables, check.adjusted)
         self._settings, self._catalogue, self._check, self._directory = settings, catalogue, check, directory
 
     def load(self, trees: Iterable[SourceTree], choose: Choose) -> tuple[LoadedViews, ...]:
         """Load the views of trees that are chosen; without views in the settings, that is the whole tree."""
         trees = tuple(trees)
-        folders = [LayeredTree.of(tree, self.views.layer_names, None).folders for tree in trees]
-        chosen = [tuple(choose(self.views, each)) for each in folders]
+        chosen = [tuple(choose(self.views, self.folders_of(tree))) for tree in trees]
         if self.views.names:
-            return tuple(self._load(tree, views) for tree, views in zip(trees, chosen, strict=True))
+            return tuple(
+                self.load_views(tree, (view.layers for view in views))
+                for tree, views in zip(trees, chosen, strict=True)
+            )
+        return self.load_whole(trees)
+
+    def load_whole(self, trees: Iterable[SourceTree]) -> tuple[LoadedViews, ...]:
+        """Load trees as one view each, whatever views the settings have."""
         return reload.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
 
     def load_one(self, tree: SourceTree, choose: Callable[[Views, Collection[str]], View]) -> Loaded:
@@ -51,14 +58,21 @@ class ViewLoader:
         (views,) = self.load((tree,), lambda views, existing: (choose(views, existing),))
         return only_view(views)
 
-    def _load(self, tree: SourceTree, views: Iterable[View]) -> LoadedViews:
+    def folders_of(self, tree: SourceTree) -> frozenset[str]:
+        """Return the folders of a tree, each of which may be a layer."""
+        return LayeredTree.of(tree, self.views, None).folders
+
+    def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:
+        """Load views by their layers; a lost layer that none of them has is no problem of them."""
         require_libyaml()
         rules = reload.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory)
-        wanted = {view.layers: self.views.variables_of(view.layers) for view in views}
-        load = ViewsLoad(tree, wanted, self.views.layer_names, None)
+        wanted = {layers: self.views.variables_of(layers) for layers in views}
+        load = ViewsLoad(tree, wanted, self.views, None)
         cache = reload.cache_of(self._directory, self._settings, rules.parsing)
         parsed = parse_now(load.unparsed, rules.parsing, rules.limits, cache)
         loaded = load.load(parsed, replace(rules.acceptance, locate_up_to_bytes=None))
+        seen = frozenset[str]().union(*wanted)
+        problems = [one for one in loaded.problems if one.rule != MISSING_LAYER or str(one.path) in seen]
         note = reload.ignored_note(tree.ignored, self._check)
-        noted = loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
+        noted = replace(loaded, problems=tuple(sorted(problems if note is None else (*problems, note))))
         return with_served(noted, rules.resolution, None)

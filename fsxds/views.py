@@ -9,15 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import product
+from pathlib import PurePosixPath
 
 import re2
 
 from fsxds.memo import Lru
 from fsxds.protocol.messages import Node
 from fsxds.settings.view_rules import REGEX, TEMPLATE, Variables, ViewRule
-from fsxds.values import NO_LAYERS, WHOLE_TREE, Layers
+from fsxds.snapshots.accept import MISSING_LAYER
+from fsxds.snapshots.layered_tree import LostLayer
+from fsxds.values import NO_LAYERS, WHOLE_TREE, Layers, Problem
 
 # Longer values match no pattern, and select no layer: nobody names a folder so, and a client may send a megabyte.
 LONGEST_VALUE = 1024
@@ -29,6 +33,10 @@ MOST_NODES = 100_000
 # in one of them.
 MOST_COMBINATIONS = 10_000
 
+# Among so many folders another spelling of a layer is looked for, and so many names are listed.
+MOST_LIKE = 1000
+MOST_NAMED = 3
+
 
 VIEW = "view"
 """The attribute that names a view outright. Mirrors and commands have it; clients cannot send it."""
@@ -36,7 +44,7 @@ VIEW = "view"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What some nodes see: the name of their rule, and those of its layers that exist."""
+    """What some nodes see: the name of their rule, and its layers, for templates those that exist."""
 
     name: str
     layers: Layers
@@ -47,6 +55,12 @@ EVERYTHING = View("", WHOLE_TREE)
 
 Values = Mapping[str, str]
 """What rules match of a node, by attribute: `id`, `cluster`, `locality.region`, `metadata.tier`, …"""
+
+
+def layers_within(layers: Layers, existing: Collection[str]) -> Layers:
+    """Return the layers of a view as another tree has them."""
+    found = tuple(layer for layer in layers if layer in existing)
+    return (*found, *(layer for layer in layers if layer.startswith("/"))) if found else NO_LAYERS
 
 
 def values_of(node: Node) -> dict[str, str]:
@@ -68,11 +82,27 @@ class Views:
     Args:
         rules: in the order of the settings; None where they have no views: all nodes see the whole tree.
         variables: hold in all views.
+        adjusted: returns a problem of lost layers with the severity that its rule has; None where it is off.
+
+    Attributes:
+        made_of: the rules and the variables.
     """
 
-    def __init__(self, rules: tuple[ViewRule, ...] | None, variables: Variables | None = None) -> None:
+    def __init__(
+        self,
+        rules: tuple[ViewRule, ...] | None,
+        variables: Variables | None = None,
+        adjusted: Callable[[Problem], Problem | None] = lambda problem: problem,
+    ) -> None:
+        self.made_of = rules, variables or Variables()
         self._rules = None if rules is None else tuple(_Rule(rule) for rule in rules)
-        self._variables = variables or Variables()
+        self._variables = self.made_of[1]
+        self._adjusted = adjusted
+        # Many rules may have the same layer.
+        self._layers: dict[_Template, list[str]] = {}
+        for rule in self._rules or ():
+            for layer in rule.layers:
+                self._layers.setdefault(layer, []).append(rule.name)
         # What a node matched: a rule, and its layers, of which some may not exist.
         self._matched: Lru[tuple[object, ...], tuple[_Rule | None, Layers]] = Lru(MOST_NODES)
 
@@ -112,9 +142,13 @@ class Views:
 
         Templates are matched backwards against what exists. That no such folder exists is a view too.
         """
+        return tuple(View(names[0], layers) for layers, names in self.names_by_layers(existing).items())
+
+    def names_by_layers(self, existing: Collection[str]) -> Mapping[Layers, tuple[str, ...]]:
+        """Return the layers that nodes can have, each with the names of its views, in the order of the rules."""
         if self._rules is None:
-            return (EVERYTHING,)
-        found: dict[Layers, View] = {}
+            return {EVERYTHING.layers: (EVERYTHING.name,)}
+        found: dict[Layers, dict[str, None]] = {}
         folders = lru_cache(lambda layer: tuple(layer.values_in(existing)))
         for index, rule in enumerate(self._rules):
             # Of other attributes a node may have any value.
@@ -122,14 +156,31 @@ class Views:
             for values in rule.possible_values(folders):
                 if not any(one.matches(values) for one in before):
                     view = rule.view(tuple(rule.filled(values)), existing)
-                    found.setdefault(view.layers, view)
-        return tuple(found.values())
+                    found.setdefault(view.layers, {})[view.name] = None
+        return {layers: tuple(names) for layers, names in found.items()}
 
     def layer_names(self, folders: Collection[str]) -> frozenset[str]:
         """Return which of these folders are layers of any view."""
-        # Many rules may have the same.
-        layers = {layer for rule in self._rules or () for layer in rule.layers}
-        return frozenset(folder for layer in layers for folder in layer.folders_in(folders))
+        return frozenset(folder for layer in self._layers for folder in layer.folders_in(folders))
+
+    def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
+        """Return the layers that no folder stands for, though one has to, or did.
+
+        A folder that a rule names has to be there. Of those that a template stands for, one may go: its nodes see the layer no
+        more. When all go at once, that is taken for a loss.
+
+        Args:
+            folders: those of the tree.
+            known: the layers that had files in the tree before.
+        """
+        lost: list[LostLayer] = []
+        for layer, views in self._layers.items():
+            stood = frozenset(layer.folders_in(known))
+            wanted = stood if layer.attributes else frozenset((layer.text,))
+            if wanted and not any(layer.folders_in(folders)):
+                problem = self._adjusted(_lost(layer, _views_text(views), sorted(stood), folders))
+                lost += [] if problem is None else [LostLayer(problem, wanted, bool(stood))]
+        return tuple(lost)
 
     def variables_of(self, layers: Layers) -> Variables:
         """Return what stands for `${NAME}` in the files of a view."""
@@ -156,6 +207,7 @@ class _Rule:
         has_variables = bool(rule.variables.texts or rule.variables.unset)
         self._last: Layers = (f"/{rule.name}",) if has_variables else ()
         self.layers = tuple(map(_template, rule.layers))
+        self._named = frozenset(layer.text for layer in self.layers if not layer.attributes)
         self._exact = {name: patterns[0] for name, patterns in rule.match if _is_exact(patterns)}
         # What a comparison answers goes before regular expressions.
         tests = sorted(rule.match, key=lambda test: test[0] not in self._exact)
@@ -180,8 +232,8 @@ class _Rule:
                 yield name
 
     def view(self, layers: Iterable[str], existing: Collection[str]) -> View:
-        """Return the view of those layers that exist."""
-        found = tuple(dict.fromkeys(layer for layer in layers if layer in existing))
+        """Return the view of the folders that the rule names, and of those that its templates stand for and that exist."""
+        found = tuple(dict.fromkeys(layer for layer in layers if layer in self._named or layer in existing))
         return View(self.name, (*found, *self._last) if found else NO_LAYERS)
 
     def possible_values(self, folders: Callable[[_Template], Iterable[Values]]) -> list[Values]:
@@ -223,11 +275,13 @@ class _Template:
     """A layer of a rule.
 
     Attributes:
+        text: the layer as it was written.
         attributes: whose values it has, in order; none in the name of a folder.
         texts: what stands before, between and after them.
         folders: matches folders that it can stand for.
     """
 
+    text: str
     attributes: tuple[str, ...]
     texts: tuple[str, ...]
     folders: re.Pattern[str]
@@ -267,7 +321,32 @@ class _Template:
 def _template(layer: str) -> _Template:
     texts = TEMPLATE.split(layer)
     folders = "([^/]+)".join(map(re.escape, texts[::2]))
-    return _Template(tuple(texts[1::2]), tuple(texts[::2]), re.compile(folders))
+    return _Template(layer, tuple(texts[1::2]), tuple(texts[::2]), re.compile(folders))
+
+
+def _lost(layer: _Template, views: str, stood: list[str], folders: Collection[str]) -> Problem:
+    """Return what is wrong where no folder stands for a layer any more, or never did."""
+    fact, near = f"this folder is a layer of {views}, and has no configuration", list[str]()
+    if layer.attributes:
+        others = f" and {len(stood) - 1} more are" if len(stood) > 1 else " is"
+        fact = f"no folder is left for {layer.text}, a layer of {views}: {stood[0]}{others} gone"
+    elif len(folders) <= MOST_LIKE:
+        near = get_close_matches(layer.text, folders, 1)
+    kept, act = "", "create it with a file in it (`resources: []` serves nothing)"
+    if stood:
+        kept, act = (
+            "; what it held is still served",
+            "put it back; to remove that, write `resources: []` into a file there",
+        )
+    hint = f"did you mean {near[0]}? Else " if near else ""
+    remedy = f"{hint}{act}, or take the layer out of `views` in the settings"
+    return Problem.of_file(PurePosixPath(min(stood, default=layer.text)), MISSING_LAYER, fact + kept, remedy)
+
+
+def _views_text(names: list[str]) -> str:
+    """Write the names of views: `the views a, b and 3 more`."""
+    shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return f"the view{'s' if len(names) > 1 else ''} {shown}"
 
 
 def _is_exact(patterns: tuple[str, ...]) -> bool:

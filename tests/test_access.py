@@ -173,6 +173,24 @@ def test_names_of_tokens_that_there_are_none_of() -> None:
     assert Access((AccessRule("edge"),)).unknown_tokens == ("edge",)
 
 
+@pytest.mark.parametrize(
+    ("access", "who", "identity"),
+    [
+        (Access(), peer("edge-token"), "edge-1"),
+        (Access(), peer("edge-token", "spiffe://a/web"), "spiffe://a/web"),
+        (Access(), peer("", "edge.acme.example"), "edge.acme.example"),
+        (Access(tokens=TOKENS), peer("edge-token", "spiffe://a/web"), "spiffe://a/web"),
+        (Access(tokens=TOKENS), peer("edge-token"), "edge"),
+        (Access(tokens=TOKENS), peer("plain-token"), "edge-1"),
+        (Access((AccessRule(name=("spiffe://a/*",)),), TOKENS), peer("edge-token", "spiffe://a/web"), "spiffe://a/web"),
+        (Access((AccessRule(),)), peer(), "edge-1"),
+    ],
+)  # fmt: skip
+def test_whose_vote_a_client_has(access: Access, who: Peer, identity: str) -> None:
+    """That of its certificate or its token; of its node id where it has none of them, or they have no name."""
+    assert access.identity_of(who, EDGE) == identity
+
+
 def test_what_is_replaced_is_noticed() -> None:
     """Those who listen are called with what holds then."""
     in_use = AccessInUse()

@@ -8,14 +8,16 @@ from unittest.mock import patch
 import grpc
 import pytest
 
-from fsxds.channels import Channel, ChannelKey
+from fsxds.channels import Channel, ChannelKey, node_key
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.protocol.sotw import SotwStream
+from fsxds.values import Version
 from tests.support.channels import OneChannel
 from tests.support.grpc_clients import GrpcServer, names_in, serving_grpc
 from tests.support.polls import Server, named, running, snapshot_of
-from tests.support.snapshots import snapshot
+from tests.support.publishing import Client
+from tests.support.snapshots import snapshot, type_url
 
 REASON = "no view is for this node"
 
@@ -27,7 +29,7 @@ class ChannelPerNode(OneChannel):
         super().__init__()
         self.by_node: defaultdict[str, Channel] = defaultdict(lambda: Channel(ChannelKey()))
 
-    async def channel_of(self, node: Node) -> Channel:
+    async def channel_of(self, node: Node, *, holds: bool | None = None) -> Channel:
         """Return the channel of a node; there is none for `nobody`."""
         if node.id == "nobody":
             raise ProtocolError(REASON, "NOT_FOUND")
@@ -46,6 +48,40 @@ def with_channels(server: GrpcServer | Server) -> ChannelPerNode:
     else:
         server.services._shared.channels = channels
     return channels
+
+
+HELD = frozenset({((type_url("CDS"), "a"), Version("1"))})
+
+
+@pytest.mark.parametrize(
+    ("key", "cohort", "is_main"),
+    [
+        (ChannelKey(), "main", True),
+        (ChannelKey(is_canary=True), "canary", True),
+        (ChannelKey(held=HELD), "rejecting", False),
+        (ChannelKey(is_canary=True, held=HELD), "rejecting", False),
+        (ChannelKey(held=frozenset()), "rejecting", False),
+        (ChannelKey(lane=1), "catching up", False),
+        (ChannelKey(is_canary=True, held=HELD, lane=2), "catching up", False),
+    ],
+)
+def test_what_the_nodes_of_a_channel_are_called(key: ChannelKey, cohort: str, *, is_main: bool) -> None:
+    """One word for each cohort, in the log, the metrics and the status."""
+    assert (key.cohort, key.is_main) == (cohort, is_main)
+
+
+async def test_streams_of_one_node_are_one_node() -> None:
+    """They have one vote; without a node id, each is a node of its own."""
+    async with serving_grpc() as server:
+        server.publish({"CDS": {"a": "1"}})
+        streams = [server.stream("CDS") for _ in range(4)]
+        for stream, node in zip(streams, ("n1", "n1", "", ""), strict=True):
+            await stream.ask(node=node)
+            await stream.answer()
+        clients = tuple(server.channels.channel.clients)
+
+        assert len(clients) == 4
+        assert len(set(map(node_key, clients))) == 3
 
 
 @pytest.mark.parametrize("is_delta", [False, True])
@@ -103,3 +139,29 @@ async def test_a_node_without_a_channel() -> None:
         assert REASON in answer.content["message"]
         assert await stream.end() == (grpc.StatusCode.NOT_FOUND, REASON)
         assert fetched.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("key", "cohort"),
+    [
+        (ChannelKey(), "main"),
+        (ChannelKey(("edge",)), "main"),
+        (ChannelKey(is_canary=True), "canary"),
+        (ChannelKey(held=frozenset()), "rejecting"),
+        (ChannelKey(is_canary=True, held=frozenset()), "rejecting"),
+        (ChannelKey(lane=1), "catching up"),
+        (ChannelKey(held=frozenset(), lane=1), "catching up"),
+    ],
+)
+def test_cohorts(key: ChannelKey, cohort: str) -> None:
+    """Each channel of a view has its word; the main ones are those of most nodes."""
+    assert key.cohort == cohort
+    assert key.is_main is (cohort in {"main", "canary"})
+
+
+async def test_clients_of_one_node() -> None:
+    """Those with its id and cluster; one without an id is a node of its own."""
+    channel = Channel(ChannelKey())
+    streams = [Client(channel, name) for name in ("a", "a", "b", "", "")]
+
+    assert len(set(map(node_key, streams))) == 4

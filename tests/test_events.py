@@ -33,15 +33,14 @@ from fsxds.rollout import (
     Held,
     LingeringEnded,
     LingeringStarted,
-    Rejection,
+    PinsChanged,
+    RejectingNode,
     Removal,
-    RolledBack,
     Standing,
     Step,
     StepKind,
     StepStarted,
     StepTimedOut,
-    Stopped,
     Superseded,
 )
 from fsxds.values import HeldFile, Problem, Version
@@ -68,7 +67,8 @@ class Taker:
         return Standing.TAKEN
 
 
-CLIENT, REJECTION = Taker(), Rejection(CDS.type_url, VERSION, frozenset({"a"}), "no such thing")
+CLIENT = Taker()
+REJECTED = (CDS.type_url, "a"), VERSION
 STEP = Step(StepKind.GROW, CHANGED, {CDS.type_url: RowsChange(frozenset({"a"}))})
 
 SAMPLES: tuple[Event, ...] = (
@@ -114,14 +114,17 @@ SAMPLES: tuple[Event, ...] = (
     events.QueueOverflowed(),
     events.TreeLoaded(PROBLEMS, (HeldFile(PATH, PROBLEMS[0], has_last_good=True),)),
     events.SnapshotPublished(CHANGED, 0.0),
-    *(events.RolloutChanged(("edge",), True, happened, {CLIENT: "edge-1"}) for happened in (
+    *(events.RolloutChanged(("edge",), "canary", happened, {CLIENT: "edge-1"}) for happened in (
         StepStarted("1a", STEP), StepTimedOut("1a", STEP, frozenset((CLIENT,))), Completed("1a"), Superseded("1a"),
-        RolledBack("1a", "2b"), RolledBack("1a", "2b", ((CLIENT, REJECTION),)), Stopped("1a", ((CLIENT, REJECTION),)),
-        Held("1a", (Removal(CDS.type_url, 5, 8),)), LingeringStarted("1a", frozenset(((CDS.type_url, "a"),))),
+        PinsChanged("1a", 2, 0), PinsChanged("1a", 1, 2), PinsChanged("1a", 0, 1),
+        Held("1a", (Removal(CDS.type_url, 5, 8, frozenset(((CDS.type_url, "a"),))),)), LingeringStarted("1a", frozenset(((CDS.type_url, "a"),))),
         LingeringEnded("1a", frozenset(((CDS.type_url, "a"),))),
     )),
-    events.RejectionsChanged(PROBLEMS[:1]),
-    events.RejectionsChanged(()),
+    events.HoldsChanged(PROBLEMS[:1]),
+    events.HoldsChanged(()),
+    events.VersionsHeld(frozenset({REJECTED}), (RejectingNode("edge-1", "edge-1", {REJECTED: ("no such thing", 0.0)}),)),
+    events.VersionsReleased(frozenset({REJECTED})),
+    events.CanaryAwaited(1, 2),
     events.StreamOpened(NODE, "StreamClusters", "127.0.0.1"),
     events.StreamClosed(NODE, "StreamClusters", "127.0.0.1"),
     events.ResponseSent(NODE, SUBSCRIPTION, VERSION),
@@ -142,7 +145,7 @@ SAMPLES: tuple[Event, ...] = (
     upstream_events.UpstreamChanged("top", "10.0.0.1:18000", CDS.type_url, "1", 2, 1),
     upstream_events.UpstreamExpired("top", ((CDS.type_url, "a"),)),
     upstream_events.UpstreamRejected("top", "10.0.0.1:18000", CDS.type_url, "1", ('"a" is in it twice',)),
-    upstream_events.UpstreamNacked("top", CDS.type_url, NODE, "no such thing", was_nacked=True),
+    upstream_events.UpstreamNacked("top", CDS.type_url, "node edge-1: no", frozenset("a"), was_sent=True),
     upstream_events.UpstreamLooped("top", "10.0.0.1:18000", ("1a", "2b")),
     upstream_events.UpstreamShadowed("top", 1, (((CDS.type_url, "a"), "the directory"),)),
     upstream_events.UpstreamShadowed("top", 0),

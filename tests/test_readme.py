@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import tomllib
 import urllib.request
 from dataclasses import dataclass
@@ -167,8 +168,9 @@ def test_settings_are_understood(block: Block, tmp_path: Path) -> None:
     """A block that is a settings file can be given to `check`."""
     path = tmp_path / SETTINGS_FILE
     path.write_text(block.text, encoding="utf-8")
+    own, sample = block.page.parent / "xds", TOP / "config" / "xds"
 
-    assert main(["check", "--no-envoy", "--settings", str(path), str(TOP / "config" / "xds")]) == 0
+    assert main(["check", "--no-envoy", "--settings", str(path), str(own if own.is_dir() else sample)]) == 0
 
 
 @pytest.mark.parametrize("block", blocks("yaml") + blocks("json"), ids=str)
@@ -194,6 +196,22 @@ def test_output_of_check_is_as_it_is() -> None:
     expected = (TOP / "tests/data/seeded_faults/expected.txt").read_text(encoding="utf-8")
 
     assert expected.startswith(shown.text)
+
+
+def test_output_of_diff_is_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a page shows as the difference of views is that of the sample tree after the edits that it names."""
+    (shown,) = [block for block in BLOCKS if block.marker.startswith("diff-output")]
+    shutil.copytree(TOP / "config" / "views" / "xds", tmp_path / "next")
+    for path, before, after in (("common/listeners.yaml", "10000", "10001"), ("edge/layer.yaml", "3s", "5s")):
+        file = tmp_path / "next" / path
+        file.write_text(file.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    views = TOP / "config" / "views"
+
+    assert main(["diff", str(views / "xds"), "next", "--settings", str(views / "fsxds.yaml")]) == 1
+    assert capfd.readouterr().out == shown.text
 
 
 def _anchors(page: Path) -> set[str]:
@@ -241,6 +259,14 @@ def test_ci_finds_the_command_of_the_tests() -> None:
     assert marked.page == TOP / "README.md"
     assert marked.text.rstrip().endswith("-m pytest -n auto")
     assert "<!-- test-command -->" in (TOP / ".ci/run").read_text(encoding="utf-8")
+
+
+def test_page_of_the_tests_names_what_ci_installs() -> None:
+    """The packages of `.ci/run` are those of `tests/README.md`."""
+    (pairs,) = re.findall(r"^for each in (.*); do$", (TOP / ".ci/run").read_text(encoding="utf-8"), re.MULTILINE)
+    packages = [pair.partition(":")[2] for pair in pairs.split()]
+
+    assert f"`apt-get install {' '.join(packages)}`" in (TOP / "tests/README.md").read_text(encoding="utf-8")
 
 
 def test_readme_is_short() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,11 @@ from fsxds.lint.linter import Linter
 from fsxds.parse_worker import ParseRules
 from fsxds.parsing import Parsing
 from fsxds.protocol.messages import Node
-from fsxds.protocol.poll import Hold, PollMemory, PollRequest
+from fsxds.protocol.poll import PollMemory, PollRequest, Wait
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.reload import Loader, Reload
+from fsxds.reload import Loader, LoadingRules, Reload
 from fsxds.resources import ParsedFile, Snapshot
+from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.load import Acceptance, same_content
 from fsxds.snapshots.loaded_views import LoadedViews
@@ -173,7 +175,7 @@ async def test_polls_are_not_woken_by_a_time_to_live(parsing: Parsing) -> None:
     before, after = (await run(parsing, *files)).snapshots
     request = PollRequest(Node("n"), Subscription(CDS), version_of(before, Subscription(CDS)))
 
-    assert isinstance(PollMemory().receive_request(request, after, 0.0)[0], Hold)
+    assert isinstance(PollMemory().receive_request(request, after, 0.0)[0], Wait)
 
 
 async def test_broken_file_keeps_what_it_held(parsing: Parsing) -> None:
@@ -267,8 +269,8 @@ async def test_a_tree_that_comes_while_another_is_loaded_is_not_missed(parsing: 
 class CountingLoader(Loader):
     """Checks references, and notes each tree that was loaded."""
 
-    def __init__(self, parsing: Parsing) -> None:
-        super().__init__(parsing, Acceptance(check=Linter()))
+    def __init__(self, parsing: Parsing, rules: ViewRules | None = None) -> None:
+        super().__init__(parsing, Acceptance(check=Linter()), rules)
         self.loaded = asyncio.Queue[None]()
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
@@ -309,36 +311,12 @@ async def published(parsing: Parsing, *trees: SourceTree) -> list[tuple[list[str
 
 
 @pytest.mark.parametrize("half", [moved("a", "b"), moved("b", "a")], ids=["routes-first", "clusters-first"])
-async def test_half_an_edit_is_passed_over(parsing: Parsing, half: SourceTree) -> None:
-    """A tree that breaks a reference, and is followed by one that mends it, is not published."""
-    found = await published(parsing, moved("a", "a"), half, moved("b", "b"))
+async def test_half_an_edit_is_passed_on(parsing: Parsing, half: SourceTree) -> None:
+    """A tree that breaks a reference waits for no other one: whoever publishes it holds back what would break."""
+    (first, changed, last) = await published(parsing, moved("a", "a"), half, moved("b", "b"))
 
-    assert await published(parsing, moved("a", "a"), moved("b", "b")) == found
-
-
-async def test_a_tree_with_a_broken_reference_is_published_when_no_other_comes(parsing: Parsing) -> None:
-    """Whoever names a cluster that does not exist is served after a while."""
-    (_, whole), (clusters, broken) = await published(parsing, moved("a", "a"), moved("a", "b"))
-
-    assert ["a"] == clusters
-    assert whole != broken
-
-
-async def test_trees_that_break_references_are_not_passed_over_forever(parsing: Parsing) -> None:
-    """Of a row of trees that break more and more references one is published in the end."""
-    latest = Latest[Settled | None](None)
-    listener = Listener(SnapshotStore())
-    loader = CountingLoader(parsing)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-        keeper = tasks.create_task(Reload(AtOnce(listener.store, listener), listener).keep_current(latest, loader))
-        number = 0
-        while len(listener.snapshots) < 2:
-            latest.replace(Settled(moved("a", f"b{number}" if number else "a"), 1.0))
-            await loader.loaded.get()
-            number += 1
-        keeper.cancel()
-
-    assert number > 2
+    assert [first, last] == await published(parsing, moved("a", "a"), moved("b", "b"))
+    assert [first, changed] == await published(parsing, moved("a", "a"), half)
 
 
 # Views
@@ -412,6 +390,18 @@ async def test_view_on_which_loading_fails_stops_no_other(parsing: Parsing, monk
     assert [str(problem.path) for problem in reload.views.problems] == ["b/cds.yaml"]
 
 
+async def test_by_which_rules_a_tree_was_loaded(parsing: Parsing) -> None:
+    """Nodes follow other rules when a tree was loaded by these, and not before."""
+    reload, tree = Reload(Views(), lambda _: None), Settled(tree_of(TREE), 1.0)
+    assert (reload.is_loaded_by(ViewRules(None)), reload.is_loaded_by(RULES)) == (True, False)
+    await reload.receive(tree, Loader(parsing, Acceptance(), RULES))
+    assert (reload.is_loaded_by(RULES), reload.is_loaded_by(LAYERS)) == (True, False)
+    reload.change_rules()
+    await reload.receive(tree, Loader(parsing, Acceptance(), LAYERS))
+
+    assert (reload.is_loaded_by(RULES), reload.is_loaded_by(LAYERS)) == (False, True)
+
+
 async def test_other_rules_keep_what_views_serve(parsing: Parsing, rules: ParseRules) -> None:
     """What was good in a view stays where other rules forbid it."""
     views = Views()
@@ -426,3 +416,35 @@ async def test_other_rules_keep_what_views_serve(parsing: Parsing, rules: ParseR
     assert views.clusters == {("common", "a"): ["a", "web"]}
     assert reload.views is not None
     assert [file.has_last_good for file in reload.views.held] == [True]
+
+
+LAYERS = ViewRules((ViewRule("all", (), ("common", "a")),))
+
+
+async def test_layer_that_is_lost_is_reported_until_it_is_back(parsing: Parsing) -> None:
+    """What it held last stays meanwhile; where it is back within a second, it was half an edit."""
+    latest, views, held = Latest[Settled | None](None), Views(), list[list[str]]()
+    reload, loader = Reload(views, lambda _: None), CountingLoader(parsing, LAYERS)
+    reload.on_loaded = lambda one: held.append([str(file.path) for file in one.held])
+    reload.want(("common", "a"))
+    lacking = {path: text for path, text in TREE.items() if not path.startswith("a/")}
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        keeper = tasks.create_task(reload.keep_current(latest, loader))
+        for tree in (TREE, lacking, {**TREE, "a/cds.yaml": "- name: c\n"}, lacking):
+            latest.replace(Settled(tree_of(tree), 1.0))
+            await loader.loaded.get()
+        await until(lambda: len(held) == 3)
+        keeper.cancel()
+
+    assert held == [[], [], ["a"]]
+    assert views.clusters == {("common", "a"): ["c", "web"]}
+
+
+async def test_without_a_directory_no_layer_is_lost(rules: ParseRules, tmp_path: Path) -> None:
+    """What upstreams alone serve has no folders, and views that name some are as good."""
+    settings = Settings(views=(ViewRule("all", (), ("common",)),))
+    lost = [
+        LoadingRules.of(settings, rules.catalogue, Linter(), directory).view_rules for directory in (None, tmp_path)
+    ]
+
+    assert [0, 1] == [len(one.lost_layers((), ())) for one in lost if one is not None]

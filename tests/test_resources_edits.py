@@ -10,7 +10,7 @@ import pytest
 from fsxds.name_table import Chunk, NameTable
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, Node, SotwRequest
-from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send
+from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
@@ -126,7 +126,7 @@ def test_polls(rows: Rows) -> None:
         decision = memory.receive_snapshot(poll, Snapshot(generation, {CDS: after}), 0.0)
         rows = after
 
-        assert isinstance(decision, Send if is_told else Hold)
+        assert isinstance(decision, Send if is_told else Wait)
 
 
 def test_rows_that_keep_some_of_earlier_ones(rows: Rows) -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from fsxds.service_manager import ServiceManager
 from tests.support.fsxds_process import start_fsxds
-
-PATIENCE_S = 60.0
+from tests.support.patience import PATIENCE_S
 
 
 class Listener:

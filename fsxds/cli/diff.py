@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
@@ -24,20 +24,26 @@ from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import escape
 from fsxds.protocol.messages import Node
+from fsxds.publishing.publisher import PublishRules
+from fsxds.reload import has_upstreams
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.resources import Snapshot
+from fsxds.resources import Rows, Snapshot
+from fsxds.rollout.served_outline import ServedOutline
 from fsxds.settings.options import Settings
+from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.load import Loaded, may_define
-from fsxds.snapshots.loaded_views import only_view
+from fsxds.snapshots.loaded_views import LoadedViews, only_view
 from fsxds.tools.admin_client import AdminServer, ask_admin, report_of
-from fsxds.tools.diff.compare import Comparer, Gap
-from fsxds.tools.diff.difference import Compared, Side, Unread, json_text, markdown, summary, text_lines
+from fsxds.tools.diff.compare import Comparer, Difference, Gap
+from fsxds.tools.diff.difference import Compared, HeldInViews, Side, Unread, json_text, markdown, summary, text_lines
 from fsxds.tools.diff.kept_sides import is_kept, read_kept
 from fsxds.tools.diff.sides import Repository, fetch_served, is_running_address
+from fsxds.tools.diff.view_groups import ComparedView, grouped
+from fsxds.tools.held_changes import HeldChange, held_changes
 from fsxds.transports.admin.rollout_control import StatusReport
-from fsxds.values import Problem, Severity, SourceTree
+from fsxds.values import Layers, Problem, Severity, SourceTree
 from fsxds.view_loading import ViewLoader
-from fsxds.views import node_of
+from fsxds.views import layers_within, node_of
 
 DIFFERENT = 1
 INCOMPLETE = 3
@@ -59,6 +65,15 @@ class _Read:
     unavailable: tuple[ResourceType, ...] = ()
     kept: Snapshot | None = None
 
+    @property
+    def is_tree(self) -> bool:
+        """Whether it has the files of all views."""
+        return self.kept is None and not self.is_running
+
+
+_Reads: TypeAlias = tuple[_Read, ...]
+"""Both sides."""
+
 
 def run_diff(
     sides: tuple[str, ...], revisions: str | None, settings: Settings, asked: tuple[Choice, ClientTls | None]
@@ -77,42 +92,128 @@ def run_diff(
         read = (
             _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings, (node, tls))
         )
-        before, after = read
+        reads = tuple(read)
         catalogue = reload.find_catalogue(settings)
-        (earlier, of_before), (later, of_after) = _load((before, after), settings, catalogue, choice)
-        over_rest = before.is_running or after.is_running
-        comparer = Comparer(catalogue, over_rest=over_rest)
-        difference = comparer.compare(earlier, later, ([gap for gap, _ in of_before], [gap for gap, _ in of_after]))
-    left = [row.noun for row in _NOT_OVER_REST if any(one.resources(row.type_url) for one in (earlier, later))]
-    if over_rest and left:
-        print(f"{' and '.join(left)} are not compared: they have no REST form", file=sys.stderr)
-    unread = tuple(unread for _, unread in (*of_before, *of_after))
-    compared = Compared(before.side, after.side, difference, unread)
+        loader = ViewLoader(settings, catalogue, linter_of(settings))
+        are_views = loader.views.names and not choice and all(one.is_tree for one in reads)
+        compare = _compare_views(reads, loader, catalogue) if are_views else _compare(reads, loader, catalogue, choice)
+        compared = replace(compare.compared, held=_held(reads, compare.views, settings))
     _print(compared, settings.diff_format)
-    if unread:
+    if compared.unread:
         raise click.exceptions.Exit(INCOMPLETE)
     if not compared.are_same:
         raise click.exceptions.Exit(DIFFERENT)
 
 
-def _load(
-    reads: tuple[_Read, _Read], settings: Settings, catalogue: Catalogue, choice: Choice
-) -> Iterator[tuple[Snapshot, list[tuple[Gap, Unread]]]]:
-    """Yield the snapshot of each side, and what could not be read of it; its problems are printed."""
+@dataclass(frozen=True, slots=True)
+class _Compare:
+    """What was compared, and the two snapshots of each view; the one view of trees without views has no name."""
+
+    compared: Compared
+    views: Mapping[ComparedView, tuple[Snapshot, Snapshot]]
+
+
+def _held(
+    reads: _Reads, views: Mapping[ComparedView, tuple[Snapshot, Snapshot]], settings: Settings
+) -> tuple[HeldInViews, ...]:
+    """Return what a server of the first side would hold of the second, where that is a tree."""
+    is_relay = has_upstreams(settings)
+    # What a server has of upstreams looks as what it has of files.
+    if not reads[1].is_tree or (reads[0].is_running and is_relay):
+        return ()
+    rules = PublishRules.of(settings, linter_of(settings).is_static).holding
+    found: dict[HeldChange, list[ComparedView]] = {}
+    for view, (before, after) in views.items():
+        outline = ServedOutline(view.layers, before, {}, has_upstreams=is_relay)
+        for change in held_changes(after, outline, rules):
+            found.setdefault(change, []).append(view)
+    return tuple(
+        HeldInViews(change, _place_of(change, reads), () if len(shown) == len(views) else tuple(shown))
+        for change, shown in sorted(found.items(), key=lambda one: one[0])
+    )
+
+
+def _place_of(change: HeldChange, reads: _Reads) -> str:
+    side = reads[0 if change.is_removed else 1].side
+    if side.prefix is None or not change.line:
+        return side.label
+    return f"{side.prefix}{change.path}:{change.line}"
+
+
+def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Choice) -> _Compare:
+    """Compare one view, the one that is chosen or that a server sends; the problems of both sides are printed."""
     # What a server sends is one view already.
-    own = [read.tree for read in reads if read.kept is None and not read.is_running]
-    sent = [read.tree for read in reads if read.is_running]
-    loader = ViewLoader(settings, catalogue, linter_of(settings))
-    views = loader.load(own, lambda views, existing: (chosen_view(choice, views, existing),))
-    of_own = map(only_view, views)
-    of_sent = map(only_view, reload.load_trees(sent, settings, catalogue, linter_of(settings)))
-    for read in reads:
-        if read.kept is not None:
-            yield read.kept, []
-            continue
-        result = next(of_sent if read.is_running else of_own)
-        _print_problems(read, result)
-        yield result.snapshot, list(_gaps(read, result))
+    own = loader.load(
+        [read.tree for read in reads if read.is_tree],
+        lambda views, existing: (chosen_view(choice, views, existing),),
+    )
+    sent = loader.load_whole(read.tree for read in reads if read.is_running)
+    of_own, of_sent = map(only_view, own), map(only_view, sent)
+    sides = [
+        _SideView(read.kept) if read.kept else _side_view(read, next(of_sent if read.is_running else of_own))
+        for read in reads
+    ]
+    over_rest = any(read.is_running for read in reads)
+    left = [row.noun for row in _NOT_OVER_REST if any(one.snapshot.resources(row.type_url) for one in sides)]
+    if over_rest and left:
+        print(f"{' and '.join(left)} are not compared: they have no REST form", file=sys.stderr)
+    earlier, later = sides
+    difference = Comparer(catalogue, over_rest=over_rest).compare(
+        earlier.snapshot, later.snapshot, (earlier.gaps, later.gaps)
+    )
+    compared = Compared(reads[0].side, reads[1].side, difference, (*earlier.unread, *later.unread))
+    pair = earlier.snapshot, later.snapshot
+    return _Compare(compared, {ComparedView((), ()): (_over_rest(pair[0]), _over_rest(pair[1])) if over_rest else pair})
+
+
+def _over_rest(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot without what has no REST form."""
+    nothing = {row.type_url: Rows(row.type_url) for row in _NOT_OVER_REST}
+    return replace(snapshot, by_type={**snapshot.by_type, **nothing})
+
+
+def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> _Compare:
+    """Compare all views that nodes can have of either tree; the problems of both are printed."""
+    before, after = (loader.folders_of(read.tree) for read in reads)
+    pairs = {
+        ComparedView(names, layers): (layers_within(layers, before), layers_within(layers, after))
+        for layers, names in loader.views.names_by_layers(before | after).items()
+    }
+    sides = [
+        _side_views(read, loader.load_views(read.tree, layers))
+        for read, layers in zip(reads, zip(*pairs.values(), strict=True), strict=True)
+    ]
+    comparer, differences = Comparer(catalogue, of_views=True), dict[ComparedView, Difference]()
+    views: dict[ComparedView, tuple[Snapshot, Snapshot]] = {}
+    for view, pair in pairs.items():
+        earlier, later = (side[layers] for side, layers in zip(sides, pair, strict=True))
+        views[view] = earlier.snapshot, later.snapshot
+        differences[view] = comparer.compare(earlier.snapshot, later.snapshot, (earlier.gaps, later.gaps))
+    unread = dict.fromkeys(one for side in sides for view in side.values() for one in view.unread)
+    compared = Compared.of_views((reads[0].side, reads[1].side), grouped(differences), tuple(unread), len(pairs))
+    return _Compare(compared, views)
+
+
+@dataclass(frozen=True, slots=True)
+class _SideView:
+    """A view of one side, and what could not be read of it."""
+
+    snapshot: Snapshot
+    gaps: tuple[Gap, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+
+def _side_view(read: _Read, loaded: Loaded) -> _SideView:
+    _print_problems(read, loaded.problems, is_empty=not loaded.records)
+    return _SideView(loaded.snapshot, *_gaps(read, loaded, _contents(read)))
+
+
+def _side_views(read: _Read, views: LoadedViews) -> dict[Layers, _SideView]:
+    _print_problems(read, views.problems, is_empty=not read.tree.files)
+    contents, served = _contents(read), views.served
+    return {
+        layers: _SideView(served[layers], *_gaps(read, loaded, contents)) for layers, loaded in views.by_layers.items()
+    }
 
 
 def _read_both(sides: tuple[str, ...], settings: Settings, client: Client) -> Iterator[_Read]:
@@ -170,11 +271,11 @@ def _side_of(directory: Path) -> Side:
     return Side(str(directory), "" if directory == Path() else f"{PurePosixPath(directory)}/")
 
 
-def _print_problems(read: _Read, loaded: Loaded) -> None:
+def _print_problems(read: _Read, problems: Iterable[Problem], *, is_empty: bool) -> None:
     """Print the problems of a side; UsageError for a server whose resources cannot be read here."""
-    if not loaded.records and not read.is_running:
+    if is_empty and not read.is_running:
         print(f"{escape(read.side.label)}: no file there is configuration", file=sys.stderr)
-    for problem in loaded.problems:
+    for problem in problems:
         if read.is_running and problem.severity is Severity.ERROR:
             fact = f"{read.side.label}: what it serves cannot be read: {problem.pointer}: {problem.message}"
             raise UsageError(f"{fact}; give its Envoy by --envoy, or its types by --descriptors")
@@ -182,22 +283,26 @@ def _print_problems(read: _Read, loaded: Loaded) -> None:
             print(line_of(_placed(problem, read.side)), file=sys.stderr)
 
 
-def _gaps(read: _Read, loaded: Loaded) -> Iterator[tuple[Gap, Unread]]:
-    """Yield what could not be read of a side: files, and the types of which a server has nothing good."""
-    contents = {file.path: file.content for file in read.tree.files}
-    for held in loaded.held:
+def _contents(read: _Read) -> Mapping[PurePosixPath, bytes]:
+    return {file.path: file.content for file in read.tree.files}
+
+
+def _gaps(
+    read: _Read, loaded: Loaded, contents: Mapping[PurePosixPath, bytes]
+) -> tuple[tuple[Gap, ...], tuple[Unread, ...]]:
+    """Return what could not be read of a side: files, and the types of which a server has nothing good."""
+    gaps, unread = [], []
+    # A folder that is not there holds nothing.
+    for held in (one for one in loaded.held if one.problem is None or one.problem.rule != MISSING_LAYER):
         parsed = loaded.records[held.path].parsed
         types = may_define(held.path) | (parsed.declared if parsed else frozenset())
         place = f"{_prefix(read.side)}{held.path}" + (f":{held.problem.line}" if held.problem else "")
-        yield (
-            Gap(types, held.path, contents.get(held.path)),
-            Unread(place, held.problem.message if held.problem else "it is held back with others"),
-        )
+        gaps.append(Gap(types, held.path, contents.get(held.path)))
+        unread.append(Unread(place, held.problem.message if held.problem else "it is held back with others"))
     for row in read.unavailable:
-        yield (
-            Gap(frozenset((row.type_url,))),
-            Unread(read.side.label, f"nothing good of {row.noun} was loaded there yet"),
-        )
+        gaps.append(Gap(frozenset((row.type_url,))))
+        unread.append(Unread(read.side.label, f"nothing good of {row.noun} was loaded there yet"))
+    return tuple(gaps), tuple(unread)
 
 
 def _prefix(side: Side) -> str:

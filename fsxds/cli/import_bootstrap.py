@@ -34,7 +34,7 @@ from fsxds.tools.doctor.bootstrap_file import BootstrapFile, Written, read_boots
 from fsxds.tools.importing.left_over import XdsConnection
 from fsxds.tools.importing.pieces import ImportLossError
 from fsxds.tools.importing.placeholders import placeholder_faults
-from fsxds.tools.importing.placing import Target, write_import
+from fsxds.tools.importing.placing import Destination, write_import
 from fsxds.tools.importing.plan import ImportPlan, Planner, plain_text
 from fsxds.tools.importing.upgrading import upgraded
 from fsxds.values import SourceFile, SourceTree
@@ -65,7 +65,7 @@ class ImportFlags(TypedDict):
 class Imported:
     """What came of an import: where it is, or would be, where what it replaced is now, and the commands to go on with."""
 
-    target: Target
+    target: Destination
     plan: ImportPlan
     replaced: tuple[Path, ...]
     is_written: bool
@@ -103,7 +103,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
             plan = planner.plan(connection)
         except ImportLossError as error:
             raise UsageError(f"{escape(file)}: {escape(str(error))}; nothing is written") from error
-    target = Target(directory, flags["output"] or directory.absolute().parent / f"bootstrap{plan.suffix}")
+    target = Destination(directory, flags["output"] or directory.absolute().parent / f"bootstrap{plan.suffix}")
     if not flags["force"]:
         target.require_free()
     replaced = () if flags["dry_run"] else write_import(plan, target)
@@ -198,7 +198,7 @@ def _bootstrap_of(plan: ImportPlan) -> Iterator[Path]:
         yield Path(file.name)
 
 
-def _commands(target: Target, flags: BootstrapFlags, address: str | None, settings: Settings) -> tuple[str, ...]:
+def _commands(target: Destination, flags: BootstrapFlags, address: str | None, settings: Settings) -> tuple[str, ...]:
     """Return the commands to go on with."""
     tree, bootstrap = str(target.directory), _shown(target.bootstrap)
     serve = ["fsxds", "serve", tree, "--bootstrap", bootstrap]

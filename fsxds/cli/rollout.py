@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Any, TypedDict
 
 import click
@@ -15,12 +15,15 @@ from fsxds.cli.tables import print_table
 from fsxds.errors import ProtocolError, UsageError
 from fsxds.observe.log_lines import count_of, escape, some_of
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.rollout import HoldReason
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin, report_of
 from fsxds.transports.admin.rollout_control import (
     ChannelReport,
     DecisionReport,
+    HeldReport,
     LingeringReport,
+    RetryReport,
     StatusReport,
     StepReport,
     snapshot_number,
@@ -33,7 +36,17 @@ NOT_DONE = 1
 MOST_CLIENTS = 20
 TENTHS_BELOW_S = 10
 
-_DONE = {"approve": "approved", "promote": "promoted", "abort": "aborted"}
+# Of more channels, those in one state are one row, and so many things are said about them.
+MOST_ROWS = 20
+
+# Reasons for which many resources are held at once: they are named in one line.
+PINNED = HoldReason.PINNED.value
+WAITS = HoldReason.REMOVAL.value
+
+_DONE = {"approve": "approved", "promote": "promoted", "abort": "aborted", "resume": "the tree is followed again,"}
+# What an action is about, by the word that a request has for it.
+_SUBJECTS = {"approve": "id", "retry": "name"}
+_SCOPED = frozenset({"status", "abort", "resume"})
 
 
 class AdminFlags(TypedDict):
@@ -44,31 +57,40 @@ class AdminFlags(TypedDict):
     output_format: str
 
 
-def run_rollout(action: str, version: str | None, settings: Settings, flags: AdminFlags) -> None:
+def run_rollout(action: str, subject: str | None, settings: Settings, flags: AdminFlags) -> None:
     """Show rollouts, or decide about them; exit with 1 where one is unfinished, or nothing was done."""
-    if (action == "approve") != (version is not None):
-        demand = "takes no VERSION" if version else "takes the VERSION that `fsxds rollout status` shows"
+    if (action == "approve" and subject is None) or (subject is not None and action not in _SUBJECTS):
+        demand = "takes the ID that `fsxds rollout status` shows" if subject is None else "takes nothing else"
         raise click.UsageError(f"{action} {demand}")
     if action == "status":
         _show_status(asked(settings, "GET", "/api/rollout", meant(flags)), flags)
         return
-    if action != "abort" and meant(flags):
+    if action not in _SCOPED and meant(flags):
         raise click.UsageError(f"{action} is for all nodes; leave --view and --node-id out")
-    words = meant(flags) if version is None else {"version": version}
-    content = asked(settings, "POST", f"/api/rollout/{action}", words)
+    words = meant(flags) if subject is None else {_SUBJECTS[action]: subject}
+    path = "/api/resume" if action == "resume" else f"/api/rollout/{action}"
+    content = asked(settings, "POST", path, words)
+    if action == "retry":
+        count = count_of(report_of(RetryReport, content).versions, "version")
+        print_answer(content, flags, [f"{count} that nodes reject: offered to all nodes again"])
+        return
     print_answer(content, flags, [f"{_DONE[action]} in {_channels(content)}"])
 
 
-def run_rollback(number: str | None, settings: Settings, flags: AdminFlags, *, is_resumed: bool) -> None:
-    """Serve a snapshot of the history, or follow the tree again; exit with 1 where that cannot be done."""
-    if is_resumed == (number is not None):
-        raise click.UsageError("give the number of a snapshot, such as @3, or --resume")
-    if number is None:
-        print_answer(asked(settings, "POST", "/api/resume", meant(flags)), flags, ["the tree is followed again"])
-        return
-    content = asked(settings, "POST", "/api/rollback", {"number": number_of(number, flags)})
-    remedy = "until the tree changes; fsxds rollback --resume ends that before"
-    print_answer(content, flags, [f"serving @{number_of(number, flags)} in {_channels(content)} {remedy}"])
+def run_rollback(number: str | None, settings: Settings, flags: AdminFlags, *, time: str | None) -> None:
+    """Serve what was served before; exit with 1 where that cannot be done."""
+    if (number is None) is (time is None):
+        raise click.UsageError("give the number of a snapshot, such as @3, or --all-views TIME")
+    words: dict[str, str | int]
+    if number is not None:
+        words, served = {"number": number_of(number, flags)}, f"@{number_of(number, flags)}"
+    elif meant(flags):
+        raise click.UsageError("--all-views is for all nodes; leave --view and --node-id out")
+    else:
+        words, served = {"time": str(time)}, f"what was served at {time}"
+    content = asked(settings, "POST", "/api/rollback", words)
+    remedy = "each resource until it changes in the tree; fsxds rollout resume ends that for all"
+    print_answer(content, flags, [f"serving {served} in {_channels(content)}, {remedy}"])
 
 
 def _channels(content: dict[str, Any]) -> str:
@@ -113,27 +135,50 @@ def _show_status(content: dict[str, Any], flags: AdminFlags) -> None:
     channels = report_of(StatusReport, content).channels
     print_answer(content, flags, [])
     if flags["output_format"] == "text":
-        print_table(CHANNEL_HEADINGS, map(channel_row, channels))
-        for channel in channels:
-            for line in remarks_on(channel):
-                print(escape(line))
-    if not all(channel.is_done for channel in channels):
+        print_table(CHANNEL_HEADINGS, channel_rows(channels))
+        for line in remarks_on(channels):
+            print(escape(line))
+    if not all(channel.is_done and not is_held(channel) for channel in channels):
         raise click.exceptions.Exit(NOT_DONE)
 
 
+def is_held(channel: ChannelReport) -> bool:
+    """Whether something of the tree is not served in a channel, on purpose or not."""
+    return bool(channel.held or channel.approval or channel.pinned)
+
+
 CHANNEL_HEADINGS = ("VIEW", "LAYERS", "COHORT", "CLIENTS", "SERVED", "TREE", "STATE")
-
-
-def _title(channel: ChannelReport) -> str:
-    return _views(channel) if channel.cohort == "all" else f"{_views(channel)}, {channel.cohort}"
 
 
 def _views(channel: ChannelReport) -> str:
     return some_of([view for view in channel.views if view]) or "whole tree"
 
 
-def channel_row(channel: ChannelReport) -> tuple[str, ...]:
-    """Return what becomes of a channel, under `CHANNEL_HEADINGS`."""
+def channel_rows(channels: Sequence[ChannelReport]) -> Iterator[tuple[str, ...]]:
+    """Yield what becomes of channels, under `CHANNEL_HEADINGS`; of very many, a row for those in the same state."""
+    if len(channels) <= MOST_ROWS:
+        yield from map(_channel_row, channels)
+        return
+
+    def state_of(channel: ChannelReport) -> tuple[str, str]:
+        return channel.cohort, _state(channel).partition(" for ")[0]
+
+    for (cohort, state), group in groupby(sorted(channels, key=state_of), state_of):
+        members = list(group)
+        if len(members) == 1:
+            yield _channel_row(members[0])
+            continue
+        views, layers = _common(map(_views, members)), _common("+".join(one.layers) for one in members)
+        ids = _common(one.served or "" for one in members), _common(one.asked or "" for one in members)
+        yield views, layers, cohort, str(sum(one.clients for one in members)), *ids, state
+
+
+def _common(words: Iterable[str]) -> str:
+    found = sorted(set(words))
+    return found[0] if len(found) == 1 else f"{found[0]} and {len(found) - 1} more"
+
+
+def _channel_row(channel: ChannelReport) -> tuple[str, ...]:
     ids = channel.served or "", channel.asked or ""
     return _views(channel), "+".join(channel.layers), channel.cohort, str(channel.clients), *ids, _state(channel)
 
@@ -143,37 +188,57 @@ def _state(channel: ChannelReport) -> str:
     if channel.step is not None:
         return f"{channel.step.name} for {_seconds(channel.step.since_s)}"
     states = {
-        "rolled back": channel.pinned is not None,
-        "held": channel.held is not None,
-        "taken back": channel.asked in channel.tainted,
+        "rolled back": bool(channel.pinned),
+        "waits for approval": channel.approval is not None,
         "waits for the canary": channel.waits_for_canary,
         "bakes": channel.baking_s is not None,
+        "held back": bool(channel.held),
         "done": channel.is_done,
     }
     return next((state for state, holds in states.items() if holds), "in progress")
 
 
-def remarks_on(channel: ChannelReport) -> Iterator[str]:
-    """Yield a line on each thing that an operator may want to know or to decide."""
-    return (f"{_title(channel)}: {line}" for line in _remarks(channel))
+def remarks_on(channels: Sequence[ChannelReport]) -> Iterator[str]:
+    """Yield a line on each thing that an operator may want to know or to decide; one that is true of several views once."""
+    found: dict[str, list[str]] = {}
+    for channel in channels:
+        title = _views(channel) if channel.cohort == "main" else f"{_views(channel)}, {channel.cohort}"
+        for line in _remarks(channel):
+            found.setdefault(line, []).append(title)
+    most = MOST_ROWS if len(channels) > MOST_ROWS else len(found)
+    yield from (f"{some_of(titles)}: {line}" for line, titles in islice(found.items(), most))
+    if len(found) > most:
+        yield f"and {len(found) - most} more; fsxds rollout status --view NAME shows those of one view"
 
 
 def _remarks(channel: ChannelReport) -> Iterator[str]:
     if channel.step is not None:
         yield from _waits(channel.step)
-    if channel.late:
-        yield f"goes on without {some_of(channel.late)}, which did not take a step in time"
+    if channel.waits_for_canary:
+        yield "waits for canaries that have not taken the change, or are not there; without them: fsxds rollout promote"
     if channel.baking_s is not None:
         yield f"follows the canary in {_seconds(channel.baking_s)}; at once by: fsxds rollout promote"
-    if channel.held is not None:
-        version = channel.held.version
-        yield f"holds {version} back: it {channel.held.reason}; serve it by: fsxds rollout approve {version}"
-    if channel.pinned is not None:
-        yield f"serves {channel.pinned} of its history until the tree changes, or: fsxds rollback --resume"
-    if channel.tainted:
-        yield f"does not serve {some_of(channel.tainted)} again until the tree changes"
-    yield from channel.rejections
+    if channel.approval is not None:
+        approval = channel.approval
+        names = _held_names(channel, WAITS)
+        yield f"keeps {approval.removal} that the tree removed{names}; let them go by: fsxds rollout approve {approval.id}"
+    if channel.pinned:
+        resources, since = count_of(channel.pinned, "resource"), _seconds(channel.pinned_for_s or 0.0)
+        names = _held_names(channel, PINNED)
+        yield f"{resources} rolled back for {since}{names}; each until it changes in the tree, or: fsxds rollout resume"
+    yield from (_held_line(one) for one in channel.held if one.reason not in (PINNED, WAITS))
     yield from _lingering(channel.lingering)
+
+
+def _held_names(channel: ChannelReport, reason: str) -> str:
+    """Name what is held for a reason: `: cds a, cds b`; empty where nothing is."""
+    names = [f"{one.type} {one.name}" for one in channel.held if one.reason == reason]
+    return f": {some_of(names)}" if names else ""
+
+
+def _held_line(held: HeldReport) -> str:
+    since = "" if held.since_s is None else f", for {_seconds(held.since_s)}"
+    return f"{held.place}: {held.message}{since}; {held.remedy}"
 
 
 def _waits(step: StepReport) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from fsxds.cli.rollout import CHANNEL_HEADINGS, channel_row, remarks_on
+from fsxds.cli.rollout import CHANNEL_HEADINGS, channel_rows, is_held, remarks_on
 from fsxds.cli.tables import table_of
 from fsxds.observe.log_lines import count_of, duration, escape
 from fsxds.transports.admin.rollout_control import ChannelReport
@@ -58,7 +58,7 @@ class Overview:
         server = self.server
         # The worst come first.
         are_synced = all(client.state not in ("NACK", "STALE") for client in self.clients.clients)
-        are_served = not any(channel.held or channel.tainted or channel.rejections for channel in server.rollouts)
+        are_served = not any(map(is_held, server.rollouts))
         are_well = all(each.state == "connected" and not each.rejected for each in server.upstreams)
         is_whole = server.is_ready and not (server.degraded or bad_files(server))
         return are_synced and are_served and are_well and is_whole
@@ -92,8 +92,8 @@ def overview(shown: Overview, console: Console) -> Group:
         parts.append(Text(f"and {count_of(others, 'more file')} held back; fsxds check lists all problems"))
     at_work = [channel for channel in server.rollouts if _is_noted(channel)]
     if at_work:
-        parts.append(table_of(CHANNEL_HEADINGS, map(channel_row, at_work), console))
-        parts += (Text(_cut(line, LONGEST_REASON)) for channel in at_work for line in remarks_on(channel))
+        parts.append(table_of(CHANNEL_HEADINGS, channel_rows(at_work), console))
+        parts += (Text(_cut(line, LONGEST_REASON)) for line in remarks_on(at_work))
     return Group(*parts)
 
 
@@ -191,8 +191,7 @@ def _file_rows(shown: Overview) -> Iterator[tuple[str | Text, ...]]:
 
 def _is_noted(channel: ChannelReport) -> bool:
     """Whether something goes on in a channel, or has to be decided."""
-    is_noted = channel.held or channel.pinned or channel.tainted or channel.rejections or channel.lingering
-    return bool(is_noted) or not channel.is_done
+    return is_held(channel) or bool(channel.lingering) or not channel.is_done
 
 
 _TYPE_HEADINGS = ("TYPE", "STATE", "SINCE", "RESOURCES", "SENT", "ACKED", "CURRENT")

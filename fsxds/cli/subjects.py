@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +16,13 @@ from fsxds.errors import UsageError
 from fsxds.observe.log_lines import escape
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
+from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.source.listing import Exclusion
 from fsxds.source.scan import FileContent, UnreadableFile, read_file
 from fsxds.values import Problem, Severity, SourceFile, SourceTree
+
+if TYPE_CHECKING:
+    from fsxds.cli.against import AskedServer
 
 STDIN = "-"
 
@@ -50,6 +55,7 @@ class Subject:
         tree: its files.
         asked: the files that were named, of which everything is reported, and of the others errors alone; None for all.
         is_partial: the files are not a whole tree; what they refer to may be elsewhere.
+        server: serves the tree as it was; it is reported what it would hold of this one. None for none.
     """
 
     label: str
@@ -57,9 +63,13 @@ class Subject:
     tree: SourceTree
     asked: frozenset[PurePosixPath] | None = None
     is_partial: bool = False
+    server: AskedServer | None = None
 
     def is_reported(self, problem: Problem) -> bool:
         """Whether a problem concerns what was named."""
+        if problem.rule == MISSING_LAYER and not self.tree.files:
+            # That nothing is there is one problem.
+            return False
         return self.asked is None or problem.path in self.asked or problem.severity is Severity.ERROR
 
     def settings(self, settings: Settings) -> Settings:

@@ -29,7 +29,8 @@ _OPTIONS = (
     # gRPC would ask the proxy of the environment for 127.0.0.1, too.
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 500),
-    ("grpc.min_reconnect_backoff_ms", 500),
+    # That long a connection may take to come about, TLS included, which is three times to the server and back.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 5000),
 )
 

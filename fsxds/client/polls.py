@@ -136,6 +136,11 @@ class PollingClient:
             raise ValueError("there is no unanswered update")
         self._rejected, self._unanswered = (self._unanswered.nonce, reason), None
 
+    def nack_late(self, reason: str) -> None:
+        """NACK what is held, with the next poll."""
+        if self._version:
+            self._rejected = Nonce(self._version), reason
+
     async def next(self) -> Update:
         """Wait for the next update, after an ACK of the one before where it was not answered.
 

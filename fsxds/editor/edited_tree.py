@@ -15,6 +15,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.editor.mentions_of_names import ResourceNames
 from fsxds.errors import TreeLost
 from fsxds.lint.linter import Linter
+from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.parse_worker import parse_one
 from fsxds.reload import LoadingRules, exclusion_of, ignored_note, is_read, scanner_of, with_ignored
 from fsxds.resources import ParsedFile
@@ -95,9 +96,7 @@ class EditedTree:
         self._parsed: dict[tuple[PurePosixPath, str], ParsedFile] = {}
         self._readable: dict[PurePosixPath, ParsedFile] = {}
         self._clean: Loaded | None = None
-        self._views = Views(settings.views, settings.variables)
-        # One object, by which a load knows that the layers are those of the load before.
-        self._layer_names = self._views.layer_names
+        self._views = Views(settings.views, settings.variables, linter.adjusted)
         self._clean_views: LoadedViews | None = None
 
     def path_of(self, path: Path) -> PurePosixPath | None:
@@ -162,7 +161,7 @@ class EditedTree:
             loaded = load(tree, None, self._parse, self._acceptance)
         parsed = {path: record.parsed for path, record in loaded.records.items() if record.parsed is not None}
         noted = with_ignored(loaded, tree.ignored, self._linter)
-        return _Outcome(with_served(whole_tree(noted), self._resolution, None).problems, parsed)
+        return self._outcome(with_served(whole_tree(noted), self._resolution, None).problems, parsed)
 
     def _loaded_views(self, tree: SourceTree) -> _Outcome:
         """Load every view that the settings can produce."""
@@ -175,14 +174,15 @@ class EditedTree:
         found = with_served(loaded, self._resolution, None).problems
         problems = found if note is None else tuple(sorted((*found, note)))
         # A file in no layer is edited too.
-        return _Outcome(problems, {file.path: self._parse_once(file) for file in tree.files})
+        return self._outcome(problems, {file.path: self._parse_once(file) for file in tree.files})
+
+    def _outcome(self, problems: Iterable[Problem], parsed: Mapping[PurePosixPath, ParsedFile]) -> _Outcome:
+        return _Outcome(with_undefined_names(problems, self._settings), parsed)
 
     def _load_views(self, tree: SourceTree, before: LoadedViews | None) -> LoadedViews:
-        folders = LayeredTree.of(
-            tree, self._layer_names, before.memory.tree if before and before.memory else None
-        ).folders
+        folders = LayeredTree.of(tree, self._views, before.memory.tree if before and before.memory else None).folders
         wanted = {view.layers: self._views.variables_of(view.layers) for view in self._views.possible(folders)}
-        views_load = ViewsLoad(tree, wanted, self._layer_names, before)
+        views_load = ViewsLoad(tree, wanted, self._views, before)
         return views_load.load(self._parse(views_load.unparsed), self._acceptance)
 
     def _parse(self, files: Iterable[SourceFile]) -> list[ParsedFile]:

@@ -117,6 +117,8 @@ class Follower:
         status, reasons = self._acks.status(before, self._before, logged)
         for nack in trial.receive_status(status, reasons):
             self._observer.envoy_nacked(nack, trial.elapsed_s)
+        if trial.is_reported:
+            self._acks.note_reported()
         await self._look_whether_live()
         if (isinstance(status, InProgress) or not self._is_live) and trial.is_silent_for_long():
             waiting = status if isinstance(status, InProgress) else InProgress((), 0)

@@ -1,20 +1,22 @@
 """What a local Envoy made of a snapshot: in effect, NACKed, or pending.
 
-By gRPC Envoy itself ACKs and NACKs (`StreamAcks`). By REST and by files only its admin page shows what became of an
+By gRPC Envoy itself ACKs and NACKs (`StreamAcks`); what it rejects is taken back within milliseconds, and is remembered where
+votes are counted. By REST and by files only its admin page shows what became of an
 update (`StatisticsAcks`): versions that changed, and counters of rejections that rose (ENVOY.md E57, E59).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fsxds.envoy.admin import VERSION_TEXT, WARMING, Expected, Scope, Statistics, scopes_in
 from fsxds.envoy.envoy_log import LoggedRejection, origin_of
 from fsxds.protocol.messages import WatchStatus
 from fsxds.resource_types import BY_TYPE_URL, ResourceType
-from fsxds.resources import Origin, Snapshot
+from fsxds.resources import Key, Origin, Snapshot
+from fsxds.rollout import ResourceVersion
 from fsxds.store import SnapshotStore
 from fsxds.values import TypeUrl, Version
 
@@ -28,9 +30,18 @@ class InEffect:
 
 @dataclass(frozen=True, slots=True)
 class Nacked:
-    """Envoy NACKed an update in each of `scopes`; others may have been taken."""
+    """Envoy NACKed an update in each of `scopes`; others may have been taken. `origins` are known of what is served no more."""
 
     scopes: tuple[Scope, ...]
+    origins: Mapping[Key, Origin] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedResource:
+    """What Envoy said of a resource that it rejects, None for nothing, and where that is written, if that is known."""
+
+    reason: str | None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +159,8 @@ def nacks_of(nacked: Nacked, reasons: Sequence[LoggedRejection], snapshot: Snaps
     for resource_type in dict.fromkeys(scope.resource_type for scope in nacked.scopes):
         scopes = [scope for scope in nacked.scopes if scope.resource_type is resource_type]
         nacks += _nacks_of_type(resource_type, scopes, reasons, snapshot)
-    return tuple(nacks)
+    found = ((nack, nacked.origins.get((nack.resource_type.type_url, nack.resource_name or ""))) for nack in nacks)
+    return tuple(nack if origin is None else replace(nack, origins=(origin,)) for nack, origin in found)
 
 
 def _nacks_of_type(
@@ -204,6 +216,9 @@ class AckSource(Protocol):
             reasons: of Envoy's log since the snapshot was published.
         """
 
+    def note_reported(self) -> None:
+        """Note that what the last status says was NACKed has been reported."""
+
 
 class StatisticsAcks:
     """Compares the versions on the admin page with those that were sent: the only way by REST and by files."""
@@ -231,6 +246,9 @@ class StatisticsAcks:
             self._nacked = frozenset()
         return status, reasons
 
+    def note_reported(self) -> None:
+        """Do nothing: counters of rejections stay as they are until the next one."""
+
 
 class StreamAcks:
     """Reads the ACKs and NACKs that Envoy sends on its streams.
@@ -238,11 +256,20 @@ class StreamAcks:
     Args:
         store: holds the snapshot that streams are served.
         watches: where the streams of this Envoy stand now.
+        rejected: what this Envoy rejects, and why, also when it is served something else in its place.
     """
 
-    def __init__(self, store: SnapshotStore, watches: Callable[[], Iterable[WatchStatus]]) -> None:
+    def __init__(
+        self,
+        store: SnapshotStore,
+        watches: Callable[[], Iterable[WatchStatus]],
+        rejected: Callable[[], Mapping[ResourceVersion, RejectedResource]] = dict,
+    ) -> None:
         self._store = store
         self._watches = watches
+        self._rejected = rejected
+        # What it rejects of what was reported.
+        self._reported: frozenset[ResourceVersion] = frozenset()
         self._generation = 0
         # What it had accepted when it had taken all of the snapshot before, and of this one.
         self._before: dict[TypeUrl, Version | None] = {}
@@ -263,7 +290,11 @@ class StreamAcks:
         current = self._store.current
         if current is None or current.generation < self._generation:
             return InProgress((), 0), ()
-        watches = tuple(self._watches())
+        watches, rejected = tuple(self._watches()), self._rejected()
+        self._reported &= rejected.keys()
+        if new := sorted(rejected.keys() - self._reported):
+            self._is_nacked = True
+            return _nacked_of({version: rejected[version] for version in new})
         status = status_by_streams(current, watches, self._before, now)
         if isinstance(status, InEffect):
             self._accepted = {watch.type_url: watch.acked for watch in watches}
@@ -272,3 +303,15 @@ class StreamAcks:
             LoggedRejection(watch.reason, watch.type_url) for watch in watches if watch.rejected and watch.reason
         ]
         return status, reasons_of_nacks
+
+    def note_reported(self) -> None:
+        """Note that what Envoy rejects has been reported: until it rejects something else, the rest counts."""
+        self._reported = frozenset(self._rejected())
+
+
+def _nacked_of(rejected: Mapping[ResourceVersion, RejectedResource]) -> tuple[Nacked, Sequence[LoggedRejection]]:
+    rows = ((BY_TYPE_URL[type_url], name) for (type_url, name), _ in rejected)
+    scopes = tuple(Scope(row.noun, row, name) for row, name in rows)
+    origins = {key: one.origin for (key, _), one in rejected.items() if one.origin is not None}
+    reasons = [LoggedRejection(one.reason, *key) for (key, _), one in rejected.items() if one.reason]
+    return Nacked(scopes, origins), reasons

@@ -28,7 +28,7 @@ from fsxds.envoy.envoy_log import (
     read_failure,
     read_log_line,
 )
-from fsxds.envoy.rejections import EnvoyRejection, ProblemWriter
+from fsxds.envoy.envoy_rejections import EnvoyRejection, ProblemWriter
 from fsxds.envoy.static_bootstrap import BOOTSTRAP, SRDS, Member, Prepared, Renderer, Rendering
 from fsxds.envoy.stub_files import STUB_FILE
 from fsxds.errors import UsageError

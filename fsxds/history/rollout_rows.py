@@ -9,18 +9,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from fsxds.channels import ChannelKey
 from fsxds.history.kept_objects import Digest
-from fsxds.resources import Key, Snapshot
-from fsxds.rollout import DrainingListener, RolloutState
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resources import Key, Rows, Snapshot
+from fsxds.rollout import DrainingListener, Pin, ResourceVersion, RolloutState
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.values import PlainValue, TypeUrl
+from fsxds.values import PlainValue, TypeUrl, Version
 
-FORMAT = 1
-"""The version of the form: a state in another one is not used."""
+FORMAT = 2
+"""The version of the form: a state in another one is not used, except for the first, which has a rollback as a whole."""
 
+_READABLE = (1, FORMAT)
 _SNAPSHOTS = ("served", "target", "good", "pinned")
+_PINS = "pins"
 
 
 # What reading somebody else's JSON comes upon.
@@ -33,7 +37,11 @@ class OtherFormError(Exception):
 
 def channel_text(key: ChannelKey) -> str:
     """Return which nodes a channel is for, as text."""
-    return json.dumps([list(key.layers), key.is_canary])
+    text: list[PlainValue] = [list(key.layers), key.is_canary]
+    if not key.is_main:
+        held: list[PlainValue] = [[*resource, version] for resource, version in sorted(key.held or ())]
+        text += [None if key.held is None else held, key.lane]
+    return json.dumps(text)
 
 
 def channel_key(text: bytes) -> ChannelKey:
@@ -43,8 +51,10 @@ def channel_key(text: bytes) -> ChannelKey:
         DamagedBytesError: it is another text.
     """
     try:
-        layers, is_canary = json.loads(text)
-        return ChannelKey(tuple(map(str, layers)), bool(is_canary))
+        layers, is_canary, *more = json.loads(text)
+        held, lane = more or (None, 0)
+        versions = None if held is None else frozenset(map(_version, held))
+        return ChannelKey(tuple(map(str, layers)), bool(is_canary), versions, int(lane))
     except _DAMAGE as error:
         raise DamagedBytesError(f"it is damaged: {type(error).__name__}") from error
 
@@ -52,6 +62,8 @@ def channel_key(text: bytes) -> ChannelKey:
 def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
     """Return the snapshots of a rollout by what they are in it."""
     found = {name: getattr(state, name) for name in _SNAPSHOTS}
+    found[_PINS] = _kept_snapshot(state.pins)
+    found |= {_before(number): snapshot for number, snapshot in enumerate(_distinct(state.before.values()))}
     return {name: snapshot for name, snapshot in found.items() if snapshot is not None}
 
 
@@ -67,10 +79,13 @@ def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: floa
         "format": FORMAT,
         "saved_s": now_s,
         "snapshots": {name: digest.hex() for name, digest in digests.items()},
-        "asked_id": state.asked_id,
-        "tainted": [*sorted(state.tainted)],
-        "is_back": state.is_back,
-        "is_stopped": state.is_stopped,
+        "pinned_at_s": state.pinned_at_s,
+        "pins": [[*key, pin.asked] for key, pin in sorted(state.pins.items())],
+        "before": [
+            [*key, version, _before(_distinct(state.before.values()).index(snapshot))]
+            for (key, version), snapshot in sorted(state.before.items(), key=lambda each: each[0])
+        ],
+        "nodes": [[*node] for node in sorted(state.nodes)],
         "draining": [[one.name, _names(one.keys), _names(one.patterns), one.ends_at_s] for one in state.draining],
     }
     return json.dumps(facts)
@@ -90,24 +105,56 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
     """
     try:
         facts = json.loads(text)
-        if facts["format"] != FORMAT:
+        if facts["format"] not in _READABLE:
             raise OtherFormError(f"its form is {facts['format']!r}, and not {FORMAT}")
         # A clock that was set back prolongs nothing.
         passed_s = max(now_s - _seconds(facts["saved_s"]), 0.0)
         found = {name: restore(bytes.fromhex(digest)) for name, digest in facts["snapshots"].items()}
+        pinned_at_s = facts.get("pinned_at_s", facts["saved_s"] if "pinned" in found else None)
         return RolloutState(
             found["served"],
             found["target"],
             found.get("good"),
-            None if facts["asked_id"] is None else str(facts["asked_id"]),
-            frozenset(map(str, facts["tainted"])),
-            found.get("pinned"),
-            bool(facts["is_back"]),
             tuple(_draining(row, passed_s) for row in facts["draining"]),
-            bool(facts["is_stopped"]),
+            dict(_pin(row, found.get(_PINS)) for row in facts.get("pins", ())),
+            None if pinned_at_s is None else _seconds(pinned_at_s),
+            before={_version(version): found[name] for *version, name in facts.get("before", ())},
+            nodes=frozenset((str(node), str(cluster)) for node, cluster in facts.get("nodes", ())),
+            pinned=found.get("pinned"),
         )
     except _DAMAGE as error:
         raise DamagedBytesError(f"it is damaged: {type(error).__name__}") from error
+
+
+def _before(number: int) -> str:
+    return f"before {number}"
+
+
+def _distinct(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
+    """Return each snapshot once, in the order of their first occurrence."""
+    return list({id(snapshot): snapshot for snapshot in snapshots}.values())
+
+
+def _kept_snapshot(pins: Mapping[Key, Pin]) -> Snapshot | None:
+    kept = [pin.kept for pin in pins.values() if pin.kept is not None]
+    if not kept:
+        return None
+    rows = {
+        row.type_url: Rows(row.type_url, {one.name: one for one in kept if one.type_url == row.type_url})
+        for row in RESOURCE_TYPES
+    }
+    return Snapshot(0, MappingProxyType(rows))
+
+
+def _pin(row: tuple[str, str, str | None], kept: Snapshot | None) -> tuple[Key, Pin]:
+    type_url, name, asked = TypeUrl(str(row[0])), str(row[1]), row[2]
+    found = None if kept is None else kept.resources(type_url).get(name)
+    return (type_url, name), Pin(found, None if asked is None else Version(str(asked)))
+
+
+def _version(row: list[str]) -> ResourceVersion:
+    type_url, name, digest = map(str, row)
+    return (TypeUrl(type_url), name), Version(digest)
 
 
 def _seconds(value: float) -> float:

@@ -30,6 +30,7 @@ from fsxds.history.entries import (
 )
 from fsxds.history.kept_objects import Digest, KeptObject, joined, object_of, parted, snapshot_near
 from fsxds.history.object_table import ObjectTable, read_object
+from fsxds.history.rejection_rows import read_rejections, restore_rejections, write_rejections
 from fsxds.history.removed_rows import RemovedMembersTable
 from fsxds.history.rollout_rows import (
     OtherFormError,
@@ -44,7 +45,7 @@ from fsxds.history.state_directory import DATABASE, StateDirectory, StateError, 
 from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams, UpstreamTable
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.resources import Snapshot
-from fsxds.rollout import RolloutState, snapshot_id
+from fsxds.rollout import Rejections, RolloutState, snapshot_id
 from fsxds.signing.trusted_tree import SeenManifest
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.values import Layers
@@ -143,7 +144,9 @@ class State:
             texts = opened.connection.execute("SELECT channel FROM rollouts")
             kept = frozenset(channel_key(text) for (text,) in texts)
             for key, rollout in rollouts.items():
-                if rollout.good is not None and not (key.is_canary and replace(key, is_canary=False) in kept):
+                if not key.is_main or rollout.good is None:
+                    continue
+                if not (key.is_canary and replace(key, is_canary=False) in kept):
                     version = snapshot_id(rollout.good)
                     made = HistoryEntry(0, key.layers, version, now_s, commit)
                     _record(opened, rollout.good, saved[key]["good"], made)
@@ -190,6 +193,30 @@ class State:
         if damage is not None:
             self._set_aside(str(damage))
         return found
+
+    def keep_rejections(self, text: str) -> None:
+        """Keep what nodes reject, as `encode_rejections` returned it.
+
+        Raises:
+            StateError: it could not be written.
+        """
+        with self._transaction() as opened:
+            write_rejections(opened.connection, text)
+
+    def restore_rejections(self, rejections: Rejections, clock_s: float, now_s: float) -> None:
+        """Take what nodes rejected when a process kept it last.
+
+        Args:
+            rejections: takes it.
+            clock_s: the time of its clock.
+            now_s: seconds since 1970.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        with self._transaction() as opened:
+            for text in read_rejections(opened.connection):
+                restore_rejections(rejections, text, clock_s, now_s)
 
     def removed_members(self) -> dict[Layers, Tombstones]:
         """Return the members that were removed from views.

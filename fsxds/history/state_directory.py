@@ -15,7 +15,7 @@ from pathlib import Path
 from fsxds.disk_cache.directory_lock import DirectoryLock
 from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import Observer, StateIgnored
-from fsxds.history import held_rows, removed_rows, upstream_table
+from fsxds.history import held_rows, rejection_rows, removed_rows, upstream_table
 
 FORMAT = 1
 """The version of the format. A database of another one has another name, and is left as it is."""
@@ -67,7 +67,7 @@ COMMIT;
 _SEEN_MANIFESTS = """
 CREATE TABLE IF NOT EXISTS seen_manifests (subject TEXT PRIMARY KEY, serial INTEGER NOT NULL, digest TEXT NOT NULL)
 """
-_LATER_SCHEMAS = (removed_rows.SCHEMA, upstream_table.SCHEMA, held_rows.SCHEMA, _SEEN_MANIFESTS)
+_LATER_SCHEMAS = (removed_rows.SCHEMA, upstream_table.SCHEMA, held_rows.SCHEMA, _SEEN_MANIFESTS, rejection_rows.SCHEMA)
 
 
 class StateError(FsxdsError):

@@ -14,12 +14,13 @@ from typing import NamedTuple, Never
 from fsxds.channels import ChannelKey
 from fsxds.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.git_commit import commit_of
+from fsxds.history.rejection_rows import encode_rejections
 from fsxds.history.state import State
 from fsxds.history.state_directory import StateError
 from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.resources import Snapshot
-from fsxds.rollout import DrainingListener, RolloutState
+from fsxds.rollout import DrainingListener, Rejections, ResourceVersion, RolloutState
 from fsxds.values import BackOff, Layers
 
 BACK_OFF = BackOff()
@@ -32,12 +33,18 @@ ReadState = Callable[[], RolloutState | None]
 
 
 class _Unwritten(NamedTuple):
-    """What is to be written: places of rollouts, channels that are forgotten, removed members by view, all upstreams."""
+    """What is to be written: places of rollouts, channels that are forgotten, removed members by view, all upstreams.
+
+    `rejections` is what nodes reject, as text; None where that is written already. `by_clock` is the same with times that
+    stay while nothing changes.
+    """
 
     changed: Mapping[ChannelKey, RolloutState]
     forgotten: Collection[ChannelKey]
     removed: Mapping[Layers, Tombstones]
     upstreams: Collection[KeptUpstream]
+    rejections: str | None
+    by_clock: str | None
 
 
 class StateWriter:
@@ -62,6 +69,13 @@ class StateWriter:
         self._observer = observer
         # Returns what was removed from views, at this moment.
         self.read_members: Callable[[], Mapping[Layers, Tombstones]] = dict
+        # Returns where nodes are that are behind the others, at this moment, each place as a lane.
+        self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
+        # Knows what nodes reject, by the clock of the event loop.
+        self.rejections: Rejections | None = None
+        self._are_rejections_due = False
+        # As they are on the disk, by the clock; None where that is not known.
+        self._kept_rejections: str | None = None
         # Returns all upstreams and what they hold, at this moment.
         self.read_upstreams: Callable[[], Collection[KeptUpstream]] = tuple
         self._are_upstreams_due = False
@@ -90,6 +104,8 @@ class StateWriter:
         if found:
             lingering = sum(len(one.keys) + len(one.patterns) for rollout in found.values() for one in rollout.draining)
             self._observer(StateRestored(self._state.path, len(found), lingering))
+        # These are written whenever anything is.
+        self._kept = {key: (state, time.time()) for key, state in found.items() if key.lane}
         return found
 
     def restored_members(self) -> dict[Layers, Tombstones]:
@@ -122,6 +138,20 @@ class StateWriter:
             self._observer(StateIgnored(f"upstream {name}", f"{count} of its resources are damaged, and removed"))
         return found
 
+    def restore_rejections(self, rejections: Rejections) -> None:
+        """Have what nodes reject kept from now on, as when a process wrote it last; blocking, for the start."""
+        self.rejections = rejections
+        try:
+            self._state.restore_rejections(rejections, time.monotonic(), time.time())
+        except StateError:
+            # As `restored` reports.
+            return
+
+    def note_rejections(self) -> None:
+        """Have what nodes reject written soon, as it is then, unless that is on the disk already."""
+        self._are_rejections_due = True
+        self._noted.set()
+
     def note_upstreams(self) -> None:
         """Have what upstreams hold written soon, as it is then."""
         if not self._are_upstreams_due:
@@ -153,18 +183,20 @@ class StateWriter:
                 self._is_over = True
                 unwritten = self._unwritten(self._due)
                 # What came last may not have been noted.
-                if self._due or unwritten.upstreams:
+                if self._due or unwritten.upstreams or unwritten.rejections:
                     self._save(unwritten)
 
     async def _write(self) -> None:
         due, self._due = self._due, {}
         are_upstreams_due, self._are_upstreams_due = self._are_upstreams_due, False
+        are_rejections_due = self._are_rejections_due
         is_done = False
         try:
             unwritten = self._unwritten(due)
-            if unwritten.changed or unwritten.forgotten or are_upstreams_due:
+            self._are_rejections_due = False
+            if unwritten.changed or unwritten.forgotten or are_upstreams_due or unwritten.rejections is not None:
                 on_disk = await asyncio.to_thread(self._save_in_turn, unwritten)
-                self._take_kept(unwritten.changed, on_disk)
+                self._take_kept(unwritten, on_disk)
                 self._observer(StateWritten(self._state.path, len(unwritten.changed)))
             is_done = True
         except StateError as error:
@@ -176,19 +208,31 @@ class StateWriter:
             if not is_done:
                 self._due = due | self._due
                 self._are_upstreams_due |= are_upstreams_due
+                self._are_rejections_due |= are_rejections_due
 
     def _unwritten(self, due: Mapping[ChannelKey, ReadState]) -> _Unwritten:
         """Return what is to be written, all of it as of this moment."""
+        behind = self.read_behind()
         forgotten = [key for key, read in due.items() if read is _nowhere]
-        return _Unwritten(self._changed(due), forgotten, dict(self.read_members()), tuple(self.read_upstreams()))
+        forgotten += [key for key in self._kept if key.lane and key not in behind]
+        changed, rejections, by_clock = self._changed(due, behind), None, self._kept_rejections
+        if self._are_rejections_due and self.rejections is not None:
+            by_clock = encode_rejections(self.rejections, 0.0, 0.0)
+        # Somebody may have removed the directory: they go along with what is written anyway.
+        if self.rejections is not None and (by_clock != self._kept_rejections or (changed and self.rejections.nodes)):
+            rejections = encode_rejections(self.rejections, time.monotonic(), time.time())
+        members, upstreams = dict(self.read_members()), tuple(self.read_upstreams())
+        return _Unwritten(changed, forgotten, members, upstreams, rejections, by_clock)
 
-    def _changed(self, due: Mapping[ChannelKey, ReadState]) -> dict[ChannelKey, RolloutState]:
+    def _changed(
+        self, due: Mapping[ChannelKey, ReadState], behind: Mapping[ChannelKey, RolloutState]
+    ) -> dict[ChannelKey, RolloutState]:
         """Return the places of rollouts that are not on the disk as they are."""
         now_s = time.time()
-        states = ((key, read()) for key, read in due.items())
+        states = {**{key: read() for key, read in due.items()}, **behind}
         return {
             key: state
-            for key, state in states
+            for key, state in states.items()
             if state is not None and not (key in self._kept and is_same_place(*self._kept[key], state, now_s))
         }
 
@@ -198,6 +242,8 @@ class StateWriter:
 
     def _save(self, unwritten: _Unwritten) -> frozenset[ChannelKey]:
         self._state.keep_upstreams(unwritten.upstreams)
+        if unwritten.rejections is not None:
+            self._state.keep_rejections(unwritten.rejections)
         commit = None if self._tree is None else commit_of(self._tree)
         kept = self._state.save(unwritten.changed, commit, time.time(), unwritten.removed)
         if unwritten.forgotten:
@@ -205,12 +251,13 @@ class StateWriter:
             self._state.forget(unwritten.forgotten)
         return kept - frozenset(unwritten.forgotten)
 
-    def _take_kept(self, written: Mapping[ChannelKey, RolloutState], on_disk: frozenset[ChannelKey]) -> None:
+    def _take_kept(self, written: _Unwritten, on_disk: frozenset[ChannelKey]) -> None:
         if self._failures:
             self._observer(StateRecovered(self._state.path))
         self._failures = 0
         now_s = time.time()
-        self._kept.update((key, (state, now_s)) for key, state in written.items())
+        self._kept.update((key, (state, now_s)) for key, state in written.changed.items())
+        self._kept_rejections = written.by_clock
         # Somebody removed the directory, or it was damaged.
         for key in self._kept.keys() - on_disk:
             del self._kept[key]
@@ -224,15 +271,15 @@ def _nowhere() -> None:
 
 def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:
     """Return whether two states of a rollout, at two times in seconds, are the same but for the time that passed."""
-    are_same = (
-        before.served is after.served
-        and before.target is after.target
-        and before.good is after.good
-        and before.pinned is after.pinned
-        and (before.asked_id, before.tainted, before.is_back) == (after.asked_id, after.tainted, after.is_back)
-        and before.is_stopped == after.is_stopped
-    )
+    are_same = before.served is after.served and before.target is after.target and before.good is after.good
+    are_same = are_same and before.pinned is after.pinned
+    are_same = are_same and (before.pins, before.nodes) == (after.pins, after.nodes)
+    are_same = are_same and _ids(before) == _ids(after)
     return are_same and _ends(before, before_s) == _ends(after, after_s)
+
+
+def _ids(state: RolloutState) -> dict[ResourceVersion, int]:
+    return {version: id(snapshot) for version, snapshot in state.before.items()}
 
 
 def _ends(state: RolloutState, now_s: float) -> list[DrainingListener]:

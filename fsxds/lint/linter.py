@@ -23,7 +23,6 @@ from fsxds.lint import (
     routes,
     tls,
 )
-from fsxds.lint.reference_findings import MISSING_RULES
 from fsxds.lint.rules import RuleLevels, read_levels
 from fsxds.lint.tree_names import OutsideNames, StaticNames, read_bootstrap_file, static_names
 from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory
@@ -73,11 +72,6 @@ class Linter:
         """The severities that differ; static names count in trees alone."""
         changed = sorted((name, level.value if level else None) for name, level in self.levels.changed.items())
         return f"{type(self).__qualname__} {changed}"
-
-    @property
-    def reference_rules(self) -> frozenset[str]:
-        """The rules about names that the tree does not have; what the bootstrap lacks does not come with a file."""
-        return MISSING_RULES
 
     def is_static(self, key: Key) -> bool:
         """Whether a reference to something that is not in the tree leads to a cluster of the bootstrap."""

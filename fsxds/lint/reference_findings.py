@@ -53,7 +53,7 @@ REFERENTS: Mapping[TypeUrl, Referent] = {
         "unused-cluster",
         "requests for it fail",
         _REJECTS,
-        ", or declare it by --static-clusters or --bootstrap",
+        ", or list it in `static_clusters` if the bootstrap defines it",
     ),
     ENDPOINTS: Referent("endpoints", "no-endpoints", "unused-endpoints", "the cluster stays empty"),
     ROUTES: Referent(
@@ -79,7 +79,6 @@ REFERENTS: Mapping[TypeUrl, Referent] = {
     ),
 }
 
-MISSING_RULES = frozenset(referent.missing for referent in REFERENTS.values())
 """The rules that references within a tree break which lead nowhere."""
 
 _OF_BOOTSTRAP = {CLUSTER: "no-static-cluster", SECRET: "no-static-secret"}
@@ -105,11 +104,11 @@ def words_of_missing(reference: Reference, hint: str | None, *, may_be_elsewhere
     named = "" if reference.name == ANY else f' "{reference.name}"'
     fact = f"there {verb} no {referent.words}{named}"
     if may_be_elsewhere:
-        return f"{fact} in this tree, nor any other", f"define it{referent.elsewhere}, unless it comes from elsewhere"
+        unless = "" if reference.type_url == CLUSTER else ", unless it comes from elsewhere"
+        return f"{fact} in this tree, nor any other", f"define it{referent.elsewhere}{unless}"
     outcome = referent.harm if reference.severity is Severity.ERROR else referent.outcome
-    if hint:
-        return f"{fact}; {outcome}", f'did you mean "{hint}"?'
-    return f"{fact}; {outcome}", f"define it{referent.elsewhere}"
+    meant = f'did you mean "{hint}"? Else ' if hint else ""
+    return f"{fact}; {outcome}", f"{meant}define it{referent.elsewhere}"
 
 
 def _words_of_static(reference: Reference) -> tuple[str, str]:

@@ -67,6 +67,7 @@ PAGES = (
     "signing",
     "bootstrap",
     "envoy",
+    "rollouts",
 )
 
 _SECTION = re.compile(

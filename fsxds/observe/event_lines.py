@@ -11,6 +11,7 @@ from fsxds.events import (
     AuthorityMissing,
     CacheFailed,
     CacheRead,
+    CanaryAwaited,
     CertificatesKept,
     CertificatesReloaded,
     ComponentDegraded,
@@ -51,6 +52,8 @@ from fsxds.events import (
     TransportChosen,
     TreeDisappeared,
     TreeReturned,
+    VersionsHeld,
+    VersionsReleased,
     WatchStarted,
 )
 from fsxds.formats import FORMATS
@@ -64,7 +67,7 @@ from fsxds.observe.log_lines import (
     some_of,
     type_name,
 )
-from fsxds.observe.rollout_lines import rollout_line
+from fsxds.observe.rollout_lines import canary_line, held_line, released_line, rollout_line
 from fsxds.protocol.messages import Node
 from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
 from fsxds.upstream_events import UpstreamsRestored
@@ -149,6 +152,9 @@ def _(event: RolloutCommanded) -> LogLine:
 
 
 line_of.register(RolloutChanged, rollout_line)
+line_of.register(VersionsHeld, held_line)
+line_of.register(VersionsReleased, released_line)
+line_of.register(CanaryAwaited, canary_line)
 
 
 @line_of.register

@@ -17,12 +17,12 @@ from fsxds.events import (
     Event,
     FilesWritten,
     HandshakeFailed,
+    HoldsChanged,
     InternalError,
     Level,
     LimitReached,
     MirrorFailed,
     NackReceived,
-    RejectionsChanged,
     RequestAnswered,
     RequestRejected,
     ResponseSent,
@@ -94,7 +94,7 @@ class Log:
         self._problems = ProblemReports(output.level)
         self._tree = TreeLoaded((), ())
         # What clients rejected of it.
-        self._rejected_files: tuple[Problem, ...] = ()
+        self._held_resources: tuple[Problem, ...] = ()
         self._mirror = MirrorReports()
         self._rejections = RepeatLimit()
         self._limits = RepeatLimit()
@@ -155,8 +155,8 @@ class Log:
             case TreeLoaded():
                 self._tree = event
                 yield from self._problems.update(self._tree_problems(), event.held, self._clock.moment())
-            case RejectionsChanged():
-                self._rejected_files = event.problems
+            case HoldsChanged():
+                self._held_resources = event.problems
                 yield from self._problems.update(self._tree_problems(), self._tree.held, self._clock.moment())
             case FilesWritten():
                 yield from self._mirror.written(event)
@@ -172,7 +172,7 @@ class Log:
                 yield line_of(event)
 
     def _tree_problems(self) -> tuple[Problem, ...]:
-        return (*self._tree.problems, *self._rejected_files)
+        return (*self._tree.problems, *self._held_resources)
 
     def rejected(self, type_url: TypeUrl, client: str) -> None:
         """Have the report of a type's newest change say that a client NACKed it."""

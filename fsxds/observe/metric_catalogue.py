@@ -79,20 +79,19 @@ CATALOGUE = (
         "rollout_step_age_seconds", "For how long the step is waited for; none while no step is.", f"{_ROLLOUT} step"
     ),
     _gauge("rollout_waiting_clients", "Clients that the step waits for.", _ROLLOUT),
-    _gauge("rollout_late_clients", "Clients that let a step time out, and took nothing since.", _ROLLOUT),
-    _gauge(
-        "rollouts_held", "Rollouts that wait for approval, because the change removes much or was rejected.", _ROLLOUT
-    ),
-    _gauge(
-        "rollouts_tainted", "Changes that were taken back, and are not served until the directory changes.", _ROLLOUT
-    ),
-    _gauge("rollouts_pinned", "Rollouts of an earlier snapshot that somebody asked for.", _ROLLOUT),
+    _gauge("rollout_clients", "Clients that follow the rollout.", _ROLLOUT),
+    _gauge("approvals_pending", "1 while a removal waits for approval.", _ROLLOUT),
+    _gauge("held_resources", "Resources that are not served as the directory has them.", f"{_ROLLOUT} reason"),
+    _gauge("rollback_timestamp_seconds", "Unix time of the rollback that is in force; none without one.", _ROLLOUT),
+    _gauge("rejecting_nodes", "Nodes that reject something of what they are to be served."),
+    _gauge("held_versions", "Versions of resources that are held back from all nodes, because nodes reject them."),
+    _gauge("canary_wait_seconds", "For how long a change waits for canaries that are not there; 0 for none."),
     _gauge("lingering_resources", "Resources that stay for connections of draining listeners.", "view type"),
     _counter("rollout_steps_total", "Steps of rollouts that were published.", "step"),
     _counter("rollout_step_timeouts_total", "Steps that clients did not take in time.", "step"),
     _counter("rollouts_total", "Rollouts that ended.", "result"),
-    _counter("rollout_holds_total", "Changes that were held, because they remove much."),
-    _counter("rollout_stops_total", "Changes that clients rejected, and that stay as far as they got."),
+    _counter("removal_holds_total", "Removals that waited for approval."),
+    _counter("version_holds_total", "Versions that were held back from all nodes, because nodes rejected them."),
     # Mirrors and the state directory.
     _counter("mirror_writes_total", "Snapshots that were brought to a directory of mirrored files."),
     _counter("mirror_files_written_total", "Mirrored files that were written."),
@@ -140,13 +139,14 @@ ROWS_BY_NAME = MappingProxyType({row.name: row for row in CATALOGUE})
 
 LABELS = MappingProxyType(
     {
-        "by": "`relay` for what it cannot take in, `client`, or `late client` where the upstream had its ACK already",
-        "cohort": "`canary`, `others`, or `all` where there are no canaries; `moving` for nodes on their way to another view",
+        "by": "`relay` for what it cannot take in, `nodes` for what too many nodes reject",
+        "cohort": "`main`, `canary`, `rejecting` for nodes that reject something, or `catching up` for those that are slower, or on their way to another view",
         "component": "name of the component, as in the log",
         "limit": "name of the option, such as `max-streams`",
         "listener": "`REST`, `gRPC` or `admin`",
         "node": "the first 200 node ids that NACKed something; all others are `other`",
-        "result": "of a load `good` (no file is held back), `held` or `failed`; of a rollout `completed`, `superseded` or `rolled_back`; of settings and certificates `applied` or `rejected`",
+        "reason": "`rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource` or `names a held resource`",
+        "result": "of a load `good` (no file is held back), `held` or `failed`; of a rollout `completed` or `superseded`; of settings and certificates `applied` or `rejected`",
         "service": "method of the stream",
         "severity": "`error`, `warning` or `note`",
         "state": "of a file `good`, `held` (its last good version is served) or `broken` (never good); of a client `SYNCED`, `STALE`, `NACK` or `NOT SENT`",

@@ -46,11 +46,12 @@ from fsxds.events import (
     TreeDisappeared,
     TreeLoaded,
     TreeReturned,
+    VersionsHeld,
 )
 from fsxds.observe.log_lines import LONGEST_NAME, escape, name_of, type_name
 from fsxds.observe.metric_catalogue import CATALOGUE, MetricRow
 from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.rollout import Completed, Held, RolledBack, StepKind, StepStarted, StepTimedOut, Stopped, Superseded
+from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
 from fsxds.upstream_events import (
     UpstreamChanged,
     UpstreamConnected,
@@ -86,7 +87,7 @@ TYPE_LABELS = {row.type_url: (row.short_name,) for row in RESOURCE_TYPES}
 # What is there from the start, so that the first of them is seen as an increase.
 _ALWAYS: dict[str, tuple[str, ...]] = {
     "fsxds_reloads_total": ("good", "held", "failed"),
-    "fsxds_rollouts_total": ("completed", "superseded", "rolled_back"),
+    "fsxds_rollouts_total": ("completed", "superseded"),
     "fsxds_certificate_reloads_total": ("applied", "rejected"),
     "fsxds_settings_reloads_total": ("applied", "rejected"),
     "fsxds_rollout_steps_total": tuple(step_kind.value for step_kind in StepKind),
@@ -200,6 +201,7 @@ class Metrics(Collector):
             TreeDisappeared: lambda _: put("fsxds_tree_present", 0),
             TreeReturned: lambda _: put("fsxds_tree_present", 1),
             RolloutChanged: self._receive_rollout,
+            VersionsHeld: lambda event: add("fsxds_version_holds_total", len(event.versions)),
             FilesWritten: self._receive_files,
             MirrorFailed: lambda _: add("fsxds_mirror_failures_total", 1),
             StateWritten: lambda _: add("fsxds_state_writes_total", 1),
@@ -221,9 +223,7 @@ class Metrics(Collector):
             UpstreamShadowed: lambda event: put("fsxds_upstream_shadowed_resources", event.count, event.upstream),
             UpstreamChanged: self._receive_upstream_response,
             UpstreamRejected: lambda event: self._receive_upstream_rejection(event, "relay"),
-            UpstreamNacked: lambda event: self._receive_upstream_rejection(
-                event, "client" if event.was_nacked else "late client"
-            ),
+            UpstreamNacked: lambda event: self._receive_upstream_rejection(event, "nodes"),
         }
 
     def _add(self, name: str, count: float, *labels: str) -> None:
@@ -301,12 +301,8 @@ class Metrics(Collector):
                 self._add("fsxds_rollouts_total", 1, "completed")
             case Superseded():
                 self._add("fsxds_rollouts_total", 1, "superseded")
-            case RolledBack():
-                self._add("fsxds_rollouts_total", 1, "rolled_back")
             case Held():
-                self._add("fsxds_rollout_holds_total", 1)
-            case Stopped():
-                self._add("fsxds_rollout_stops_total", 1)
+                self._add("fsxds_removal_holds_total", 1)
 
     def _receive_files(self, event: FilesWritten) -> None:
         self._add("fsxds_mirror_writes_total", 1)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events import Level, RolloutChanged
+from fsxds.events import CanaryAwaited, Level, RolloutChanged, VersionsHeld, VersionsReleased
 from fsxds.observe.log_lines import (
     LONGEST_NAME,
     MOST_NAMES,
@@ -25,13 +25,11 @@ from fsxds.rollout import (
     Held,
     LingeringEnded,
     LingeringStarted,
-    Rejection,
+    PinsChanged,
     Removal,
-    RolledBack,
     Step,
     StepStarted,
     StepTimedOut,
-    Stopped,
     Superseded,
 )
 from fsxds.values import PlainValue
@@ -51,14 +49,20 @@ def rollout_line(event: RolloutChanged) -> LogLine:
             worded = _started(step)
         case StepTimedOut(_, step, clients):
             names = _names(event, clients)
-            text = f"{step.step_kind.value}: {some_of(names)} did not take it in time; it goes on without them"
+            text = f"{step.step_kind.value}: {some_of(names)} did not take it in time; the others go on"
             worded = Level.WARNING, "step_timed_out", text, {"step": step.step_kind.value, **_clients(names)}
         case Completed():
             worded = Level.DEBUG, "rollout_completed", "completed", {}
         case Superseded():
             worded = Level.DEBUG, "rollout_superseded", "a newer change takes its place", {}
-        case RolledBack() | Stopped() | Held():
-            worded = _decision(event, event.happened)
+        case Held(version, removals):
+            text = f"{shares_of(removals)} removed: they stay; if that is meant, run `fsxds rollout approve {version}`"
+            counts: PlainValue = {
+                type_name(one.type_url): {"removed": one.removed, "before": one.before} for one in removals
+            }
+            worded = Level.WARNING, "removal_held", text, {"removals": counts}
+        case PinsChanged(_, count, before):
+            worded = _pinned(count, before)
         case LingeringStarted(_, keys):
             text = f"{resources_of(keys)} stay for connections of draining listeners"
             worded = Level.INFO, "lingering_started", text, _keys(keys)
@@ -86,35 +90,57 @@ def _updated(change: RowsChange) -> int:
     return len(change.fresh | change.renewed)
 
 
-def _decision(event: RolloutChanged, happened: RolledBack | Stopped | Held) -> _Worded:
-    match happened:
-        case RolledBack(_, good_id, ()):
-            text = f"aborted: {good_id} is served again until the tree changes"
-            return Level.WARNING, "rolled_back", text, {"good": good_id}
-        case RolledBack(_, good_id, rejections):
-            words, details = _rejections(event, rejections)
-            text = f"taken back, {good_id} is served again until the tree changes: {words}"
-            return Level.ERROR, "rolled_back", text, {"good": good_id, **details}
-        case Stopped(_, rejections):
-            words, details = _rejections(event, rejections)
-            text = f"stays as far as it got until the tree changes, or `fsxds rollout approve` or `abort`: {words}"
-            return Level.ERROR, "rollout_stopped", text, details
-        case Held(version, removals):
-            text = f"held: it removes {shares_of(removals)}; if that is meant, run `fsxds rollout approve {version}`"
-            counts: PlainValue = {
-                type_name(one.type_url): {"removed": one.removed, "before": one.before} for one in removals
-            }
-            return Level.WARNING, "rollout_held", text, {"removals": counts}
+def _pinned(count: int, before: int) -> _Worded:
+    if not count:
+        return Level.INFO, "rollback_ended", "rollback: it has ended; the tree is followed", {"count": count}
+    resources = count_of(count, "resource")
+    if count < before:
+        text = f"rollback: {resources} still as before; the others changed in the tree, and follow it"
+        return Level.INFO, "rollback_reduced", text, {"count": count}
+    text = f"rolled back: {resources} as before, each until it changes in the tree, or `fsxds rollout resume`"
+    return Level.WARNING, "rolled_back", text, {"count": count}
+
+
+def held_line(event: VersionsHeld) -> LogLine:
+    """Word that versions are held back from all nodes."""
+    keys, nodes = [key for key, _ in event.versions], sorted(node.name[:LONGEST_NAME] for node in event.nodes)
+    reason = next(
+        (words for node in event.nodes for version, (words, _) in node.reasons.items() if version in event.versions),
+        None,
+    )
+    shown = shortened(mask_reason(reason or NO_REASON))
+    who = some_of(nodes) or "nodes"
+    text = f"{resources_of(keys)}: held back from all nodes where a good version is known, because {who} rejected them: {shown}"
+    return LogLine(Level.ERROR, "versions_held", text, {**_keys(keys), **_clients(nodes), "reason": shown})
+
+
+def released_line(event: VersionsReleased) -> LogLine:
+    """Word that versions are not held back any more."""
+    keys = [key for key, _ in event.versions]
+    return LogLine(
+        Level.INFO, "versions_released", f"{resources_of(keys)}: no longer held back from all nodes", _keys(keys)
+    )
+
+
+def canary_line(event: CanaryAwaited) -> LogLine:
+    """Word that a change waits for canaries."""
+    who = (
+        f"{event.missing} of {event.count} canaries have not taken it, or left"
+        if event.count
+        else "no canary is connected"
+    )
+    text = f"a change waits: {who}; bring them back, or run `fsxds rollout promote`"
+    return LogLine(Level.WARNING, "canary_awaited", text, {"missing": event.missing, "count": event.count})
 
 
 def _line(event: RolloutChanged, worded: _Worded) -> LogLine:
     level, name, text, details = worded
     where = f" of {', '.join(event.layers)}" if event.layers else ""
-    cohort = " (canary)" if event.is_canary else ""
+    cohort = "" if event.cohort == "main" else f" ({event.cohort})"
     version = event.happened.snapshot_id
     facts: Details = {
         "layers": [*event.layers],
-        "cohort": "canary" if event.is_canary else "all",
+        "cohort": event.cohort,
         "version": version,
         **details,
     }
@@ -129,19 +155,8 @@ def _clients(names: list[str]) -> Details:
     return {"client_count": len(names), "clients": [*names[:MOST_NAMES]]}
 
 
-def _rejections(event: RolloutChanged, rejections: Collection[tuple[Client, Rejection]]) -> tuple[str, Details]:
-    """Word who rejected what, and why: the reason of the first stands for all."""
-    names = _names(event, (client for client, _ in rejections))
-    first = next(rejection for _, rejection in rejections)
-    reason = shortened(mask_reason(first.reason or NO_REASON))
-    resources = sorted(first.names)
-    text = f"{some_of(names)} rejected {type_name(first.type_url)} {some_of(resources)}: {reason}"
-    shown: PlainValue = [*resources[:MOST_RESOURCES]]
-    return text, {**_clients(names), "type": type_name(first.type_url), "resources": shown, "reason": reason}
-
-
 def shares_of(removals: Iterable[Removal]) -> str:
-    """Word how much of each type is removed: `6 of 10 clusters, 1 of 2 routes`."""
+    """Word by how much types shrink: `6 of 10 clusters, 1 of 2 routes`."""
     return ", ".join(f"{one.removed} of {one.before} {noun_of(one.type_url)}" for one in removals)
 
 

@@ -17,7 +17,6 @@ from fsxds.observe.log_lines import (
     Details,
     LogLine,
     count_of,
-    name_of,
     noun_of,
     omitted,
     shortened,
@@ -73,7 +72,7 @@ class UpstreamReports:
                 said = event.server, event.type_url, event.faults
                 yield from _limited(self._repeats[event.upstream], said, now_s, partial(_rejection, event))
             case UpstreamNacked():
-                words = event.type_url, event.node.id, event.reason, event.was_nacked
+                words = event.type_url, event.reason, event.names
                 yield from _limited(self._repeats[event.upstream], words, now_s, partial(_nack, event))
             case UpstreamExpired():
                 yield from _limited(self._repeats[event.upstream], "expired", now_s, partial(_expiry, event))
@@ -172,12 +171,14 @@ def _rejection(event: UpstreamRejected) -> LogLine:
 def _nack(event: UpstreamNacked) -> LogLine:
     reason = quoted(event.reason)
     names = f" {some_of(sorted(name[:LONGEST_NAME] for name in event.names))}" if event.names else ""
-    fact = f"{name_of(event.node)} rejected {noun_of(event.type_url)}{names} of it: {reason}"
-    outcome = "it was NACKed" if event.was_nacked else "it was ACKed before"
-    text = f"upstream {event.upstream}: {fact}; {outcome}"
-    details: Details = {"upstream": event.upstream, "type": type_name(event.type_url), "node": event.node.id}
+    fact = f"{noun_of(event.type_url)}{names} of it: held back from all nodes; {reason}"
+    outcome = "it was NACKed" if event.was_sent else "it is not connected, and has not heard of it"
+    details: Details = {"upstream": event.upstream, "type": type_name(event.type_url)}
     return LogLine(
-        Level.WARNING, "upstream_nacked", text, {**details, "reason": reason, "was_nacked": event.was_nacked}
+        Level.WARNING,
+        "upstream_nacked",
+        f"upstream {event.upstream}: {fact}; {outcome}",
+        {**details, "reason": reason, "was_sent": event.was_sent},
     )
 
 

@@ -4,47 +4,37 @@
 | --- | --- |
 | The nonce says which response is ACKed or NACKed; those before it that were never answered count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
 | A request with another nonce than the last response's is stale: SotW ignores the rest of it, Delta does not. | xDS protocol, "Resource updates" |
+| A NACK of the response that was ACKed last is a late one: what it names of all that the client holds is rejected. | xRFC TP1, "xDS relay proxy" |
 | A NACKed response may have been applied in part: each of its names is pending until a response with it is ACKed. | ENVOY.md E12 |
-| The same content is sent again with back-off: it may have come too early only, before what it needs. | ENVOY.md E10 |
+| The same content is sent again with back-off (`Pending`). | ENVOY.md E10 |
 | A poll has no nonce: its version, or the lack of one, shows what became of the response before it. | xDS protocol, "REST-JSON polling subscriptions" |
-| A step of a rollout is taken when what was sent of it is answered, and rejected when what it changed is pending. | `rollout`; ENVOY.md E70 |
-
-Back-off belongs to a resource at a version: other NACKs do not lengthen it, and new content begins without one. Nobody
-knows which resource of a NACKed response was to blame, so each is sent again in a smaller response, alone in the end.
-Then only the culprit waits.
+| A step of a rollout is taken when what was sent of it is answered: who rejects something is served something else. | `rollout`; ENVOY.md E70 |
 
 Times are readings of any clock that only goes forward, in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from fsxds.protocol.messages import Acknowledgement, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription
 from fsxds.protocol.sync_states import SyncState
-from fsxds.resources import NO_RESOURCES, Resource, ResourceList, RowsChange
-from fsxds.rollout import Rejection, Standing
-from fsxds.values import BackOff, Nonce, TypeUrl, Version
+from fsxds.resources import NO_RESOURCES, Resource, ResourceList
+from fsxds.rollout import late_nack_of, nack_of
+from fsxds.rollout.pending import BACK_OFF, Pending, Share
+from fsxds.rollout.rejections import MOST_SUSPECTS
+from fsxds.values import Nonce, Version
 
-# A version that was NACKed is sent again after 1, 2, 4, … and at most 60 seconds.
-BACK_OFF = BackOff(longest_s=60.0)
+# So many late NACKs count of one response: each may be about other resources.
+MOST_LATE = 16
 
 # A client that never answers is assumed to ACK what is older than this many responses.
 MOST_UNANSWERED = 64
 
-# Names that were NACKed together are sent again in so many responses: of a thousand the culprit is alone at the third time.
-MOST_PARTS = 16
-
-# To a client that NACKs everything, no more than this many responses are sent again at once.
-MOST_BATCHES = 256
-
 NOTHING: frozenset[str] = frozenset()
-
-Share = Callable[[frozenset[str]], frozenset[str]]
-"""Returns names as one set for all who have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +70,10 @@ class Answer:
     rejected: frozenset[str] = NOTHING
 
 
+Held = Callable[[], Collection[Resource]]
+"""Returns what a client should hold."""
+
+
 class Acks:
     """Matches the ACKs and NACKs of one type on one stream with its responses, and knows what is pending.
 
@@ -94,10 +88,11 @@ class Acks:
     """
 
     __slots__ = (
+        "_accepted",
         "_answered",
         "_is_full_state",
+        "_late_left",
         "_most_retries",
-        "_pending_since",
         "_unanswered",
         "acked",
         "last_nonce",
@@ -110,7 +105,12 @@ class Acks:
     )
 
     def __init__(
-        self, *, is_full_state: bool = False, is_whole: bool = False, most_retries: int = 1, share: Share | None = None
+        self,
+        *,
+        is_full_state: bool = False,
+        is_whole: bool = False,
+        most_retries: int = 1,
+        share: Share[str] | None = None,
     ) -> None:
         self.last_nonce: Nonce | None = None
         self.sent: Version | None = None
@@ -118,15 +118,16 @@ class Acks:
         self.nacked: Version | None = None
         self.reason: str | None = None
         self.since_s: float | None = None
-        self.pending = Pending(is_whole=is_whole or is_full_state, share=share)
+        self.pending: Pending[str] = Pending(is_whole=is_whole or is_full_state, share=share)
         # The names that were fresh in full states that were NACKed: they are again when these are sent again.
         self.unapplied = NOTHING
         self._is_full_state = is_full_state
         self._most_retries = most_retries
         self._unanswered: dict[Nonce, Sent] = {}
         self._answered: Nonce | None = None
-        # The generation of the first of the NACKed responses in a row.
-        self._pending_since = 0
+        # The version that was ACKed with that nonce, and the names in it; and how often it may be NACKed yet.
+        self._accepted: tuple[Version, frozenset[str]] | None = None
+        self._late_left = 0
 
     @property
     def state(self) -> SyncState:
@@ -195,12 +196,20 @@ class Acks:
         """Whether this is the nonce of the last response, or of the one that was ACKed or NACKed last."""
         return nonce is not None and nonce in (self.last_nonce, self._answered)
 
-    def receive(self, nonce: Nonce | None, error_detail: str | None, now_s: float) -> Answer | None:
-        """Take the nonce of a request, and the message of a NACK; None where it answers nothing, or answered it before."""
-        if nonce is None or nonce not in self._unanswered:
-            return None
+    def receive(
+        self, nonce: Nonce | None, error_detail: str | None, now_s: float, held: Held = tuple[Resource, ...]
+    ) -> Answer | None:
+        """Take the nonce of a request, and the message of a NACK; None where it answers nothing, or answered it before.
+
+        `held` is asked at a late NACK.
+        """
         before = self.state
-        answer = self._take(nonce, error_detail, now_s)
+        if nonce is not None and nonce in self._unanswered:
+            answer: Answer | None = self._take(nonce, error_detail, now_s)
+        elif nonce is not None and nonce == self._answered and error_detail is not None:
+            answer = self._take_late(error_detail, now_s, held)
+        else:
+            return None
         if self.state is not before:
             self.since_s = now_s
         return answer
@@ -209,15 +218,37 @@ class Acks:
         while (oldest := next(iter(self._unanswered))) != nonce:
             self._ack(self._unanswered.pop(oldest))
         sent, self._answered = self._unanswered.pop(nonce), nonce
+        self._accepted, self._late_left = None, MOST_LATE
         if error_detail is not None:
             self.nacked, self.reason = sent.version, error_detail
-            acknowledgement = Acknowledgement(sent.version, accepted=False, reason=error_detail or None)
+            fresh = sent.fresh if self._is_full_state else sent.resources.names
+            nack = nack_of(sent.resources, fresh, error_detail)
+            acknowledgement = Acknowledgement(sent.version, accepted=False, reason=error_detail or None, nack=nack)
             return Answer(acknowledgement, sent, self._nack(sent, now_s))
         self.acked = sent.version
+        names = sent.fresh if self._is_full_state else sent.resources.names
+        self._accepted = sent.version, names if len(names) <= MOST_SUSPECTS else NOTHING
         self._ack(sent)
         if not self.pending.names:
             self.nacked = self.reason = None
         return Answer(Acknowledgement(sent.version, accepted=True), sent)
+
+    def _take_late(self, words: str, now_s: float, held: Held) -> Answer | None:
+        """Take the NACK of what was ACKed; what is NACKed already, or known with a response on its way, counts no more."""
+        if self._accepted is None or not self._late_left:
+            return None
+        self._late_left -= 1
+        version, last = self._accepted
+        known = self.pending.names | self.in_flight
+        nack = late_nack_of([one for one in held() if one.name not in known], last, words)
+        rejected = frozenset(name for (_, name), _ in nack.versions)
+        if not rejected:
+            return None
+        self.nacked, self.reason = version, words
+        self.unapplied |= rejected if self._is_full_state else NOTHING
+        self.pending.nack(rejected, now_s)
+        acknowledgement = Acknowledgement(version, accepted=False, reason=words or None, nack=nack)
+        return Answer(acknowledgement, Sent(version, fresh=rejected), rejected)
 
     def _ack(self, sent: Sent) -> None:
         if self.pending.names:
@@ -234,38 +265,14 @@ class Acks:
             excepted = self.in_flight | sent.unrequested
             rejected = sent.names - excepted if excepted else sent.names
         if rejected:
-            if not self.pending.names:
-                self._pending_since = sent.generation
             self.pending.nack(rejected, now_s)
         return rejected
 
-    def standing(
-        self, type_url: TypeUrl, change: RowsChange, generation: int, *, selects: bool
-    ) -> Standing | Rejection:
-        """Return whether the client took a change of the type, of which it was sent all that it is to have.
-
-        Args:
-            type_url: the type.
-            change: what the step changed of it.
-            generation: that of the snapshot with the change.
-            selects: the client subscribes to something in the change.
-        """
-        # Also what was sent before: a step may be joined with one that clients have not taken yet.
+    def has_answered(self, generation: int, *, selects: bool) -> bool:
+        """Whether the client answered what it was sent of a snapshot; if it `selects` some of its change, also all before."""
+        # A step may be joined with one that clients have not taken yet.
         since = 1 if selects else generation
-        if any(sent.generation >= since for sent in self._unanswered.values()):
-            return Standing.PENDING
-        names = self._rejected(change, generation) if self.pending.names else NOTHING
-        if not names or self.nacked is None:
-            return Standing.TAKEN
-        return Rejection(type_url, self.nacked, names, self.reason or None)
-
-    def _rejected(self, change: RowsChange, generation: int) -> frozenset[str]:
-        """Return the names in a change that are pending because of it."""
-        names = self.pending.names & (change.fresh | change.renewed)
-        if not self._is_full_state:
-            return names
-        # What was NACKed before the change is in each full state since: nobody knows whether the change is to blame.
-        return NOTHING if self._pending_since < generation else names or change.removed
+        return all(sent.generation < since for sent in self._unanswered.values())
 
     def status(
         self, subscription: Subscription, resources: Collection[Resource], missing: tuple[str, ...], generation: int
@@ -289,155 +296,6 @@ class Acks:
             generation=generation,
             unconfirmed=self.unconfirmed,
         )
-
-
-def combined(standings: Iterable[Standing | Rejection]) -> Standing | Rejection:
-    """Return how a client stands that stands so in each of its types: one rejection counts, and one that is pending."""
-    found = tuple(standings)
-    rejection = next((standing for standing in found if isinstance(standing, Rejection)), None)
-    return rejection or (Standing.PENDING if Standing.PENDING in found else Standing.TAKEN)
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Names that are sent again together, and were NACKed equally often in a row.
-
-    `retry_at_s` is None while they await their ACK. `is_part`: they are not to be sent in smaller parts.
-    """
-
-    names: frozenset[str]
-    nacks: int
-    retry_at_s: float | None
-    is_part: bool = False
-
-
-class Pending:
-    """Names the client NACKed and has not ACKed since, and when the same content of them is sent again.
-
-    With `is_whole`, all of them can only be sent again in one response, so they share one back-off.
-    """
-
-    __slots__ = ("_batches", "_is_whole", "_share", "names")
-
-    def __init__(self, *, is_whole: bool = False, share: Share | None = None) -> None:
-        self.names = NOTHING
-        self._is_whole = is_whole
-        self._share = share
-        # No name is in two of them.
-        self._batches: list[_Batch] = []
-
-    @property
-    def retry_at_s(self) -> float | None:
-        """When the first of the names may be sent again; None where none waits for that."""
-        times = (batch.retry_at_s for batch in self._batches)
-        return min((time_s for time_s in times if time_s is not None), default=None)
-
-    def nack(self, names: Iterable[str], now_s: float) -> None:
-        """Note the NACK of a response with these names: once more in a row for each of them."""
-        left, batches = frozenset(names), []
-        for batch in self._batches:
-            if again := batch.names & left:
-                left -= again
-                nacks = batch.nacks + 1
-                batches += [_Batch(again, nacks, now_s + BACK_OFF.pause_s(nacks)), *_without(batch, again)]
-            else:
-                batches.append(batch)
-        if left:
-            batches.append(_Batch(left, 1, now_s + BACK_OFF.pause_s(1)))
-        self._keep(batches)
-
-    def forget(self, names: Iterable[str]) -> None:
-        """Remove these names: they were ACKed, or the client does not want them any more."""
-        if self._batches and (removed := self.names.intersection(names)):
-            self._keep([rest for batch in self._batches for rest in _without(batch, removed)])
-
-    def renew(self, names: Iterable[str], now_s: float) -> None:
-        """Note that these have new content now, which is sent without a back-off.
-
-        What was NACKed together with one of them is due at once: this one may have been the culprit.
-        """
-        # What can only be sent as a whole is new as a whole.
-        renewed, batches = self.names if self._is_whole else frozenset(names), []
-        for batch in self._batches:
-            if changed := batch.names & renewed:
-                batches.append(_Batch(changed, 0, None))
-                batches += (
-                    rest if rest.retry_at_s is None else replace(rest, retry_at_s=min(rest.retry_at_s, now_s))
-                    for rest in _without(batch, changed)
-                )
-            else:
-                batches.append(batch)
-        self._keep(batches)
-
-    def sent_again(self, names: Iterable[str]) -> None:
-        """Note that these are sent now: their ACK or NACK is awaited."""
-        if self._batches and (sent := self.names.intersection(names)):
-            batches = []
-            for batch in self._batches:
-                if batch.retry_at_s is not None and (now := batch.names & sent):
-                    batches += [_Batch(now, batch.nacks, None), *_without(batch, now)]
-                else:
-                    batches.append(batch)
-            self._keep(batches)
-
-    def due(self, now_s: float, most: int) -> tuple[frozenset[str], ...]:
-        """Return the names that may be sent again now, for at most so many responses; none of them is empty."""
-        retry_at_s = self.retry_at_s
-        if retry_at_s is None or now_s < retry_at_s:
-            return ()
-        self._divide(now_s)
-        ready = [(batch.retry_at_s, batch.names) for batch in self._batches if batch.retry_at_s is not None]
-        ready.sort(key=lambda each: each[0])
-        return tuple(names for retry_at_s, names in ready[:most] if retry_at_s <= now_s)
-
-    def _divide(self, now_s: float) -> None:
-        """Divide what is due and was NACKed together."""
-        batches, room = [], MOST_BATCHES - len(self._batches)
-        for batch in self._batches:
-            is_due = batch.retry_at_s is not None and batch.retry_at_s <= now_s
-            if self._is_whole or batch.is_part or not is_due or len(batch.names) == 1 or room <= 0:
-                batches.append(batch)
-                continue
-            parts = [replace(batch, names=names, is_part=True) for names in _parts(batch.names, room + 1)]
-            room -= len(parts) - 1
-            batches += parts
-        self._batches = self._shared(batches)
-
-    def _keep(self, batches: list[_Batch]) -> None:
-        """Keep these; where they are too many, unite those that were NACKed most."""
-        most = 1 if self._is_whole else MOST_BATCHES
-        if len(batches) > most:
-            batches.sort(key=lambda batch: batch.nacks)
-            batches[most - 1 :] = [_united(batches[most - 1 :])]
-        self._batches = batches = self._shared(batches)
-        names = batches[0].names if len(batches) == 1 else NOTHING.union(*(batch.names for batch in batches))
-        self.names = names if self._share is None else self._share(names)
-
-    def _shared(self, batches: list[_Batch]) -> list[_Batch]:
-        """Return batches whose names all streams hold once that NACKed the same: a mistake is NACKed by all of them."""
-        if self._share is None:
-            return batches
-        return [replace(batch, names=self._share(batch.names)) for batch in batches]
-
-
-def _without(batch: _Batch, names: frozenset[str]) -> Iterator[_Batch]:
-    """Yield the rest of a batch where there is any."""
-    if batch.names.isdisjoint(names):
-        yield batch
-    elif rest := batch.names - names:
-        yield replace(batch, names=rest)
-
-
-def _united(batches: list[_Batch]) -> _Batch:
-    times_s = [batch.retry_at_s for batch in batches if batch.retry_at_s is not None]
-    names = NOTHING.union(*(batch.names for batch in batches))
-    return _Batch(names, max(batch.nacks for batch in batches), min(times_s, default=None))
-
-
-def _parts(names: frozenset[str], most: int) -> Iterator[frozenset[str]]:
-    ordered, count = sorted(names), min(len(names), most, MOST_PARTS)
-    for part in range(count):
-        yield frozenset(ordered[part * len(ordered) // count : (part + 1) * len(ordered) // count])
 
 
 class PollEvidence(Enum):
@@ -485,7 +343,7 @@ class PolledVersion:
 
     `nacks` counts the NACKs in a row; times are readings of the caller's clock in seconds. `ended_at_s` is when the last
     poll was answered, with the version or with nothing new. `held_before` are the versions that the polls had to which it was
-    sent: a client that rejects it holds one of these.
+    sent: a client that rejects it holds one of these. `resources` are those of the response.
     """
 
     version: Version
@@ -494,6 +352,7 @@ class PolledVersion:
     state: PollState = PollState.SENT
     nacks: int = 0
     held_before: frozenset[Version] = frozenset()
+    resources: ResourceList = NO_RESOURCES
 
     def receive(self, evidence: PollEvidence) -> bool:
         """Take what a poll shows of the version; return whether that is new."""

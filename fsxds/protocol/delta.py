@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from fsxds.protocol.absence import Absence
-from fsxds.protocol.acks import MOST_PARTS, NOTHING, Acks, Sent, combined
+from fsxds.protocol.acks import NOTHING, Acks, Sent
 from fsxds.protocol.lookup import NO_ALIASES, NO_CHANGES, Changes, DeltaNames, Lookup, references_to
 from fsxds.protocol.messages import (
     ENVOY,
@@ -38,8 +38,9 @@ from fsxds.protocol.tombstones import removed_members
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
-from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, Snapshot
-from fsxds.rollout import Rejection, Standing, Step
+from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, RowsChange, Snapshot
+from fsxds.rollout import Standing, Step
+from fsxds.rollout.pending import MOST_PARTS
 from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
@@ -129,9 +130,15 @@ class DeltaStream:
         """Whether it may be time to send something when more is known of what is nowhere."""
         return any(watch.awaits_answers for watch in self._watches.values())
 
-    def standing(self, step: Step) -> Standing | Rejection:
-        """Return whether the client has taken what a step changed of its subscriptions, or NACKed some of it."""
-        return combined(watch.standing(step) for watch in self._watches.values() if watch.type_url in step.changed)
+    def standing(self, step: Step) -> Standing:
+        """Return whether the client has answered what a step changed of its subscriptions."""
+        watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
+        return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
+
+    def selects(self, type_url: TypeUrl, change: RowsChange) -> bool:
+        """Whether the client subscribes to something in a change of a type."""
+        watch = self._watches.get(type_url)
+        return watch is not None and watch.selects(change)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return the subscription to a type; to nothing where the client never requested it."""
@@ -335,7 +342,7 @@ class _DeltaWatch:
         request = self.names.spellings.receive(request, self.names.names)
         if self._base is None and request.initial_resource_versions:
             self._held = {**self._held, **request.initial_resource_versions}
-        answer = self._acks.receive(request.nonce, request.error_detail, now_s)
+        answer = self._acks.receive(request.nonce, request.error_detail, now_s, self.resources)
         if answer is not None and answer.rejected:
             self.names.receive_nack(answer)
         if WILDCARD in request.unsubscribe:
@@ -529,13 +536,16 @@ class _DeltaWatch:
         self._acks.record(nonce, Sent(version, renewed), now_s)
         return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
 
-    def standing(self, step: Step) -> Standing | Rejection:
-        """Return whether the client has taken what a step changed of this type, or NACKed some of it."""
-        change, generation = step.changed[self.type_url], step.snapshot.generation
-        selects = self.names.may_select_any(change)
-        if self._generation >= generation:
-            return self._acks.standing(self.type_url, change, generation, selects=selects)
-        return Standing.PENDING if selects else Standing.TAKEN
+    def has_answered(self, step: Step) -> bool:
+        """Whether the client has answered what a step changed of this type."""
+        generation, selects = step.snapshot.generation, self.selects(step.changed[self.type_url])
+        if self._generation < generation:
+            return not selects
+        return self._acks.has_answered(generation, selects=selects)
+
+    def selects(self, change: RowsChange) -> bool:
+        """Whether the client subscribes to something in a change."""
+        return self.names.may_select_any(change)
 
     def resources(self) -> Collection[Resource]:
         """Return what the client should hold, pending or not."""

@@ -15,6 +15,7 @@ from fsxds.errors import ProtocolError
 from fsxds.protocol.node_attributes import Attributes
 from fsxds.protocol.sync_states import SyncState
 from fsxds.resources import Resource
+from fsxds.rollout.rejections import Nack
 from fsxds.values import Nonce, TypeUrl, Version
 
 ENVOY = "envoy"
@@ -65,6 +66,11 @@ class SotwRequest:
     rejected_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     without_authority: str = ""
 
+    @property
+    def holds(self) -> bool:
+        """Whether the client says that it holds something."""
+        return self.version_info is not None
+
 
 @dataclass(frozen=True, slots=True)
 class SotwResponse:
@@ -103,6 +109,11 @@ class DeltaRequest:
     rejected_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     without_authority: str = ""
 
+    @property
+    def holds(self) -> bool:
+        """Whether the client says that it holds something."""
+        return bool(self.initial_resource_versions)
+
 
 @dataclass(frozen=True, slots=True)
 class DeltaResponse:
@@ -127,11 +138,19 @@ class DeltaResponse:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """An ACK, or the NACK of a version, reported once. `reason` is None for a NACK without a message."""
+    """An ACK, or the NACK of a version, reported once.
+
+    Attributes:
+        version: that of the response.
+        accepted: it is an ACK.
+        reason: the client's words; None for an ACK, and for a NACK without a message.
+        nack: which resources may be meant; None for an ACK, and as long as it may be a lost response.
+    """
 
     version: Version
     accepted: bool
     reason: str | None = None
+    nack: Nack | None = None
 
 
 Response = TypeVar("Response", SotwResponse, DeltaResponse)

@@ -67,7 +67,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Wait:
     """Do not answer yet: decide again when there is a newer snapshot, or at `until_s` (None: only then).
 
     With `awaits_answers`, decide again also when more is known of what is nowhere.
@@ -84,7 +84,7 @@ class Unavailable:
     reason: str
 
 
-Decision = Send | Hold | Unavailable
+Decision = Send | Wait | Unavailable
 
 NOTHING_LOADED = Unavailable("nothing good was loaded yet; see the server's log, or run `fsxds check`")
 MAY_BE_DEFINED = Unavailable("a file that may define this resource was never good")
@@ -178,7 +178,7 @@ class PollMemory:
         return decision, acknowledgement
 
     def receive_snapshot(self, request: PollRequest, snapshot: Snapshot | None, now_s: float) -> Decision:
-        """Decide again for a poll that is held: there is a newer snapshot, or `Hold.until_s` was reached."""
+        """Decide again for a poll that is held: there is a newer snapshot, or `Wait.until_s` was reached."""
         watch = self._watch_of(request)
         sent = watch.sent or _recognize(request, snapshot, now_s)
         decision = _decide(request, snapshot, sent, now_s, self._unanswered)
@@ -186,10 +186,13 @@ class PollMemory:
             version = decision.selection.version
             again = sent if sent is not None and sent.version == version else None
             held = frozenset() if request.version_info is None else frozenset({request.version_info})
-            sent = PolledVersion(version, now_s, now_s, held_before=held)
+            sent = PolledVersion(version, now_s, now_s, held_before=held, resources=decision.selection.resources)
+            node = self.node_of(request.node)
             if again is not None:
                 sent.nacks, sent.held_before = again.nacks, again.held_before | held
-            if snapshot is not None and (node := self.node_of(request.node)) is not None:
+            elif node is not None:
+                sent.nacks = node.nacks_of(version)
+            if snapshot is not None and node is not None:
                 node.receive_sent(request.subscription, version, snapshot.generation)
         watch.sent = sent
         return decision
@@ -224,6 +227,7 @@ class PollMemory:
         if request.subscription not in node.watches:
             self._weight += request.subscription.weight
         watch = node.receive_poll(request.subscription, now_s)
+        node.has_returned |= request.version_info is not None
         most = self._most_nodes()
         while len(self._nodes) > most or self._weight > SUBSCRIPTIONS_EACH * most:
             self._forget_oldest()
@@ -253,21 +257,20 @@ class PollMemory:
         is_new = sent.receive(evidence)
         if sent.state is PollState.FORGOTTEN:
             watch.sent = None
+        if evidence is PollEvidence.ACK:
+            watch.confirmed = sent.resources
         if not is_new or evidence in {PollEvidence.NOTHING, PollEvidence.ELSEWHERE}:
             return None
         if evidence is PollEvidence.ACK:
             return Acknowledgement(sent.version, accepted=True)
         least_nacks = max(_allowed_nacks(request), 1)
-        if request.error_detail is not None or sent.nacks > least_nacks:
-            self._reject(request, sent)
+        node = self.node_of(request.node)
+        if node is not None and sent.nacks >= least_nacks:
+            is_certain = request.error_detail is not None or sent.nacks > least_nacks
+            node.receive_nack(request.subscription, sent, request.error_detail or None, is_certain=is_certain)
         if sent.nacks != least_nacks:
             return None
         return Acknowledgement(sent.version, accepted=False, reason=request.error_detail)
-
-    def _reject(self, request: PollRequest, sent: PolledVersion) -> None:
-        node = self.node_of(request.node)
-        if node is not None:
-            node.receive_nack(request.subscription, sent, request.error_detail or None)
 
 
 def _key(node: Node) -> _Key:
@@ -289,7 +292,9 @@ def _recognize(request: PollRequest, snapshot: Snapshot | None, now_s: float) ->
     if snapshot is None or subscription.type_url in snapshot.withheld or request.version_info is None:
         return None
     version = version_of(snapshot, subscription)
-    return PolledVersion(version, now_s, now_s, PollState.ACKED) if request.version_info == version else None
+    if request.version_info != version:
+        return None
+    return PolledVersion(version, now_s, now_s, PollState.ACKED, resources=select(snapshot, subscription).resources)
 
 
 def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> PollEvidence:
@@ -345,7 +350,7 @@ def _decide(
     subscription = request.subscription
     if snapshot is None or subscription.type_url in snapshot.withheld:
         is_awaited = snapshot is not None and bool(unanswered(subscription.type_url, subscription.asked))
-        held = Hold(awaits_answers=is_awaited)
+        held = Wait(awaits_answers=is_awaited)
         return held if is_awaited or request.version_info is not None else NOTHING_LOADED
     selection = select(snapshot, subscription)
     is_awaited = _is_awaited(selection, subscription, unanswered)
@@ -353,10 +358,10 @@ def _decide(
     # Envoy rejects an empty response of some types (ENVOY.md E15).
     is_answer = bool(selection.resources) or (BY_TYPE_URL[selection.type_url].may_be_empty and not is_awaited)
     if not is_answer or (is_awaited and is_unknown and request.version_info is not None):
-        return Hold(awaits_answers=is_awaited)
+        return Wait(awaits_answers=is_awaited)
     if is_unknown and _may_lack_something(snapshot, subscription, selection):
         if request.version_info is not None:
-            return Hold()
+            return Wait()
         if selection.missing:
             return MAY_BE_DEFINED
     return Send(selection) if sent is None else _decide_again(request, selection, sent, now_s)
@@ -367,11 +372,11 @@ def _decide_again(request: PollRequest, selection: Selection, sent: PolledVersio
         return Send(selection)
     if sent.state in {PollState.ACKED, PollState.SENT} and request.version_info == sent.version:
         # Also where it was sent for another held poll since.
-        return Hold()
+        return Wait()
     # Without a NACK that is at once: it is an update for another held poll of the same client for the same names (two
     # clusters may share one `service_name`).
     retry_at_s = sent.retry_at_s(_allowed_nacks(request))
-    return Send(selection) if now_s >= retry_at_s else Hold(retry_at_s)
+    return Send(selection) if now_s >= retry_at_s else Wait(retry_at_s)
 
 
 def _may_lack_something(snapshot: Snapshot, subscription: Subscription, selection: Selection) -> bool:

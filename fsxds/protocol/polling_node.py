@@ -1,13 +1,16 @@
-"""A node that polls: its subscriptions, which are one client together, and how it stands in a step of a rollout.
+"""A node that polls: its subscriptions, which are one client together, and where it is with the steps of a rollout.
 
 | rule | source |
 | --- | --- |
 | Each subscription is polled apart; a step is taken when all that it changes came back with their new versions. | ENVOY.md E5, E9 |
-| Endpoints that new or changed clusters need are polled after these; until then the clusters have none. | ENVOY.md E11 |
+| Endpoints that new or changed clusters need are polled after these; until then the clusters have none. They are waited for if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
 | A poll that its client gave up is not waited for before it is there again: its cluster may have changed or gone. | ENVOY.md E11 |
+| Endpoints that no cluster of the client needs any more are not waited for. | ENVOY.md E11 |
 | Names that do not exist any more are not waited for: what used them has gone, or keeps what it has. | ENVOY.md E15 |
-| One NACK may be a lost response: two in a row reject a step, or one with an error. | ENVOY.md E9 |
-| Who rejected a version before a step, and does not say why, may reject it for the same reason still: that is not the step's. | ENVOY.md E9, E12 |
+| Nor are names that were not polled for several polls of what the client rejects: a listener that it rejected polls no routes. | ENVOY.md E12 |
+| One NACK may be a lost response: two in a row are a rejection, or one with an error, or of what was rejected before. | ENVOY.md E9 |
+| A client is waited for once it polled again after an answer, of this process or another: those that come once cost nobody anything. | |
+| What a step waited for and did not get is waited for in the next one, too. | |
 """
 
 from __future__ import annotations
@@ -15,35 +18,47 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fsxds.protocol.acks import NOTHING, PolledVersion, PollState
-from fsxds.protocol.messages import Node
+from fsxds.protocol.messages import ENVOY, Node
 from fsxds.protocol.subscription import Subscription, selected_names, version_of
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import RowsChange, Snapshot
-from fsxds.rollout import Rejection, Standing, Step
+from fsxds.resources import ResourceList, RowsChange, Snapshot
+from fsxds.rollout import Nack, ResourceVersion, Standing, Step, late_nack_of, nack_of
 from fsxds.values import TypeUrl, Version
 
 CLUSTERS = Subscription(BY_SHORT_NAME["cds"].type_url)
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 
 # A subscription that was not polled again for so long, while others of the node were, is not waited for: an Envoy that drops
-# a cluster between two polls of its endpoints does not say so. It pauses for once to twice `refresh_delay` (ENVOY.md E4).
-LONGEST_PAUSE_S = 10.0
+# a cluster between two polls of its endpoints does not say so. It pauses for once to twice `refresh_delay` (ENVOY.md E4),
+# which is known once it paused.
+LEAST_PAUSE_S, MOST_PAUSE_S = 10.0, 120.0
+
+# From the first to the last of so many polls three pauses pass, and no pause of another subscription is longer than two (E4).
+SURELY_GONE_AFTER = 4
+
+# So many rejected versions are known again.
+MOST_REJECTED = 64
 
 
 @dataclass(slots=True)
 class PolledWatch:
     """One subscription of a node.
 
-    `sent` is None until it is known what the client holds. `open_polls` counts polls that were not answered yet.
-    `is_given_up`: the client ended the last one without a response. `ended_at_s` is when there was an open poll last.
+    `sent` is None until it is known what the client holds. `confirmed` are the resources that it ACKed last; None until
+    then. `rejected` is the version that it rejected last. `open_polls` counts polls that were not answered yet. `is_given_up`: the client ended the last one without a
+    response. `ended_at_s` is when there was an open poll last, and `came_s` when the last polls came, the oldest first.
     """
 
     sent: PolledVersion | None = None
+    confirmed: ResourceList | None = None
+    rejected: Version | None = None
     open_polls: int = 0
     is_given_up: bool = False
     ended_at_s: float = 0.0
+    came_s: tuple[float, ...] = ()
 
     def holds(self, version: Version | None) -> bool:
         """Whether the client is certain to hold a version."""
@@ -56,11 +71,28 @@ class PollingNode:
     Attributes:
         node: as the client described itself last.
         watches: its subscriptions, the last polled one last.
+        has_returned: it polled again after an answer, or has had one of another process.
+        nack: what it rejected with its last poll; whoever looks at it sets it to None.
     """
 
     __slots__ = (
-        *("_changed", "_needed", "_present", "_rejections", "_seen_at_s", "_several", "_step", "_waiting"),
-        *("_rejecting", "_rejecting_still", "node", "watches"),
+        *(
+            "_back_at_s",
+            "_changed",
+            "_has_endpoints",
+            "_has_lost",
+            "_nacks",
+            "_needed",
+            "_open_polls",
+            "_pause_s",
+            "_present",
+            "_rejected",
+            "_seen_at_s",
+            "_several",
+            "_step",
+            "_waiting",
+        ),
+        *("has_returned", "nack", "node", "watches"),
     )
 
     def __init__(self, node: Node) -> None:
@@ -70,7 +102,14 @@ class PollingNode:
         self._several: set[Subscription] = set()
         # So many of all were not given up.
         self._present = 0
+        self._open_polls = 0
         self._seen_at_s = 0.0
+        # When it polled again after it had been silent as a whole.
+        self._back_at_s = 0.0
+        # It gave up a poll for everything of a type, and has sent none since.
+        self._has_lost = False
+        # No subscription that is still there pauses for longer.
+        self._pause_s = LEAST_PAUSE_S
         # The generation of the step that the rest is about.
         self._step = 0
         self._changed: Mapping[TypeUrl, RowsChange] = {}
@@ -78,15 +117,28 @@ class PollingNode:
         self._waiting: dict[Subscription, Version] = {}
         # The same for endpoints that the client polls when it has taken its clusters.
         self._needed: dict[Subscription, Version] = {}
-        self._rejections: dict[Subscription, Rejection] = {}
-        # Those of which the client rejected what was served before the step; of some of them now the step as well.
-        self._rejecting: frozenset[Subscription] = frozenset()
-        self._rejecting_still: set[Subscription] = set()
+        # It polls endpoints of some cluster.
+        self._has_endpoints = False
+        # What it rejected, the last ones last.
+        self._rejected: dict[ResourceVersion, None] = {}
+        # How often in a row it rejected each version of a response, the last ones last.
+        self._nacks: dict[Version, int] = {}
+        self.has_returned = False
+        self.nack: Nack | None = None
 
     @property
     def is_polling(self) -> bool:
-        """Whether the client has an open poll, or did not give up all that it had."""
-        return self._present > 0
+        """Whether the client is there: it did not give up all its polls.
+
+        One that gave up its poll for clusters or listeners, and has no other one open, has ended: it said nothing of polls
+        that it was about to send.
+        """
+        return self._present > 0 and not (self._has_lost and not self._open_polls)
+
+    @property
+    def has_open_polls(self) -> bool:
+        """Whether something can be sent to the client."""
+        return self._open_polls > 0
 
     def receive_poll(self, subscription: Subscription, now_s: float) -> PolledWatch:
         """Note that a poll came; return what is known of its subscription."""
@@ -94,44 +146,81 @@ class PollingNode:
         if watch is None:
             watch = self.watches[subscription] = PolledWatch()
             self._present += 1
+            self._has_endpoints |= subscription.type_url == ENDPOINTS
             if len(subscription.names) > 1 or subscription.globs:
                 self._several.add(subscription)
         elif watch.is_given_up:
             watch.is_given_up = False
             self._present += 1
+        elif not watch.open_polls:
+            self._pause_s = min(max(self._pause_s, 2 * (now_s - watch.ended_at_s)), MOST_PAUSE_S)
+        if not self._open_polls and now_s - self._seen_at_s > LEAST_PAUSE_S:
+            self._back_at_s = now_s
+        self.has_returned |= watch.sent is not None and not watch.open_polls
         self.watches.move_to_end(subscription)
         watch.ended_at_s = self._seen_at_s = now_s
+        watch.came_s = (*watch.came_s, now_s)[-SURELY_GONE_AFTER:]
         watch.open_polls += 1
+        self._open_polls += 1
+        self._has_lost = False
         return watch
 
     def receive_sent(self, subscription: Subscription, version: Version, generation: int) -> None:
         """Note that a response is sent, with the version that the snapshot of this generation has for a subscription."""
-        change = self._changed.get(subscription.type_url)
-        is_awaited = generation == self._step and subscription not in self._rejecting_still
-        if is_awaited and change is not None and _may_come_back(subscription, change):
+        change = self._changed.get(subscription.type_url) if generation == self._step else None
+        if subscription in self._waiting or (change is not None and _may_come_back(subscription, change)):
             self._waiting[subscription] = version
 
     def receive_ack(self, subscription: Subscription) -> None:
         """Note that a poll came that shows what the client holds."""
         watch = self.watches[subscription]
+        if watch.sent is not None and watch.sent.state is PollState.ACKED:
+            self._nacks.pop(watch.sent.version, None)
         for awaited in (self._waiting, self._needed):
             if watch.holds(awaited.get(subscription)):
                 del awaited[subscription]
-                self._rejections.pop(subscription, None)
+        if subscription == CLUSTERS:
+            self._drop_unneeded()
 
-    def receive_nack(self, subscription: Subscription, nacked: PolledVersion, reason: str | None) -> None:
-        """Note that the client NACKed a version, and that this is no lost response."""
-        awaited = self._waiting.get(subscription) or self._needed.get(subscription)
-        if nacked.version != awaited:
-            return
-        if reason is None and subscription in self._rejecting:
-            self._rejecting_still.add(subscription)
-            self._waiting.pop(subscription, None)
+    def receive_nack(
+        self, subscription: Subscription, nacked: PolledVersion, reason: str | None, *, is_certain: bool
+    ) -> None:
+        """Note that the client NACKed a version.
+
+        Unless `is_certain`, the response may have been lost; not again with a resource that was rejected before.
+        """
+        confirmed = self.watches[subscription].confirmed or ()
+        held = {resource.name: resource.version for resource in confirmed}
+        fresh = {resource.name for resource in nacked.resources if held.get(resource.name) != resource.version}
+        if confirmed is nacked.resources and reason is not None:
+            # A late NACK: it was ACKed before.
+            nack = late_nack_of(nacked.resources, nacked.resources.names, reason)
         else:
-            names = _names_in(self._changed.get(subscription.type_url, RowsChange()))
-            if not subscription.wildcard:
-                names = subscription.among(names) or subscription.names
-            self._rejections[subscription] = Rejection(subscription.type_url, nacked.version, names, reason)
+            nack = nack_of(nacked.resources, fresh, reason)
+        self._nacks |= {nacked.version: nacked.nacks}
+        _keep_last(self._nacks)
+        if not (is_certain or nack.versions & self._rejected.keys()):
+            return
+        self.nack, self.watches[subscription].rejected = nack, nacked.version
+        self._rejected |= dict.fromkeys(nack.versions)
+        _keep_last(self._rejected)
+        for awaited in (self._waiting, self._needed):
+            awaited.pop(subscription, None)
+        if subscription.type_url == CLUSTERS.type_url:
+            # Nobody knows which clusters it rejected: those have no endpoints.
+            self._needed = {one: version for one, version in self._needed.items() if one in self.watches}
+        # What it rejected may have been all that used some names, and then it does not poll them again.
+        came_s = self.watches[subscription].came_s
+        if len(came_s) == SURELY_GONE_AFTER:
+            self._waiting = {
+                one: version
+                for one, version in self._waiting.items()
+                if one.wildcard or self.watches[one].open_polls or self.watches[one].ended_at_s >= came_s[0]
+            }
+
+    def nacks_of(self, version: Version) -> int:
+        """Return how often in a row the client NACKed a version of a response, whatever it was sent in between."""
+        return self._nacks.get(version, 0)
 
     def receive_end(self, subscription: Subscription, now_s: float, *, is_given_up: bool) -> None:
         """Note that a poll ended: it was answered, or its client gave it up."""
@@ -139,52 +228,75 @@ class PollingNode:
         if watch is None or not watch.open_polls:
             return
         watch.open_polls -= 1
+        self._open_polls -= 1
         watch.ended_at_s = self._seen_at_s = now_s
         if is_given_up and not watch.open_polls:
             watch.is_given_up = True
             self._present -= 1
+            self._has_lost |= subscription.wildcard
             self._waiting.pop(subscription, None)
-            self._rejections.pop(subscription, None)
 
     def forget_oldest(self) -> Subscription:
         """Forget the subscription that was not polled for the longest, and return it."""
         subscription, watch = self.watches.popitem(last=False)
         self._present -= not watch.is_given_up
+        self._open_polls -= watch.open_polls
         self._several.discard(subscription)
-        for known in (self._waiting, self._needed, self._rejections):
+        for known in (self._waiting, self._needed):
             known.pop(subscription, None)
         return subscription
 
-    def standing(self, step: Step) -> Standing | Rejection:
-        """Return whether the client has taken what a step changed of its subscriptions, or NACKed some of it.
+    def is_silent_since(self, time_s: float) -> bool:
+        """Whether the client has no open poll, and had none since a time."""
+        return self._seen_at_s < time_s and not self.has_open_polls
+
+    def selects(self, type_url: TypeUrl, name: str) -> bool:
+        """Whether the client subscribes to a resource."""
+        return any(self._selecting(type_url, RowsChange(frozenset((name,)))))
+
+    def standing(self, step: Step) -> Standing:
+        """Return whether the client has taken, or rejected, what steps changed of its subscriptions.
 
         The first call for a step costs the names that it changed, all others nothing.
         """
         if self._step != step.snapshot.generation:
             self._begin(step)
-        if self._rejections:
-            return next(iter(self._rejections.values()))
         return Standing.PENDING if self._waiting or (self._needed and self._present) else Standing.TAKEN
 
     def _begin(self, step: Step) -> None:
         snapshot = step.snapshot
-        self._step = snapshot.generation
-        self._changed, self._rejections = step.changed, {}
-        self._waiting = {
-            subscription: version
+        self._step, self._changed = snapshot.generation, step.changed
+        changed = (
+            subscription
             for type_url, change in step.changed.items()
             if type_url not in snapshot.withheld
             for subscription in self._selecting(type_url, change)
+        )
+        self._waiting = {
+            subscription: version
+            for subscription in (*self._waiting, *changed)
             if (version := self._awaited(subscription, snapshot)) is not None
         }
-        self._rejecting, self._rejecting_still = frozenset(filter(self._is_rejected, self._waiting)), set()
-        needed = step.endpoints if CLUSTERS in self._waiting else NOTHING
-        polled = (_of_one_name(ENDPOINTS, name) for name in needed)
-        self._needed = {subscription: version_of(snapshot, subscription) for subscription in polled}
+        is_follower = self._has_endpoints or self.node.agent == ENVOY
+        needed = step.endpoints if is_follower and CLUSTERS in self._waiting else NOTHING
+        polled = (*self._needed, *(_of_one_name(ENDPOINTS, name) for name in needed))
+        rows = snapshot.resources(ENDPOINTS)
+        self._needed = {one: version_of(snapshot, one) for one in polled if one.names <= rows.keys()}
+        self._drop_unneeded()
 
-    def _is_rejected(self, subscription: Subscription) -> bool:
-        sent = self.watches[subscription].sent
-        return sent is not None and sent.nacks > 1
+    def _drop_unneeded(self) -> None:
+        """Wait no more for polls of endpoints that no cluster of the client needs: it does not say that it ends them."""
+        clusters = self.watches.get(CLUSTERS)
+        polled = [one for one in self._waiting if one.type_url == ENDPOINTS and not self.watches[one].open_polls]
+        # Clusters that it is to take may need some that it does not poll yet.
+        expected = () if CLUSTERS in self._waiting else tuple(self._needed)
+        if not (polled or expected) or clusters is None or clusters.confirmed is None:
+            return
+        needed = {one.name for cluster in clusters.confirmed for one in cluster.references if one.type_url == ENDPOINTS}
+        for awaited, subscriptions in ((self._waiting, polled), (self._needed, expected)):
+            for subscription in subscriptions:
+                if subscription.names.isdisjoint(needed):
+                    del awaited[subscription]
 
     def _selecting(self, type_url: TypeUrl, change: RowsChange) -> Iterator[Subscription]:
         """Yield the subscriptions that select any of the changed resources, looking at the fewer of both."""
@@ -203,14 +315,17 @@ class PollingNode:
         rows = snapshot.resources(type_url)
         if watch.is_given_up or not (subscription.wildcard or selected_names(rows, subscription) & rows.keys()):
             return None
-        if not watch.open_polls and watch.ended_at_s < self._seen_at_s - LONGEST_PAUSE_S:
+        if not (watch.open_polls or watch.sent is None or watch.sent.resources or subscription.wildcard):
+            # Since it got that its names are gone, it has not polled again.
+            return None
+        if not watch.open_polls and max(watch.ended_at_s, self._back_at_s) < self._seen_at_s - self._pause_s:
             return None
         may_lack = type_url in snapshot.incomplete or type_url in snapshot.undeclared
         if watch.sent is None and (may_lack or not watch.open_polls):
             # Nobody knows what the client holds, and nothing may be sent that takes it away.
             return None
         version = version_of(snapshot, subscription)
-        return None if watch.holds(version) else version
+        return None if watch.holds(version) or version == watch.rejected else version
 
 
 def _of_one_name(type_url: TypeUrl, name: str) -> Subscription:
@@ -222,6 +337,11 @@ def _may_come_back(subscription: Subscription, change: RowsChange) -> bool:
     if subscription.wildcard:
         return subscription.selects_any(change)
     return subscription.selects_any(replace(change, removed=NOTHING))
+
+
+def _keep_last(known: dict[Any, Any]) -> None:
+    while len(known) > MOST_REJECTED:
+        del known[next(iter(known))]
 
 
 def _names_in(change: RowsChange) -> frozenset[str]:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent, combined
+from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
 from fsxds.protocol.glob_members import expanded, has_structured_names
 from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, WatchStatus
 from fsxds.protocol.subscription import (
@@ -37,8 +37,8 @@ from fsxds.protocol.subscription import (
 from fsxds.protocol.sync_states import SyncState
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.resources import NO_RESOURCES, ResourceList, Rows, Snapshot
-from fsxds.rollout import Rejection, Standing, Step
+from fsxds.resources import NO_RESOURCES, ResourceList, Rows, RowsChange, Snapshot
+from fsxds.rollout import Standing, Step
 from fsxds.set_versions import version_of_set
 from fsxds.values import Nonce, TypeUrl, Version
 
@@ -118,9 +118,10 @@ class SotwStream:
         """Return the state of each type, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
-    def standing(self, step: Step) -> Standing | Rejection:
-        """Return whether the client has taken what a step changed of its subscriptions, or NACKed some of it."""
-        return combined(watch.standing(step) for watch in self._watches.values() if watch.type_url in step.changed)
+    def standing(self, step: Step) -> Standing:
+        """Return whether the client has answered what a step changed of its subscriptions."""
+        watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
+        return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
 
     @property
     def awaits_answers(self) -> bool:
@@ -131,6 +132,11 @@ class SotwStream:
     def has_members(self) -> bool:
         """Always False: of its collections a client is sent all that is there, also when it connects again."""
         return False
+
+    def selects(self, type_url: TypeUrl, change: RowsChange) -> bool:
+        """Whether the client subscribes to something in a change of a type."""
+        watch = self._watches.get(type_url)
+        return watch is not None and watch.selects(change)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return the subscription to a type; to nothing where the client never requested it."""
@@ -286,7 +292,10 @@ class _SotwWatch:
         """Take the ACK or NACK in a request, and the version that the client begins with."""
         if self._base is None:
             self._claimed = request.version_info
-        return self.acks.receive(request.nonce, request.error_detail, now_s)
+        return self.acks.receive(request.nonce, request.error_detail, now_s, self._held)
+
+    def _held(self) -> ResourceList:
+        return NO_RESOURCES if self._base is None else self._select(self._base, self.everything)
 
     def subscribe(self, resource_names: Iterable[str]) -> frozenset[str]:
         """Take the names of a request; return those that were not in the one before, `*` among them for everything."""
@@ -532,13 +541,16 @@ class _SotwWatch:
         rest = base.select(names - renewed.names)
         return SotwResponse(self.type_url, version, nonce, rest, with_ttl=True, heartbeats=tuple(renewed))
 
-    def standing(self, step: Step) -> Standing | Rejection:
-        """Return whether the client has taken what a step changed of this type, or NACKed some of it."""
-        change, generation = step.changed[self.type_url], step.snapshot.generation
-        selects = self.subscription.selects_any(change)
-        if self._generation >= generation:
-            return self.acks.standing(self.type_url, change, generation, selects=selects)
-        return Standing.PENDING if selects else Standing.TAKEN
+    def has_answered(self, step: Step) -> bool:
+        """Whether the client has answered what a step changed of this type."""
+        generation, selects = step.snapshot.generation, self.selects(step.changed[self.type_url])
+        if self._generation < generation:
+            return not selects
+        return self.acks.has_answered(generation, selects=selects)
+
+    def selects(self, change: RowsChange) -> bool:
+        """Whether the client subscribes to something in a change."""
+        return self.subscription.selects_any(change)
 
     def sync_state(self, generation: int) -> SyncState:
         """Return how the client stands with this type, where the snapshot of this generation is served."""
@@ -549,5 +561,5 @@ class _SotwWatch:
         """Return the state of this type."""
         if self._base is None:
             return self.acks.status(self.subscription, (), (), self._generation)
-        held = self._select(self._base, self.everything)
-        return self.acks.status(self.subscription, held, missing_names(self._base, self.subscription), self._generation)
+        missing = missing_names(self._base, self.subscription)
+        return self.acks.status(self.subscription, self._held(), missing, self._generation)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
-from fsxds.channels import Channel, ChannelClient, ChannelKey
+from fsxds.channels import Channel, ChannelClient
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.publishing.removed_members import RemovedMembers
-from fsxds.resources import Snapshot
-from fsxds.rollout import Client, Rejection, Rollout, Standing, Step, StepKind, StepStarted
+from fsxds.resources import Key, Snapshot
+from fsxds.rollout import (
+    HoldingRules,
+    ResourceVersion,
+    Rollout,
+    RolloutState,
+    Standing,
+    Step,
+    StepKind,
+    StepStarted,
+    Target,
+)
+
+# Those who catch up, and are late together, are waited for so many times more: an Envoy that polls every 10 s comes in time.
+LANE_PATIENCE = 5
 
 
 class Generations:
@@ -28,32 +41,61 @@ class Generations:
         return replace(snapshot, generation=self.last, tombstones=tombstones)
 
 
+@dataclass(slots=True)
+class Holding:
+    """What is held back in all channels.
+
+    Attributes:
+        rules: by which rules.
+        rejected: the versions that no node is served.
+    """
+
+    rules: HoldingRules = field(default_factory=HoldingRules)
+    rejected: Collection[ResourceVersion] = frozenset()
+
+
 class ChannelRollout:
     """Drives the rollout of one channel: `advance` does all that is due, everything else only notes something.
 
-    A client is asked where it is with a step when that is published, and whenever it did something afterwards. What the
-    machine remembers of clients is by their identity, so a client that comes back is another one.
+    A client is asked where it is with a step when that is published, and whenever it did something afterwards.
 
     Attributes:
         channel: what is driven.
-        machine: decides.
+        machine: decides which step is served.
+        target: knows what the channel is to serve.
         wanted: what the tree asks for; None before the first.
-        target: what of that the machine was given.
+        leads_to: the channel that its clients catch up with; None where they follow the tree themselves.
+        lanes: those whose clients catch up with this one.
+        origin: what the channel served from which it was split, and what it began with itself.
+        returns: so often its clients came back to what it began with, and were away again before they had taken it.
         before: the target before that which was reached, None before there was one.
         detected_s: the monotonic clock at the first sign of that change.
         published_s: when something was published last.
-        on_rejected: receives each rejection of the step, as often as its client is asked.
+        is_stale: what is to be served has to be worked out anew.
+        held_since_s: since when each resource is held back.
+        reported_pins: how many resources were reported to be rolled back.
+        asked: the step that clients were asked about last; None before the first.
+        on_left_behind: receives clients that are not waited for: they did not take the step in time, or have not taken it
+            and have not shown yet that they stay.
     """
 
     def __init__(self, channel: Channel, machine: Rollout, generations: Generations, removed: RemovedMembers) -> None:
         self.channel = channel
         self.machine = machine
+        self.target = Target()
         self.wanted: Snapshot | None = None
-        self.target: Snapshot | None = None
+        self.leads_to: ChannelRollout | None = None
+        self.lanes: dict[ChannelRollout, None] = {}
+        self.origin: tuple[Snapshot | None, Snapshot | None] = None, None
+        self.returns = 0
         self.before: Snapshot | None = None
         self.detected_s = 0.0
         self.published_s = 0.0
-        self.on_rejected: Callable[[ChannelClient, Rejection, Step], object] = lambda *_: None
+        self.is_stale = False
+        self.held_since_s: Mapping[Key, float] = {}
+        self.reported_pins = 0
+        self.asked: Step | None = None
+        self.on_left_behind: Callable[[Collection[ChannelClient]], object] = lambda _: None
         self._unreported: Snapshot | None = None
         # The id of what was reported last.
         self._reported_id = ""
@@ -61,51 +103,104 @@ class ChannelRollout:
         self._removed = removed
         self._published: Snapshot | None = None
         self._step: Step | None = None
-        # What clients were asked about last.
-        self._asked: Step | None = None
-        # The steps that late clients did not take in time.
-        self._missed: dict[Client, Step] = {}
+        # So many times more its clients are waited for if all of them are late.
+        self._patience = LANE_PATIENCE
         self._progressed: dict[ChannelClient, None] = {}
+
+    @property
+    def base(self) -> Snapshot | None:
+        """What was reached last, or is on its way: what clients have, as far as references count."""
+        return self.machine.taken
+
+    @property
+    def follows_tree(self) -> bool:
+        """Whether what the tree asks for has been taken in."""
+        return self.wanted is self.target.tree if self.leads_to is None else self.leads_to.follows_tree
 
     @property
     def has_completed(self) -> bool:
         """Whether what the tree asks for is served, and all clients that are waited for have it."""
-        return self.wanted is self.target and (self.target is None or self.has_reached)
-
-    @property
-    def has_reached(self) -> bool:
-        """Whether the target is served, and all clients that are waited for have it."""
-        return self.target is not None and self.machine.has_completed(self.target)
+        intended = self._intended
+        return self.follows_tree and (intended is None or self.machine.has_reached(intended))
 
     @property
     def step_since_s(self) -> float | None:
         """When the step was published that clients are waited for; None while nobody is."""
         ends_at_s = self.machine.timer_at_s
-        if self.machine.status.step is None or ends_at_s is None:
+        if self.machine.step is None or ends_at_s is None:
             return None
         return ends_at_s - self.machine.options.step_timeout_s
+
+    @property
+    def state(self) -> RolloutState | None:
+        """What has to survive a restart; None before the first target."""
+        state, target = self.machine.state, self.target
+        if state is None:
+            return None
+        before, pinned = dict(target.before), target.pinned
+        return replace(state, pins=target.pins, pinned_at_s=target.pinned_at_s, before=before, pinned=pinned)
+
+    @property
+    def _intended(self) -> Snapshot | None:
+        composed = (self.leads_to or self).target.composed
+        return None if composed is None else composed.snapshot
+
+    def begins_as(self, machine: Rollout) -> bool:
+        """Whether it is where a channel that is split from another rollout now would begin."""
+        other, own = self.origin
+        return other is machine.served and own is self.machine.served and self.machine.step is machine.step
 
     def receive_progress(self, client: ChannelClient) -> None:
         """Note that a client may have taken the step, or left."""
         self._progressed[client] = None
 
-    def advance(self, now_s: float, *, is_open: bool = True) -> None:
+    def advance(self, now_s: float, holding: Holding, *, is_open: bool = True) -> None:
         """Take what the tree asks for, where the way `is_open`, and the answers of clients; publish what follows."""
         progressed, self._progressed = self._progressed, {}
         for client in progressed:
             self._ask(client, now_s)
-        if is_open and self.wanted is not None and self.wanted is not self.target:
-            if self.has_reached:
-                self.before = self.target
-            # What a view has when somebody comes who wants it is no change.
-            is_change = self.machine.served is not None or self.channel.key == ChannelKey()
-            self._unreported = self.wanted if is_change else None
-            self.target = self.wanted
-            self.machine.receive_target(self.target, now_s)
+        if self.leads_to is None:
+            if is_open and self.wanted is not None and self.wanted is not self.target.tree:
+                if (reached := self._intended) is not None and self.machine.has_reached(reached):
+                    self.before = self.machine.good
+                # What a view has when somebody comes who wants it is no change.
+                is_change = self.machine.served is not None or (
+                    self.channel.key.is_main and not self.channel.key.layers
+                )
+                self._unreported = self.wanted if is_change else None
+                self.target.receive_tree(self.wanted)
+                self.is_stale = True
+            if self.is_stale:
+                self.is_stale = False
+                held = self.channel.key.held
+                self.target.compose(self.base, holding.rejected if held is None else held, holding.rules)
+                self.held_since_s = {key: self.held_since_s.get(key, now_s) for key in self.target.holds}
+        if (intended := self._intended) is not None:
+            self.machine.receive_target(intended, now_s)
         at_s = self.machine.timer_at_s
         if at_s is not None and at_s <= now_s:
-            self.machine.receive_timer(now_s)
+            self._receive_timer(now_s)
         self.publish(now_s)
+
+    def _receive_timer(self, now_s: float) -> None:
+        """Do what is due: clients that have not taken the step are not waited for any longer."""
+        if not self.machine.is_resting:
+            late = [client for client in self.channel.clients if client in (self.machine.waiting or ())]
+            # In a lane, those who are late together go on together, at last.
+            is_alone = self.leads_to is not None and len(late) == len(self.channel.clients)
+            if leaving := [client for client in late if client.is_away or not is_alone]:
+                self.on_left_behind(leaving)
+            if is_alone and self._patience > 0 and len(leaving) < len(late):
+                self._patience -= 1
+                self.machine.prolong(now_s)
+                return
+        self.machine.receive_timer(now_s)
+
+    def ask(self, client: ChannelClient, now_s: float) -> None:
+        """Wait also for a client that follows the channel from now on."""
+        step = self.channel.step
+        if step is not None and client.standing(step) is not Standing.TAKEN:
+            self.machine.receive_late(client, now_s)
 
     def publish(self, now_s: float) -> None:
         """Publish what the machine has served, and ask the clients about its step, as long as steps follow at once."""
@@ -121,6 +216,9 @@ class ChannelRollout:
         """Publish what the process before served; who connects is asked about the steps from there."""
         if (served := self.machine.served) is not None:
             self._publish(served)
+        if (step := self.machine.step) is not None:
+            self._step = step
+            self.channel.step = self.asked = replace(step, snapshot=self.channel.store.current or step.snapshot)
 
     def _publish(self, served: Snapshot) -> None:
         tombstones = self._removed.receive_change(self.channel.key.layers, self._published, served)
@@ -134,19 +232,27 @@ class ChannelRollout:
     def begin_step(self, started: StepStarted) -> Snapshot | None:
         """Note which change is served from now on; return it when this is the first step to it, None at other steps."""
         channel, target_id = self.channel, started.snapshot_id
-        if self._unreported is None or self.machine.status.asked_id != target_id:
+        if self._unreported is None or self.machine.target is not self._intended:
             # Resources go when their time has come, and a rollback is nobody's edit.
             if started.step.step_kind is not StepKind.SWITCH or target_id != self._reported_id:
                 channel.detected_s = None
             return None
-        target, self._unreported = self._unreported, None
+        tree, self._unreported = self._unreported, None
         channel.detected_s, self._reported_id = self.detected_s, target_id
-        return target
+        return tree
+
+    def end_report(self) -> None:
+        """Note that all has been reported: a tree of which all is held brings no step."""
+        if self.has_completed:
+            self._unreported = None
 
     def restart(self, now_s: float) -> None:
         """Begin with what is served, after an error within."""
+        target = self.target
         self.machine = Rollout(self.machine.options)
-        self.target = self._step = self.channel.step = None
+        self.target = Target(target.pins, target.pinned_at_s, target.before, self._published)
+        self.target.pinned = target.pinned
+        self._step = self.channel.step = None
         if self._published is not None:
             self.machine.receive_target(self._published, now_s)
             self.machine.receive_waiting(frozenset(), now_s)
@@ -155,56 +261,23 @@ class ChannelRollout:
     def _begin(self, step: Step | None, served: Snapshot, now_s: float) -> None:
         """Ask all clients about a step that was just published."""
         self._step = self.channel.step = step
+        self._patience = LANE_PATIENCE
         if step is None:
             return
-        self._forgive_late(now_s)
         # Clients know it by the number that it has in the store.
-        self.channel.step = self._asked = asked = replace(step, snapshot=self.channel.store.current or served)
-        standings = {client: client.standing(asked) for client in self.channel.clients}
-        waiting = {client for client, standing in standings.items() if standing is not Standing.TAKEN}
-        self.machine.receive_waiting(waiting, now_s)
-        for client in waiting:
-            self._take(client, standings[client], now_s)
-
-    def _forgive_late(self, now_s: float) -> None:
-        """Wait again for clients that took after its time what they had not taken in it: nobody asked them since."""
-        late, before = self.machine.late, self._asked
-        if not late or before is None:
-            self._missed = {}
-            return
-        self._missed = {client: self._missed.get(client, before) for client in late}
-        for client in self.channel.clients:
-            missed = self._missed.get(client)
-            if missed is not None and client.standing(_as_served_in(before, missed)) is Standing.TAKEN:
-                del self._missed[client]
-                self.machine.receive_taken(client, now_s)
+        self.channel.step = self.asked = asked = replace(step, snapshot=self.channel.store.current or served)
+        waiting = [client for client in self.channel.clients if client.standing(asked) is not Standing.TAKEN]
+        newcomers = [client for client in waiting if not client.has_returned]
+        # A lane of newcomers alone holds nobody up.
+        if newcomers and not (self.leads_to is not None and len(newcomers) == len(self.channel.clients)):
+            self.on_left_behind(newcomers)
+        self.machine.receive_waiting({client for client in waiting if client in self.channel.clients}, now_s)
 
     def _ask(self, client: ChannelClient, now_s: float) -> None:
         step = self.channel.step
-        if step is None:
+        if step is None or self.machine.step is not self._step:
             return
-        if client in self.channel.clients:
-            self._take(client, client.standing(step), now_s)
-        elif self.machine.step is self._step:
-            self.machine.receive_gone(client, now_s)
-
-    def _take(self, client: ChannelClient, standing: Standing | Rejection, now_s: float) -> None:
-        if self.machine.step is not self._step:
-            # The answer of another client has ended it.
-            return
-        if isinstance(standing, Rejection):
-            if self.channel.step is not None:
-                self.on_rejected(client, standing, self.channel.step)
-            self.machine.receive_rejected(client, standing, now_s)
-        elif standing is Standing.TAKEN and client not in self._missed:
-            # That of a late client may only mean that it follows nothing of the step.
+        if client not in self.channel.clients or client.standing(step) is Standing.TAKEN:
             self.machine.receive_taken(client, now_s)
-
-
-def _as_served_in(latest: Step, missed: Step) -> Step:
-    """Return a step that changes what an earlier one changed, to what the latest one serves of it."""
-    if missed is latest:
-        return missed
-    return replace(
-        missed, snapshot=replace(latest.snapshot, generation=missed.snapshot.generation), endpoints=frozenset()
-    )
+        elif self.machine.is_resting:
+            self.machine.receive_late(client, now_s)

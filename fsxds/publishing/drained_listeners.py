@@ -71,7 +71,7 @@ class DrainWatch:
         return self._pages.get(client.name) if client.transport == "mirror" else None
 
     async def _look_at(self, rollout: ChannelRollout, pages: list[Address]) -> None:
-        served, lingering = rollout.machine.served, rollout.machine.status.lingering.values()
+        served, lingering = rollout.machine.served, rollout.machine.lingering.values()
         listeners = {name for one in lingering if one.ends_at_s is not None for name in one.listeners}
         if served is None or not listeners:
             return

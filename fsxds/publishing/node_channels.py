@@ -1,25 +1,32 @@
 """Which channel each node follows, and how nodes move to another one without a break.
 
-A node whose layers change goes on with what it is served: in a channel of its own, which rolls out what its new layers ask
-for, and ends when it serves the same as the channel of all others with these layers.
+| rule | source |
+| --- | --- |
+| A node that rejects versions, or is offered them again, follows a channel with all nodes that hold back the same. | `rollout.rejections` |
+| A node moves at once if one step leads from what it is served to what it is to be served. | `Rollout.is_near` |
+| Else it catches up in a lane: a channel that goes on from the node's step, step by step, until it serves the same. | |
+| Nodes that let a step time out, or have not shown that they stay, catch up likewise: nobody waits for them. | |
+| A node that left, or a poller that is away when it is waited for no more, catches up from there when it comes back. | |
+| A node moves to another view when that is loaded, by the rules of now; what is held for it stays held there. | |
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from fsxds.channels import Channel, ChannelClient, ChannelKey
+from fsxds.channels import Channel, ChannelClient, ChannelKey, node_key
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
+from fsxds.rollout import NodeKey, Rollout, RolloutState, Standing
 from fsxds.settings.rollout_forms import Canary
 from fsxds.values import WHOLE_TREE, Layers
 from fsxds.views import Views
@@ -28,8 +35,15 @@ from fsxds.views import Views
 DROPPED_AFTER_S = 600.0
 LOOK_EVERY_S = 60.0
 
-_Identity: TypeAlias = tuple[str, str]
-"""What streams and polls of one node have in common: its id and its cluster."""
+# So long, and of so many nodes, it is remembered what they were served when they left.
+REMEMBERED_FOR_S = 3600.0
+MOST_REMEMBERED = 10_000
+
+# A node that comes back more often, without ever taking what it is served, gets all at once: its polls may say nothing.
+MOST_RETURNS = 3
+
+# So many channels of a view may be for nodes that reject something; others keep what they have, and are offered the rest.
+MOST_HELD = 64
 
 
 class ViewLoading(Protocol):
@@ -39,11 +53,30 @@ class ViewLoading(Protocol):
     def existing(self) -> frozenset[str]:
         """The folders of the tree that was loaded last, each of which may be a layer."""
 
+    def is_loaded_by(self, views: Views) -> bool:
+        """Whether the tree that was loaded last was loaded by these rules."""
+
     def want(self, layers: Layers) -> None:
         """Have a view loaded, now and with each tree."""
 
     def drop(self, layers: Layers) -> None:
         """Load a view no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Where nodes were when they left, in a channel with this key; `lane` is the number of that place.
+
+    `has_taken`: they had taken what was served; otherwise they may be one step behind that. `returns`: so often they came
+    back to that place, and were away again before they had taken it.
+    """
+
+    machine: Rollout
+    key: ChannelKey
+    lane: int
+    left_s: float = 0.0
+    has_taken: bool = True
+    returns: int = 0
 
 
 class NodeChannels:
@@ -66,14 +99,16 @@ class NodeChannels:
         self.admit: Callable[[int], object] = lambda _: None
         self.on_moved: Callable[[], object] = lambda: None
         self._publisher = publisher
-        self._views = views
+        self._views = self._next_views = views
         self._canary = canary
         self._loading = loading
         # The layers as they were when clients moved last.
         self._existing: frozenset[str] = frozenset()
-        # Where nodes are that follow another channel than new nodes of their layers.
-        self._moved: dict[_Identity, ChannelRollout] = {}
-        self._transitions = count(1)
+        # The lanes of nodes that catch up.
+        self._lanes: dict[NodeKey, ChannelRollout] = {}
+        self._lane_numbers = count(1)
+        # Where nodes were that left; the last to leave is the last.
+        self._left: OrderedDict[NodeKey, _Left] = OrderedDict()
         # Some clients are to move when the views are loaded that they move to.
         self._is_moving = False
         self._idle_since_s: dict[ChannelRollout, float] = {}
@@ -82,28 +117,51 @@ class NodeChannels:
         self._possible: tuple[tuple[Views, frozenset[str]], tuple[tuple[str, Layers], ...]] | None = None
         publisher.on_received = self.receive_views
         publisher.on_rest = self.merge
+        publisher.on_decided = self.place
+        publisher.on_left_behind = self.leave_behind
+        publisher.on_gone = self._remember
+        publisher.keep_behind(self._behind)
+        for key, state in publisher.restored_behind.items():
+            self._lane_numbers = count(max(key.lane, next(self._lane_numbers)) + 1)
+            machine = publisher.restored_rollout(state)
+            left_s, has_taken = asyncio.get_running_loop().time(), machine.step is None
+            left = _Left(machine, replace(key, lane=0), key.lane, left_s, has_taken)
+            self._left |= dict.fromkeys(state.nodes, left)
+        # Where the channels were when the process before ended, and the nodes that have come since.
+        loop = asyncio.get_running_loop()
+        self._firsts = {
+            key: one.machine.split(one.machine.options, loop.time())
+            for key, one in publisher.rollouts.items()
+            if one.machine.served is not None
+        }
+        self._first_until_s = loop.time() + REMEMBERED_FOR_S
+        self._seen: set[NodeKey] = set()
 
-    async def channel_of(self, node: Node) -> Channel:
+    async def channel_of(self, node: Node, *, holds: bool | None = None) -> Channel:
         """Return the channel of a node, as soon as what it serves is loaded.
+
+        Args:
+            node: as it describes itself.
+            holds: whether it says that it holds something already; None if it is to become no client of the channel.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.
             LimitError: its view is one too many.
         """
         is_whole = self._views.is_whole
-        restored = None if is_whole else self._restored(node)
-        if not is_whole and restored is None:
+        known = None if is_whole else self._restored_key(node)
+        if not is_whole and known is None:
             # Before the first tree nobody knows which layers exist.
             await self._publisher.until_received()
             if self._key_of(node) not in self._publisher.rollouts:
                 self.admit(len(self._publisher.rollouts))
-        rollout = restored or self._rollout_of(node)
+        rollout = self._rollout_of(node, known, holds=holds)
         if is_whole and rollout.wanted is None:
             return rollout.channel
         await rollout.channel.store.newer_than(0)
         # Meanwhile the tree may have got other layers, or the settings other rules.
-        has_moved = restored is None and self._rollout_of(node) is not rollout
-        return await self.channel_of(node) if has_moved else rollout.channel
+        has_moved = known is None and self._rollout_of(node) is not rollout
+        return await self.channel_of(node, holds=holds) if has_moved else rollout.channel
 
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:
@@ -123,33 +181,93 @@ class NodeChannels:
         return "" if view is None else view.name
 
     def change_rules(self, views: Views, canary: Canary | None) -> None:
-        """Follow other rules from now on; nodes that they move go on with what they are served."""
-        self._views, self._canary = views, canary
-        self._move_all()
+        """Follow other rules: views from the first tree on that was loaded by them, with the views that nodes move to."""
+        self._canary, self._next_views = canary, views
+        for client in [] if views.is_whole else self._clients():
+            if (view := views.layers_of(client.node, self._loading.existing)) is not None:
+                self._loading.want(view.layers)
+        if views.made_of == self._views.made_of:
+            self._move_all()
 
     def receive_views(self) -> None:
         """Let clients move to other channels, if that is to be, after a tree was loaded."""
-        if self._loading.existing != self._existing or self._is_moving:
+        is_new = self._next_views is not self._views and self._loading.is_loaded_by(self._next_views)
+        if is_new:
+            self._views = self._next_views
+        if is_new or self._loading.existing != self._existing or self._is_moving:
             self._existing = self._loading.existing
             self._move_all()
 
+    def place(self, nodes: Collection[NodeKey], *, is_apart: bool = False) -> None:
+        """Have nodes follow the channels of what they reject now; with `is_apart`, only those that have one apart."""
+        leaving: dict[tuple[ChannelRollout, ChannelKey], list[ChannelClient]] = defaultdict(list)
+        for rollout in self._publisher.rollouts.values() if nodes else ():
+            for client in rollout.channel.clients:
+                key = self._key_of_present(client) if node_key(client) in nodes else None
+                if key not in (None, _lasting(rollout)) and not (is_apart and key.held is None):
+                    leaving[rollout, key].append(client)
+        for (rollout, wanted), clients in leaving.items():
+            # Those before may have got the last channels.
+            if (key := self._with_room(wanted)) == wanted or not (is_apart or key == _lasting(rollout)):
+                self._move(clients, rollout, key)
+        for rollout in [one for key, one in self._publisher.rollouts.items() if key.held is not None]:
+            self.merge(rollout)
+
+    def leave_behind(self, rollout: ChannelRollout, clients: Collection[ChannelClient]) -> None:
+        """Have the nodes of clients catch up at their own pace, with what their channel serves, or when they come back."""
+        for client in clients:
+            if client.is_away:
+                rollout.channel.leave(client)
+                if (
+                    rollout.machine.served is rollout.origin[1]
+                    and (left := self._left.get(node_key(client))) is not None
+                ):
+                    self._left[node_key(client)] = replace(left, returns=rollout.returns + 1)
+                (rollout.leads_to or rollout).channel.expect(client)
+        nodes = {node_key(client) for client in clients if not client.is_away}
+        if leaving := [client for client in rollout.channel.clients if node_key(client) in nodes]:
+            self._catch_up(leaving, rollout, rollout.channel.key)
+
     def merge(self, rollout: ChannelRollout) -> None:
-        """Let the clients of channels that are on their way follow the one of all others, where that serves the same.
+        """Let nodes that have caught up follow the channel of the others; to be called with one that waits for no client."""
+        for lane in (rollout, *rollout.lanes):
+            goal = lane.leads_to
+            if goal is not None and lane.machine.step is None and self._has_caught_up(lane, goal):
+                self._let_follow(self._caught_up(lane), lane, goal)
+            if not lane.channel.key.is_main and not lane.lanes and self._is_over(lane):
+                self._drop(lane)
+                if goal is not None and goal.channel.key.held is not None:
+                    self.merge(goal)
 
-        To be called with one of either, whenever it waits for no client.
-        """
-        lasting_key = replace(rollout.channel.key, transition=0)
-        lasting = self._publisher.rollouts.get(lasting_key)
-        if lasting is None:
-            return
-        for moved in {rollout, *self._moved.values()}:
-            key = moved.channel.key
-            if key.transition and replace(key, transition=0) == lasting_key and _serve_the_same(moved, lasting):
-                self._let_follow(tuple(moved.channel.clients), moved, lasting)
-                self._drop(moved)
+    def _has_caught_up(self, lane: ChannelRollout, goal: ChannelRollout) -> bool:
+        """Whether the clients of a lane may follow its goal: what lingers may differ."""
+        return lane.machine.serves_the_same(goal.machine) or (
+            not lane.machine.is_resting and self._is_near(lane, goal, lane.channel.clients)
+        )
 
-    def _restored(self, node: Node) -> ChannelRollout | None:
-        """Return the rollout of a process before that a node follows until the first tree is there; None for none.
+    def _is_near(self, rollout: ChannelRollout, goal: ChannelRollout, clients: Collection[ChannelClient]) -> bool:
+        """Whether clients may be served at once what another channel serves."""
+        verdicts, nodes = self._publisher.verdicts, set(map(node_key, clients))
+        return goal.machine.is_near(rollout.machine) and not any(verdicts.serves_rejected(node, goal) for node in nodes)
+
+    def _is_over(self, rollout: ChannelRollout) -> bool:
+        """Whether nobody follows a channel, or is expected to."""
+        return _is_idle(rollout.channel) and not (
+            rollout.leads_to is None and self._publisher.is_expected(rollout.channel.key)
+        )
+
+    def _caught_up(self, lane: ChannelRollout) -> list[ChannelClient]:
+        """Return the clients of a lane whose nodes have taken all that it served."""
+        asked = lane.asked
+        late = {
+            node_key(client)
+            for client in lane.channel.clients
+            if asked is not None and client.standing(asked) is not Standing.TAKEN
+        }
+        return [client for client in lane.channel.clients if node_key(client) not in late]
+
+    def _restored_key(self, node: Node) -> ChannelKey | None:
+        """Return the key of the channel of a process before that a node follows until the first tree is there; None for none.
 
         The layers that exist are taken to be those that exist in rollouts: when the tree is there, clients move if they must.
         """
@@ -157,11 +275,7 @@ class NodeChannels:
             return None
         existing = frozenset(layer for key in self._publisher.rollouts for layer in key.layers)
         rollout = self._publisher.rollouts.get(self._key_of(node, existing)) if existing else None
-        return (
-            None
-            if rollout is None or rollout.channel.store.current is None
-            else self._wanted_rollout(rollout.channel.key)
-        )
+        return None if rollout is None or rollout.channel.store.current is None else rollout.channel.key
 
     def _key_of(self, node: Node, existing: frozenset[str] | None = None) -> ChannelKey:
         view = self._views.layers_of(node, self._loading.existing if existing is None else existing)
@@ -172,18 +286,99 @@ class NodeChannels:
         is_canary = canary is not None and (
             view.name == canary.view if canary.share is None else is_in_share(node.id, canary.share)
         )
-        return ChannelKey(view.layers, is_canary)
+        return self._with_held(ChannelKey(view.layers, is_canary), (node.id, node.cluster) if node.id else None)
 
-    def _rollout_of(self, node: Node) -> ChannelRollout:
-        key = self._key_of(node)
+    def _with_held(self, key: ChannelKey, node: NodeKey | None) -> ChannelKey:
+        """Return the key of a channel for a node that may reject something."""
+        held = None if node is None else self._publisher.held_for(node, key)
+        return key if held is None else self._with_room(replace(key, held=held))
+
+    def _with_room(self, key: ChannelKey) -> ChannelKey:
+        """Return a key, or that of all nodes of its view, if so many others are for nodes that reject something."""
+        if key.held is None or key in self._publisher.rollouts:
+            return key
+        others = sum(one.held is not None and one.layers == key.layers for one in self._publisher.rollouts)
+        return key if others < MOST_HELD else replace(key, held=None)
+
+    def _rollout_of(self, node: Node, known: ChannelKey | None = None, *, holds: bool | None = None) -> ChannelRollout:
+        key = known or self._key_of(node)
         if not node.id:
             return self._wanted_rollout(key)
-        moved = self._moved.get(_identity(node))
-        if moved is not None and replace(moved.channel.key, transition=0) == key:
-            return moved
+        lane = self._lanes.get((node.id, node.cluster))
+        if lane is not None and _lasting(lane) == key:
+            if holds is not None:
+                self._left.pop((node.id, node.cluster), None)
+            return lane
         if self._is_moving and (present := self._present(node, key)) is not None:
             return present
-        return self._wanted_rollout(key)
+        resumed = None if holds is None else self._resumed(node, key, holds=holds)
+        return resumed or self._wanted_rollout(key)
+
+    def _remember(self, rollout: ChannelRollout, client: ChannelClient) -> None:
+        """Note where a node was that may have left, as it may come back."""
+        node = node_key(client)
+        if not client.node.id or any(node_key(one) == node for one in rollout.channel.clients):
+            return
+        now_s, machine, key = asyncio.get_running_loop().time(), rollout.machine, _lasting(rollout)
+        known = next(reversed(self._left.values()), None)
+        if known is None or known.machine.served is not machine.served or known.key != key:
+            known = _Left(machine.split(machine.options, now_s), key, next(self._lane_numbers))
+        # Until it is known who has to take a step, nobody is known to have taken it.
+        has_taken = machine.step is None or (machine.waiting is not None and client not in machine.waiting)
+        self._left[node] = replace(known, left_s=now_s, has_taken=has_taken, returns=0)
+        self._left.move_to_end(node)
+        while len(self._left) > MOST_REMEMBERED or next(iter(self._left.values())).left_s < now_s - REMEMBERED_FOR_S:
+            self._left.popitem(last=False)
+
+    def _resumed(self, node: Node, key: ChannelKey, *, holds: bool) -> ChannelRollout | None:
+        """Return a lane from where a node was when it left; None where it may follow its channel at once."""
+        before = self._left_before(node, key)
+        left = self._left.pop((node.id, node.cluster), before)
+        goal = self._publisher.rollouts.get(key)
+        if left is not None and left is not before and goal is not None:
+            # The next process is not to believe that the node is still there.
+            self._publisher.keep(goal)
+        if left is None or goal is None or left.key.layers != key.layers or not holds or left.returns > MOST_RETURNS:
+            return None
+        # A channel that waits for those who return asks each where it is.
+        is_awaited = goal.machine.is_resting and goal.machine.serves_the_same(left.machine)
+        if (left.has_taken or is_awaited) and goal.machine.is_near(left.machine):
+            return None
+        # Those who lost their connections together come back together.
+        same = (
+            one
+            for one in goal.lanes
+            if one.machine.is_resting and one.returns == left.returns and one.begins_as(left.machine)
+        )
+        lane = next(same, None) or self._publisher.resume_from(
+            left.machine, replace(key, lane=next(self._lane_numbers))
+        )
+        lane.returns = left.returns
+        self._lanes[node.id, node.cluster] = lane
+        return lane
+
+    def _left_before(self, node: Node, key: ChannelKey) -> _Left | None:
+        """Return where a node was that comes for the first time after a restart: where its channel was."""
+        if not self._firsts or asyncio.get_running_loop().time() > self._first_until_s:
+            self._firsts, self._seen = {}, set()
+            return None
+        is_first = (node.id, node.cluster) not in self._seen
+        self._seen.add((node.id, node.cluster))
+        machine = self._firsts.get(key) if is_first else None
+        return None if machine is None else _Left(machine, key, 0, has_taken=machine.step is None)
+
+    def _behind(self) -> dict[ChannelKey, RolloutState]:
+        """Return where nodes are, or were when they left, that are not where their channel is: each place as a lane."""
+        places: dict[ChannelKey, tuple[Rollout, set[tuple[str, str]]]] = {}
+        for lane in set(self._lanes.values()):
+            nodes = {(one.node.id, one.node.cluster) for one in lane.channel.clients if one.node.id}
+            places[lane.channel.key] = lane.machine, nodes
+        for node, left in self._left.items():
+            goal = self._publisher.rollouts.get(left.key)
+            if isinstance(node, tuple) and (goal is None or goal.machine.served is not left.machine.served):
+                places.setdefault(replace(left.key, lane=left.lane), (left.machine, set()))[1].add(node)
+        states = {key: (machine.state, frozenset(nodes)) for key, (machine, nodes) in places.items() if nodes}
+        return {key: replace(state, nodes=nodes) for key, (state, nodes) in states.items() if state is not None}
 
     def _wanted_rollout(self, key: ChannelKey) -> ChannelRollout:
         """Return the rollout of a channel, and have its view loaded."""
@@ -198,8 +393,8 @@ class NodeChannels:
     def _present(self, node: Node, key: ChannelKey) -> ChannelRollout | None:
         """Return where a node is that is about to move, None where it is nowhere."""
         for rollout in self._publisher.rollouts.values():
-            if rollout.channel.key != key and any(
-                _identity(client.node) == _identity(node) for client in rollout.channel.clients
+            if _lasting(rollout) != key and any(
+                node_key(client) == (node.id, node.cluster) for client in rollout.channel.clients
             ):
                 return rollout
         return None
@@ -207,23 +402,19 @@ class NodeChannels:
     def _move_all(self) -> None:
         """Let each client follow the channel that it is to follow now."""
         self._is_moving = False
-        for rollout in tuple(self._publisher.rollouts.values()):
-            here = replace(rollout.channel.key, transition=0)
-            leaving: dict[ChannelKey, list[ChannelClient]] = defaultdict(list)
-            for client in rollout.channel.clients:
-                key = self._key_of_present(client)
-                if key is not None and key != here:
-                    leaving[key].append(client)
-            for key, clients in leaving.items():
-                self._move(clients, rollout, key)
+        self.place(set(map(node_key, self._clients())))
         self.on_moved()
+
+    def _clients(self) -> list[ChannelClient]:
+        return [client for one in self._publisher.rollouts.values() for client in one.channel.clients]
 
     def _key_of_present(self, client: ChannelClient) -> ChannelKey | None:
         """Return where a client belongs; None where no rule is for it any more: it stays where it is."""
         try:
-            return self._key_of(client.node)
+            key = self._key_of(client.node)
         except ProtocolError:
             return None
+        return key if client.node.id else self._with_held(key, client)
 
     def _move(self, clients: list[ChannelClient], rollout: ChannelRollout, key: ChannelKey) -> None:
         """Let clients go on with what they are served, in a channel that leads to another one."""
@@ -231,22 +422,50 @@ class NodeChannels:
             self._is_moving = True
             self._wanted_rollout(key)
             return
-        is_taken = key in self._publisher.rollouts
-        new_key = replace(key, transition=next(self._transitions)) if is_taken else key
-        moved = self._publisher.split(rollout, new_key)
-        self._let_follow(clients, rollout, moved)
-        self._moved |= {_identity(client.node): moved for client in clients}
+        goal, waiting = self._publisher.rollouts.get(key), rollout.machine.waiting or ()
+        if goal is None and key.held is not None:
+            self._publisher.split(rollout, key, clients)
+            self._forget_left(clients)
+        elif goal is not None and self._is_near(rollout, goal, clients) and not any(one in waiting for one in clients):
+            self._let_follow(clients, rollout, goal)
+        else:
+            self._wanted_rollout(key).target.begin_with((rollout.leads_to or rollout).target)
+            self._catch_up(clients, rollout, key)
+        self.merge(rollout)
 
-    def _let_follow(self, clients: Iterable[ChannelClient], rollout: ChannelRollout, other: ChannelRollout) -> None:
-        for client in clients:
+    def _catch_up(self, clients: Collection[ChannelClient], rollout: ChannelRollout, key: ChannelKey) -> None:
+        """Let clients of a rollout follow a lane to another one: one that is there, if it serves what theirs does."""
+        machine = rollout.machine
+        for lane in self._publisher.rollouts[replace(key, lane=0)].lanes:
+            if lane is not rollout and lane.begins_as(machine):
+                self._let_follow(clients, rollout, lane)
+                break
+        else:
+            lane = self._publisher.split(rollout, replace(key, lane=next(self._lane_numbers)), clients)
+            self._forget_left(clients)
+        self._lanes |= {node_key(client): lane for client in clients}
+
+    def _let_follow(self, clients: Collection[ChannelClient], rollout: ChannelRollout, other: ChannelRollout) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if clients:
+            other.machine.receive_clients_of(rollout.machine, now_s)
+        for client in tuple(clients):
             other.channel.join(client)
             rollout.channel.leave(client)
+            self._lanes.pop(node_key(client), None)
             client.follow(other.channel)
+            other.ask(client, now_s)
+        self._forget_left(clients)
+
+    def _forget_left(self, clients: Collection[ChannelClient]) -> None:
+        """Note that clients are still there: they left one channel for another."""
+        for client in clients:
+            self._left.pop(node_key(client), None)
 
     def _drop_idle(self) -> None:
         """Drop the channels that nobody has followed for long, and look again later while there are others."""
         loop = asyncio.get_running_loop()
-        rollouts = {one for key, one in self._publisher.rollouts.items() if key.layers != WHOLE_TREE}
+        rollouts = {one for key, one in self._publisher.rollouts.items() if key.layers != WHOLE_TREE and key.is_main}
         idle = {one: self._idle_since_s.get(one, loop.time()) for one in rollouts if _is_idle(one.channel)}
         dropped = {one for one, since_s in idle.items() if loop.time() - since_s >= DROPPED_AFTER_S}
         self._idle_since_s = {one: since_s for one, since_s in idle.items() if one not in dropped}
@@ -258,8 +477,14 @@ class NodeChannels:
         self._timer = loop.call_later(LOOK_EVERY_S, self._drop_idle) if rollouts != dropped else None
 
     def _drop(self, rollout: ChannelRollout) -> None:
+        if self._publisher.rollouts.get(rollout.channel.key) is not rollout:
+            return
+        main = self._publisher.main_of(rollout.channel.key)
+        if main is not None and main is not rollout:
+            for client in tuple(rollout.channel.absent):
+                main.channel.expect(client)
         self._publisher.drop(rollout)
-        self._moved = {identity: one for identity, one in self._moved.items() if one is not rollout}
+        self._lanes = {node: one for node, one in self._lanes.items() if one is not rollout}
         if rollout.channel.readers:
             self.on_moved()
 
@@ -268,13 +493,7 @@ def _is_idle(channel: Channel) -> bool:
     return not channel.clients and not channel.readers
 
 
-def _identity(node: Node) -> _Identity:
-    return node.id, node.cluster
-
-
-def _serve_the_same(rollout: ChannelRollout, other: ChannelRollout) -> bool:
-    """Whether two rollouts have come to the same end, and nothing lingers in either."""
-    if not (rollout.has_completed and other.has_completed):
-        return False
-    status, others = rollout.machine.status, other.machine.status
-    return not status.lingering and status.served_id == others.served_id
+def _lasting(rollout: ChannelRollout) -> ChannelKey:
+    """Return the key of the channel that the clients of a rollout belong to, at last."""
+    key = rollout.channel.key
+    return replace(key, lane=0) if key.lane else key

@@ -1,4 +1,4 @@
-"""Publish what was loaded: drive the rollout of each channel, and say which channel a node follows.
+"""Publish what was loaded: drive the rollout of each channel, canaries first, and hold back what clients reject.
 
 All rollouts are driven by one component, which an error within ends alone: what is served stays, and the rollout goes on
 from there.
@@ -7,37 +7,53 @@ from there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from typing import Never, Protocol, cast
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey
-from fsxds.events import Observer, RejectionsChanged, RolloutChanged, SnapshotPublished, SnapshotSetAside
+from fsxds.events import (
+    CanaryAwaited,
+    HoldsChanged,
+    Observer,
+    RolloutChanged,
+    SnapshotPublished,
+    SnapshotSetAside,
+)
 from fsxds.history.state_writer import StateWriter
-from fsxds.publishing.canaries import CanaryGate
-from fsxds.publishing.channel_rollout import ChannelRollout, Generations
-from fsxds.publishing.rejected_resources import rejection_problems
+from fsxds.publishing.canaries import CanaryGate, answers_of
+from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding
+from fsxds.publishing.held_resources import (
+    WordedHold,
+    held_resources,
+    hold_problems,
+    rejected_resources,
+    rejection_problems,
+)
 from fsxds.publishing.removed_members import RemovedMembers
-from fsxds.resources import Snapshot
+from fsxds.publishing.verdicts import Verdicts
+from fsxds.resources import Key, Snapshot
 from fsxds.rollout import (
     Client,
     Held,
-    OnNack,
-    Rejection,
-    RolledBack,
+    HoldingRules,
+    Nack,
+    NodeKey,
+    PinsChanged,
+    ResourceVersion,
     Rollout,
     RolloutEvent,
     RolloutOptions,
     RolloutState,
-    Step,
     StepStarted,
     StepTimedOut,
-    Stopped,
+    Target,
+    snapshot_id,
 )
 from fsxds.settings.options import Settings
-from fsxds.settings.rollout_forms import Canary
+from fsxds.settings.rollout_forms import Canary, NackLimit
 from fsxds.snapshots.load import same_content
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Attempts
@@ -54,28 +70,39 @@ class PublishRules:
 
     Attributes:
         rollout: how steps follow each other.
-        approved: the ids of targets that may remove much.
+        holding: what of a tree is held back.
+        nack_limit: when a version that nodes reject is held back from all; None for never.
         canary: which nodes get a change first; None for none.
         bake_s: for how long these have it before the others get it.
+        canary_quorum: which share of them has to have it, above 0 and up to 1.
+        canary_patience_s: after so long the others get it anyway; infinite for never.
     """
 
     rollout: RolloutOptions
-    approved: frozenset[str] = frozenset()
+    holding: HoldingRules = field(default_factory=HoldingRules)
+    nack_limit: NackLimit | None = field(default_factory=NackLimit)
     canary: Canary | None = None
     bake_s: float = 0.0
+    canary_quorum: float = 1.0
+    canary_patience_s: float = inf
 
     @classmethod
-    def of(cls, settings: Settings) -> PublishRules:
-        """Return what the settings say."""
+    def of(cls, settings: Settings, is_static: Callable[[Key], bool]) -> PublishRules:
+        """Return what the settings say, given which names the bootstrap is known to define."""
         options = RolloutOptions(
             is_on=settings.rollout,
             linger_s=settings.linger_s and settings.linger_s + DRAINS_BEGIN_WITHIN_S,
             step_timeout_s=settings.step_timeout_s,
-            nack_limit=settings.nack_limit,
-            on_nack=OnNack(settings.on_nack),
-            max_removal=settings.max_removal if isfinite(settings.max_removal) else None,
         )
-        return cls(options, frozenset(settings.approved or ()), settings.canary, settings.bake_s)
+        holding = HoldingRules(
+            keeps_references=settings.references == "hold",
+            max_removal=settings.max_removal if isfinite(settings.max_removal) else None,
+            approved=frozenset(settings.approved or ()),
+            is_static=is_static,
+            knows_static=(settings.static_clusters, settings.bootstrap) != (None, None),
+        )
+        canary = settings.canary, settings.bake_s, settings.canary_quorum, settings.canary_patience_s
+        return cls(options, holding, settings.nack_limit, *canary)
 
 
 class StreamRewriting(Protocol):
@@ -83,6 +110,13 @@ class StreamRewriting(Protocol):
 
     def follow(self, channel: Channel) -> None:
         """Publish in `streams` what is made of each snapshot in `store`."""
+
+
+class Placing(Protocol):
+    """What has nodes follow other channels."""
+
+    def __call__(self, nodes: Collection[NodeKey], *, is_apart: bool = False) -> object:
+        """Have nodes follow the channels of what they reject now; with `is_apart`, only those that have one apart."""
 
 
 class Publisher:
@@ -98,10 +132,15 @@ class Publisher:
         rollouts: those of all channels.
         whole: the channel of the whole tree.
         published: what was received last, once all channels have taken it in; None before the first.
+        verdicts: what clients reject.
+        gate: holds changes until canaries have them; None where no canary is set.
+        restored_behind: where nodes were that were behind the others when the process before ended.
         on_received: is called when a tree was received, before its channels get what it asks for.
         on_rest: is called with a rollout that waits for no client.
         on_progress: is called when a rollout did what was due.
-        on_rejected: receives a client's rejection of a step, as often as it is asked where it is with that.
+        on_decided: receives nodes that may have to be served something else.
+        on_left_behind: receives clients of a rollout that it goes on without.
+        on_gone: receives a client that left, and the rollout that it followed.
     """
 
     def __init__(
@@ -113,11 +152,17 @@ class Publisher:
     ) -> None:
         self.rollouts: dict[ChannelKey, ChannelRollout] = {}
         self.published: Latest[Mapping[Layers, Snapshot] | None] = Latest(None)
+        self.verdicts = Verdicts(rules.nack_limit, self.rollouts, observer)
+        self.verdicts.on_decided = self._receive_decision
+        self.gate = _gate_of(rules)
         self.on_received: Callable[[], object] = lambda: None
         self.on_rest: Callable[[ChannelRollout], object] = lambda _: None
         self.on_progress: Callable[[], object] = lambda: None
-        self.on_rejected: Callable[[ChannelClient, Rejection, Step], object] = lambda *_: None
+        self.on_decided: Placing = lambda *_, **__: None
+        self.on_left_behind: Callable[[ChannelRollout, Collection[ChannelClient]], object] = lambda *_: None
+        self.on_gone: Callable[[ChannelRollout, ChannelClient], object] = lambda *_: None
         self._rules = rules
+        self._holding = Holding(rules.holding)
         self._observer = observer
         self._keeper = keeper
         self._rewriting = rewriting
@@ -125,21 +170,32 @@ class Publisher:
         self._removed = RemovedMembers(keeper.restored_members() if keeper else {})
         self._targets: Mapping[Layers, Snapshot] = {}
         self._detected_s = 0.0
-        # The rollouts with something to do, each once, in this order.
-        self._inbox: asyncio.Queue[ChannelRollout | None] = asyncio.Queue()
+        # The rollouts with something to do, each once, in this order; and what is to be done when those before did that.
+        self._inbox: asyncio.Queue[ChannelRollout | Callable[[], object]] = asyncio.Queue()
         self._due: set[ChannelRollout] = set()
-        self._timers: dict[ChannelRollout, asyncio.TimerHandle] = {}
+        self._timers: dict[object, asyncio.TimerHandle] = {}
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("publisher", error)))
-        self._gate = CanaryGate(rules.bake_s)
-        self._gate_timer: asyncio.TimerHandle | None = None
-        self._rejected: dict[ChannelRollout, tuple[Problem, ...]] = {}
+        self._problems: dict[ChannelRollout, tuple[Problem, ...]] = {}
+        self._reported_problems: tuple[Problem, ...] = ()
         # The changes that were reported last, each with the time at which it was detected.
         self._reported: dict[object, float] = {}
+        restored = keeper.restored() if keeper else {}
         if keeper is not None:
             keeper.read_members = lambda: self._removed.by_layers
-        for key, state in keeper.restored().items() if keeper else ():
-            self._restore(key, state)
+            # Where these are damaged, everything is set aside.
+            keeper.restore_rejections(self.verdicts.rejections)
+            self._holding.rejected = frozenset(self.verdicts.rejections.held)
+            self.verdicts.report_restored()
+        self.restored_behind = {key: state for key, state in restored.items() if key.lane}
+        for key, state in restored.items():
+            if not key.lane:
+                self._restore(key, state)
         self.whole = self.rollout_of(ChannelKey()).channel
+
+    def keep_behind(self, read: Callable[[], Mapping[ChannelKey, RolloutState]]) -> None:
+        """Have places of nodes that are behind the others kept on disk, with everything else."""
+        if self._keeper is not None:
+            self._keeper.read_behind = read
 
     async def until_received(self) -> None:
         """Wait until a tree was received."""
@@ -151,55 +207,112 @@ class Publisher:
 
     def rollout_of(self, key: ChannelKey) -> ChannelRollout:
         """Return the rollout of a channel, which is made where there is none."""
-        return self.rollouts.get(key) or self._add(key)
+        found = self.rollouts.get(key)
+        if found is None:
+            main = self.main_of(key) if key.held is not None else None
+            found = self._add(key) if main is None else self.split(main, key)
+        return found
 
-    def cohorts(self, views: Container[Layers]) -> Iterator[tuple[str, ChannelRollout]]:
-        """Yield the rollouts that nodes may follow, where views have these layers, each with the name of its cohort.
+    def main_of(self, key: ChannelKey) -> ChannelRollout | None:
+        """Return the rollout that most nodes of a view follow, canaries or the others; None where there is none."""
+        return self.rollouts.get(ChannelKey(key.layers, key.is_canary))
 
-        That is `all`, or where there is a canary `canary` or `others`; `moving` for nodes that had other layers before.
-        """
-        others = "others" if any(key.is_canary for key in self.rollouts) else "all"
-        for key, rollout in self.rollouts.items():
-            # No node can follow one of other layers any more.
-            if key.layers in views or rollout.channel.clients:
-                yield "moving" if key.transition else "canary" if key.is_canary else others, rollout
+    def followed(self, views: Container[Layers]) -> Iterator[ChannelRollout]:
+        """Yield the rollouts that nodes may follow, where views have these layers: none can follow others any more."""
+        yield from (one for key, one in self.rollouts.items() if key.layers in views or one.channel.clients)
 
-    def split(self, rollout: ChannelRollout, key: ChannelKey) -> ChannelRollout:
-        """Make a channel that begins with what another one serves, and rolls out what is for its own layers."""
-        made = self._add(key, rollout.machine.split())
-        made.publish(asyncio.get_running_loop().time())
+    def held_for(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
+        """Return the versions that a node is not served in a view, if these are others than for all nodes."""
+        main, rejections = self.main_of(key), self.verdicts.rejections
+        if main is None or node not in rejections.nodes:
+            return None
+        held = frozenset(main.target.held_of(rejections.held_for(node)))
+        return None if held == frozenset(main.target.held_of(rejections.held)) else held
+
+    def is_expected(self, key: ChannelKey) -> bool:
+        """Whether a node that rejects something, and may come back, is to follow a channel."""
+        return key.held is not None and any(
+            self.held_for(node, key) == key.held for node in self.verdicts.rejections.nodes
+        )
+
+    def split(self, rollout: ChannelRollout, key: ChannelKey, clients: Iterable[ChannelClient] = ()) -> ChannelRollout:
+        """Make a channel that goes on from the step of another one, of which it takes some clients."""
+        made, now_s = self._split(rollout.machine, key), asyncio.get_running_loop().time()
+        for client in clients:
+            made.machine.end_rest(now_s)
+            made.channel.join(client)
+            rollout.channel.leave(client)
+            client.follow(made.channel)
+        made.publish(now_s)
+        if not made.channel.clients:
+            # Whoever comes gets all at once.
+            self._advance(made)
+        self.note(made)
+        return made
+
+    def resume_from(self, machine: Rollout, key: ChannelKey) -> ChannelRollout:
+        """Make a lane for a node that was so far when it left, and is about to come back."""
+        made = self._split(machine, key)
+        made.machine.rest(asyncio.get_running_loop().time())
+        made.publish_restored()
+        self.note(made)
+        return made
+
+    def restored_rollout(self, state: RolloutState) -> Rollout:
+        """Return a rollout that goes on where one of a process before was."""
+        return Rollout(self._rules.rollout, state)
+
+    def _split(self, machine: Rollout, key: ChannelKey) -> ChannelRollout:
+        made = self._add(key, machine.split(self._rules.rollout, asyncio.get_running_loop().time()))
+        main = self.main_of(key)
+        if key.lane:
+            made.leads_to = self.rollouts[replace(key, lane=0)]
+            made.leads_to.lanes[made] = None
+        elif main is not None and main is not made:
+            made.target, made.is_stale, made.held_since_s = main.target.split(), True, main.held_since_s
+        if key.held and main is not None:
+            made.machine.replace_rejected(partial(main.target.without, rejected=key.held))
+        made.origin = machine.served, made.machine.served
         return made
 
     def drop(self, rollout: ChannelRollout) -> None:
         """Forget a channel, which nobody follows any more."""
         del self.rollouts[rollout.channel.key]
+        if rollout.leads_to is not None:
+            rollout.leads_to.lanes.pop(rollout, None)
         rollout.part()
-        if self._keeper is not None and not rollout.channel.key.transition:
+        if self._keeper is not None and not rollout.channel.key.lane:
             self._keeper.forget(rollout.channel.key)
         self._due.discard(rollout)
-        if (timer := self._timers.pop(rollout, None)) is not None:
-            timer.cancel()
-        self._set_rejections(rollout, ())
+        self._set_timer(rollout, None, self._report_problems)
+        if self._problems.pop(rollout, ()):
+            self._report_problems()
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
         """Publish what the tree asks for, by layers; `detected_s` is the monotonic clock at the first sign of the change."""
         self._targets, self._detected_s = targets, detected_s
-        self._gate.close()
+        self.verdicts.receive_trees(targets.values())
         self.on_received()
         for rollout in self.rollouts.values():
             self._want(rollout)
-        self._look_at_canaries()
+        if self.gate is not None and any(map(self._brings_change, self.rollouts.values())):
+            self.gate.close(asyncio.get_running_loop().time())
+            self._look_at_canaries()
         # When it comes to this, all rollouts have taken theirs in.
-        self._inbox.put_nowait(None)
+        self._inbox.put_nowait(partial(self.published.replace, targets))
 
     def change_rules(self, rules: PublishRules) -> None:
         """Publish by other rules from now on."""
-        self._rules, self._gate.bake_s = rules, rules.bake_s
+        if self.gate is None or rules.canary is None:
+            self.gate = _gate_of(rules)
+        else:
+            self.gate.bake_s, self.gate.quorum = rules.bake_s, rules.canary_quorum
+            self.gate.patience_s = rules.canary_patience_s
+        self._rules, self._holding.rules, self.verdicts.rejections.limit = rules, rules.holding, rules.nack_limit
         for rollout in self.rollouts.values():
             rollout.machine.options = rules.rollout
-            for held_id in rules.approved:
-                rollout.machine.approve(held_id, asyncio.get_running_loop().time())
-            self.note(rollout)
+            self.recompose(rollout)
+        self.verdicts.decide_soon(())
 
     async def keep_publishing(self) -> Never:
         """Do what is due in each rollout, until cancelled; after a failure, the same again from what is served."""
@@ -207,13 +320,21 @@ class Publisher:
             self._inbox.put_nowait(failed)
         while True:
             rollout = await self._inbox.get()
-            if rollout is None:
-                self.published.replace(self._targets)
-            elif rollout in self._due and self.rollouts.get(rollout.channel.key) is rollout:
+            if not isinstance(rollout, ChannelRollout):
+                rollout()
+            elif self.rollouts.get(rollout.channel.key) is not rollout:
+                # It was noted after it was dropped.
+                self._due.discard(rollout)
+            elif rollout in self._due:
                 self._due.discard(rollout)
                 self._attempt(rollout)
                 # Others may do something between the rollouts of a thousand channels.
                 await asyncio.sleep(0)
+
+    @property
+    def holding_rules(self) -> HoldingRules:
+        """By which rules resources are held back."""
+        return self._holding.rules
 
     @property
     def generation(self) -> int:
@@ -221,25 +342,57 @@ class Publisher:
         return self._generations.last
 
     @property
-    def opens_at_s(self) -> float | None:
-        """When the others follow the canaries, where nothing else happens; None while canaries are waited for."""
-        return self._gate.opens_at_s
-
-    @property
     def has_followers(self) -> bool:
         """Whether some wait until the canaries have had a change for long enough."""
-        return any(rollout.wanted is not rollout.target for rollout in self.rollouts.values())
+        return any(map(self.waits_for_canary, self.rollouts.values()))
+
+    def waits_for_canary(self, rollout: ChannelRollout) -> bool:
+        """Whether a rollout has not taken in what the tree asks for because canaries come first."""
+        return rollout.leads_to is None and not rollout.follows_tree and not self._may_follow(rollout)
 
     def promote(self) -> int:
         """Let the others follow the canaries now; return how many rollouts waited for that."""
-        waiting = [rollout for rollout in self.rollouts.values() if rollout.wanted is not rollout.target]
-        self._gate.promote()
+        waiting = sum(map(self.waits_for_canary, self.rollouts.values()))
+        if self.gate is not None:
+            self.gate.promote()
         self._note_others()
-        return len(waiting)
+        return waiting
 
-    def rejections_of(self, rollout: ChannelRollout) -> tuple[Problem, ...]:
-        """Return what clients rejected of what the tree asks for last."""
-        return self._rejected.get(rollout, ())
+    def retry(self, name: str | None) -> int:
+        """Offer rejected versions of resources of a name, or all, to all nodes again; return how many."""
+        versions = {one for one in self.verdicts.rejections.versions if name in {None, one[0][1]}}
+        self.verdicts.forget(versions)
+        return len(versions)
+
+    def held_in(self, rollout: ChannelRollout) -> Iterator[WordedHold]:
+        """Yield what is held back in a channel, and what nodes reject of its tree."""
+        yield from rejected_resources(self.verdicts.rejections, lambda: [rollout.target])
+        yield from held_resources(rollout.target.holds, rollout.held_since_s)
+
+    def recompose(self, rollout: ChannelRollout) -> None:
+        """Have what a channel is to serve worked out anew, soon."""
+        rollout.is_stale = True
+        self.note(rollout)
+
+    def note(self, rollout: ChannelRollout) -> None:
+        """Have a rollout advance soon."""
+        if rollout not in self._due:
+            self._due.add(rollout)
+            self._inbox.put_nowait(rollout)
+
+    def _may_follow(self, rollout: ChannelRollout) -> bool:
+        """Whether a rollout may take what the tree asks for; the first is for all, and later ones for canaries first."""
+        if self.gate is None or rollout.channel.key.is_canary or rollout.channel.store.current is None:
+            return True
+        return self.gate.is_open(asyncio.get_running_loop().time()) or not self._brings_change(rollout)
+
+    def _brings_change(self, rollout: ChannelRollout) -> bool:
+        """Whether what the tree asks for is a change for nodes that follow canaries."""
+        wanted, key, target = rollout.wanted, rollout.channel.key, rollout.machine.target
+        if key.is_canary or key.lane or wanted is None or target is None or wanted is rollout.target.tree:
+            return False
+        # What a process before served may be what the tree asks for.
+        return rollout.target.tree is not None or snapshot_id(wanted) != snapshot_id(target)
 
     def _attempt(self, rollout: ChannelRollout) -> None:
         is_done = False
@@ -255,87 +408,135 @@ class Publisher:
                 self.note(rollout)
 
     def _advance(self, rollout: ChannelRollout) -> None:
-        now_s = asyncio.get_running_loop().time()
-        given = rollout.target
-        rollout.advance(now_s, is_open=self.may_follow(rollout, now_s))
-        if rollout.target is not given:
-            self._set_rejections(rollout, ())
-        events = rollout.machine.take_events()
+        # A step that was rejected is not followed by the next one.
+        self.verdicts.decide()
+        composed, tree = rollout.target.composed, rollout.target.tree
+        rollout.advance(asyncio.get_running_loop().time(), self._holding, is_open=self._may_follow(rollout))
+        events, is_composed = rollout.machine.take_events(), rollout.target.composed is not composed
         for happened in events:
-            self._take_event(rollout, happened, now_s)
-        if events or rollout.target is not given:
-            self._keep(rollout)
+            self._take_event(rollout, happened)
+        rollout.end_report()
+        if len(rollout.target.pins) != rollout.reported_pins:
+            self._report(
+                rollout, PinsChanged(rollout.machine.target_id, len(rollout.target.pins), rollout.reported_pins)
+            )
+            rollout.reported_pins = len(rollout.target.pins)
+        if is_composed:
+            self._receive_composed(rollout, None if composed is None else composed.approval_id)
+        if events or is_composed or rollout.target.tree is not tree:
+            self.keep(rollout)
         if rollout.channel.key.is_canary:
             self._look_at_canaries()
-        self._set_timer(rollout, now_s)
+        self._set_timer(rollout, rollout.machine.timer_at_s, partial(self.note, rollout))
         if rollout.machine.step is None:
+            self.verdicts.receive_rest(rollout)
             self.on_rest(rollout)
         self.on_progress()
 
-    def may_follow(self, rollout: ChannelRollout, now_s: float) -> bool:
-        """Whether a rollout may take what the tree asks for; the first is for all, and later ones for canaries first."""
-        return rollout.channel.key.is_canary or rollout.channel.store.current is None or self._gate.is_open(now_s)
+    def _receive_composed(self, rollout: ChannelRollout, approved_before: str | None) -> None:
+        """Report what is held in a channel from now on, and have those follow that catch up with it."""
+        for lane in rollout.lanes:
+            self.note(lane)
+        composed = rollout.target.composed
+        if composed is not None and composed.removals and composed.approval_id != approved_before:
+            self._report(rollout, Held(composed.approval_id or "", composed.removals))
+        problems = tuple(hold_problems(rollout.target.holds))
+        if problems != self._problems.get(rollout, ()):
+            self._problems[rollout] = problems
+            self._report_problems()
+
+    def _receive_decision(self, nodes: Collection[NodeKey], has_changed: bool) -> None:  # noqa: FBT001
+        """Have nodes served what is for them, after clients rejected or took something."""
+        if has_changed:
+            # Nodes that are not to have what the others get now leave before, and those that have nothing apart come after.
+            self.on_decided(nodes, is_apart=True)
+            self._holding.rejected = frozenset(self.verdicts.rejections.held)
+            for rollout in self.rollouts.values():
+                if rollout.channel.key.held is None:
+                    self.recompose(rollout)
+            self._inbox.put_nowait(partial(self.on_decided, nodes))
+        else:
+            self.on_decided(nodes)
+        self._report_problems()
+        if self._keeper is not None:
+            self._keeper.note_rejections()
+
+    def _receive_nack(self, rollout: ChannelRollout, client: ChannelClient, nack: Nack) -> None:
+        self.verdicts.receive_nack(rollout, client, nack)
+        # What was good before is to be known after a restart, too.
+        self.keep(self.main_of(rollout.channel.key) or rollout)
+
+    def _receive_progress(self, rollout: ChannelRollout, client: ChannelClient) -> None:
+        self.verdicts.receive_progress(client)
+        if client not in rollout.channel.clients and client not in rollout.channel.absent:
+            self.on_gone(rollout, client)
+        is_gated = rollout.channel.key.is_canary and self.gate is not None and self.gate.waits_since_s is not None
+        if rollout.channel.step is not None or rollout.leads_to is not None or is_gated:
+            rollout.receive_progress(client)
+            self.note(rollout)
 
     def _look_at_canaries(self) -> None:
         """See whether the others may follow now, or when."""
-        loop = asyncio.get_running_loop()
-        was_open = self._gate.is_open(loop.time())
-        self._gate.look((one for one in self.rollouts.values() if one.channel.key.is_canary), loop.time())
-        at_s = self._gate.opens_at_s
-        if at_s is not None and not was_open:
-            self._gate_timer = loop.call_at(at_s, self._note_others)
+        gate, loop = self.gate, asyncio.get_running_loop()
+        if gate is None or gate.waits_since_s is None:
+            return
+        gate.look(answers_of(self.rollouts, self.verdicts.rejections), loop.time())
+        self._set_timer("bake", gate.opens_at_s, self._note_others)
+        # Those that are on their way are not missed yet.
+        at_s = gate.waits_since_s + self._rules.rollout.step_timeout_s
+        self._set_timer("canaries", None if gate.has_enough else max(at_s, loop.time()), self._report_canaries)
+
+    def _report_canaries(self) -> None:
+        if self.gate is not None and not self.gate.has_enough and self.has_followers:
+            self._observer(CanaryAwaited(self.gate.missing, self.gate.count))
 
     def _note_others(self) -> None:
         for rollout in self.rollouts.values():
-            if rollout.wanted is not rollout.target:
+            if not rollout.follows_tree:
                 self.note(rollout)
 
-    def _take_event(self, rollout: ChannelRollout, happened: RolloutEvent, now_s: float) -> None:
-        """Report an event, and do what the settings say about it."""
-        match happened:
-            case Held(held_id) if held_id in self._rules.approved:
-                rollout.machine.approve(held_id, now_s)
-                self.note(rollout)
-                return
-            case StepStarted() if (target := rollout.begin_step(happened)) is not None:
-                self._report_published(target, rollout.detected_s)
-            case RolledBack(_, _, rejections) | Stopped(_, rejections):
-                problems = rejection_problems(rejections, _names(happened), rollout.target)
-                self._set_rejections(rollout, problems)
+    def _take_event(self, rollout: ChannelRollout, happened: RolloutEvent) -> None:
+        """Report an event, and a change of the tree with its first step."""
+        if isinstance(happened, StepStarted) and (tree := rollout.begin_step(happened)) is not None:
+            self._report_published(tree, rollout.detected_s)
+        self._report(rollout, happened)
+
+    def _report(self, rollout: ChannelRollout, happened: RolloutEvent) -> None:
         key = rollout.channel.key
-        self._observer(RolloutChanged(key.layers, key.is_canary, happened, _names(happened)))
+        self._observer(RolloutChanged(key.layers, key.cohort, happened, _names(happened)))
 
-    def _report_published(self, target: Snapshot, detected_s: float) -> None:
+    def _report_published(self, tree: Snapshot, detected_s: float) -> None:
         """Report a change of the tree once, in however many views it shows."""
         changes = frozenset(
             (type_url, change.added, change.changed, change.removed)
-            for type_url, change in target.changes.items()
-            if change.generation == target.generation
+            for type_url, change in tree.changes.items()
+            if change.generation == tree.generation
         )
         if self._reported.get(changes) != detected_s:
             if detected_s not in self._reported.values():
                 self._reported.clear()
             self._reported[changes] = detected_s
-            self._observer(SnapshotPublished(target, detected_s))
+            self._observer(SnapshotPublished(tree, detected_s))
 
-    def _set_rejections(self, rollout: ChannelRollout, problems: tuple[Problem, ...]) -> None:
-        if problems != self._rejected.pop(rollout, ()):
-            if problems:
-                self._rejected[rollout] = problems
-            self._observer(RejectionsChanged(tuple(sorted({one for each in self._rejected.values() for one in each}))))
+    def _report_problems(self) -> None:
+        problems = {one for each in self._problems.values() for one in each}
+        rejected = rejection_problems(self.verdicts.rejections, lambda: [one.target for one in self.rollouts.values()])
+        found = tuple(sorted(problems.union(rejected)))
+        if found != self._reported_problems:
+            self._reported_problems = found
+            self._observer(HoldsChanged(found))
 
-    def _set_timer(self, rollout: ChannelRollout, now_s: float) -> None:
-        timer, at_s = self._timers.pop(rollout, None), rollout.machine.timer_at_s
-        if timer is not None:
+    def _set_timer(self, owner: object, at_s: float | None, act: Callable[[], object]) -> None:
+        if (timer := self._timers.pop(owner, None)) is not None:
             timer.cancel()
-        if at_s is not None:
+        if at_s is not None and isfinite(at_s):
             loop = asyncio.get_running_loop()
-            self._timers[rollout] = loop.call_at(max(at_s, now_s), self.note, rollout)
+            self._timers[owner] = loop.call_at(max(at_s, loop.time()), act)
 
     def _want(self, rollout: ChannelRollout) -> None:
         """Let a rollout have what the tree asks for, if that is something else than before."""
         wanted = self._targets.get(rollout.channel.key.layers)
-        if wanted is None or wanted is rollout.wanted:
+        if rollout.leads_to is not None or wanted is None or wanted is rollout.wanted:
             return
         if rollout.wanted is None or not same_content(wanted, rollout.wanted):
             rollout.wanted, rollout.detected_s = wanted, self._detected_s
@@ -349,49 +550,38 @@ class Publisher:
             channel, machine or Rollout(self._rules.rollout), self._generations, self._removed
         )
         channel.on_progress = partial(self._receive_progress, rollout)
-        rollout.on_rejected = self._receive_rejected
-        self._want(rollout)
+        channel.on_nack = partial(self._receive_nack, rollout)
+        rollout.on_left_behind = partial(self._leave_behind, rollout)
+        if not key.lane:
+            self._want(rollout)
         return rollout
+
+    def _leave_behind(self, rollout: ChannelRollout, clients: Collection[ChannelClient]) -> None:
+        self.on_left_behind(rollout, clients)
 
     def _restore(self, key: ChannelKey, state: RolloutState) -> None:
         """Serve what a process before served, and go on from there."""
         rollout = self._add(key, Rollout(self._rules.rollout, state))
+        rollout.target = Target(state.pins, state.pinned_at_s, state.before, state.target)
+        rollout.target.pinned = state.pinned
         rollout.publish_restored()
-        self._keep(rollout)
+        self.keep(rollout)
         self.note(rollout)
 
-    def _keep(self, rollout: ChannelRollout) -> None:
-        """Have the place of a rollout kept on disk, as it is when it comes to that.
+    def keep(self, rollout: ChannelRollout) -> None:
+        """Have the place of a rollout kept on disk, as it is when it comes to that; with any, where single nodes are."""
+        kept = rollout.leads_to or rollout
+        if self._keeper is not None:
+            self._keeper.save(kept.channel.key, lambda: kept.state)
 
-        Who is on the way to another channel follows that after a restart, where nodes are as if they were new.
-        """
-        if self._keeper is not None and not rollout.channel.key.transition:
-            self._keeper.save(rollout.channel.key, lambda: rollout.machine.state)
 
-    def _receive_progress(self, rollout: ChannelRollout, client: ChannelClient) -> None:
-        rollout.receive_progress(client)
-        self.note(rollout)
-
-    def _receive_rejected(self, client: ChannelClient, rejection: Rejection, step: Step) -> None:
-        self.on_rejected(client, rejection, step)
-
-    def note(self, rollout: ChannelRollout) -> None:
-        """Have a rollout advance soon."""
-        if rollout not in self._due:
-            self._due.add(rollout)
-            self._inbox.put_nowait(rollout)
+def _gate_of(rules: PublishRules) -> CanaryGate | None:
+    return None if rules.canary is None else CanaryGate(rules.bake_s, rules.canary_quorum, rules.canary_patience_s)
 
 
 def _names(happened: RolloutEvent) -> dict[Client, str]:
     """Return what the clients are called that an event is about."""
-    match happened:
-        case StepTimedOut(_, _, clients):
-            return {client: _name(client) for client in clients}
-        case RolledBack(_, _, rejections) | Stopped(_, rejections):
-            return {client: _name(client) for client, _ in rejections}
-    return {}
-
-
-def _name(client: Client) -> str:
+    if not isinstance(happened, StepTimedOut):
+        return {}
     # Those that the machines know are clients of channels.
-    return cast("ChannelClient", client).name
+    return {client: cast("ChannelClient", client).name for client in happened.clients}

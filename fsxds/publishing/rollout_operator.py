@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -18,10 +21,12 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
-from fsxds.rollout import Client, RolloutStatus, snapshot_id
+from fsxds.rollout import Client, HoldingRules, HoldReason, snapshot_id
+from fsxds.rollout.served_outline import ServedOutline
 from fsxds.transports.admin.rollout_control import (
+    ApprovalReport,
     ChannelReport,
-    HoldReport,
+    HeldReport,
     LingeringReport,
     StepReport,
     WaitingReport,
@@ -30,6 +35,10 @@ from fsxds.transports.admin.rollout_control import (
 from fsxds.values import Layers
 
 Result = TypeVar("Result")
+
+# So many held resources of a channel are shown, and so many nodes that reject one.
+MOST_HELD = 100
+MOST_NODES = 20
 
 NO_HISTORY = "there is no history; start fsxds with --state DIR"
 
@@ -65,24 +74,28 @@ class RolloutOperator:
         for name, layers in self._views():
             names.setdefault(layers, []).append(name)
         return [
-            self._report(rollout, tuple(names.get(rollout.channel.key.layers, ())), cohort)
-            for cohort, rollout in self._publisher.cohorts(names)
+            self._report(rollout, tuple(names.get(rollout.channel.key.layers, ())))
+            for rollout in self._publisher.followed(names)
         ]
 
     def layers_of_node(self, node_id: str) -> Layers | None:
         """Return the layers that a connected client with this node id has; None where there is none."""
         for key, rollout in self._publisher.rollouts.items():
-            if any(client.node.id == node_id for client in rollout.channel.clients):
+            if any(client.node.id == node_id for client in rollout.channel.known):
                 return key.layers
         return None
 
-    def approve(self, version: str) -> int:
-        """Release what is held under an id; return in how many channels."""
-        return self._decide(None, lambda rollout, now_s: rollout.machine.approve(version, now_s))
+    def approve(self, approval_id: str) -> int:
+        """Let a removal go on that waits for approval under an id; return in how many channels."""
+        return self._decide(None, lambda rollout: rollout.target.approve(approval_id, rollout.base))
 
     def promote(self) -> int:
         """Let the others follow the canary now; return in how many channels."""
         return self._publisher.promote()
+
+    def retry(self, name: str | None) -> int:
+        """Offer rejected versions of resources of a name, or all, to all nodes again; return how many."""
+        return self._publisher.retry(name)
 
     def abort(self, layers: frozenset[Layers] | None) -> int:
         """Take back the rollouts that go on; None means in all. Return in how many channels."""
@@ -90,7 +103,7 @@ class RolloutOperator:
 
     def resume(self, layers: frozenset[Layers] | None) -> int:
         """Follow the tree again after `rollback`; None means in all. Return in how many channels."""
-        return self._decide(layers, lambda rollout, now_s: rollout.machine.resume(now_s))
+        return self._decide(layers, lambda rollout: rollout.target.resume(rollout.base, self._publisher.holding_rules))
 
     async def history(self) -> Sequence[HistoryEntry]:
         """Return the snapshots of all layers, the newest first."""
@@ -101,38 +114,56 @@ class RolloutOperator:
         rollout = self._publisher.rollouts.get(ChannelKey(layers))
         return None if rollout is None else rollout.channel.store.current
 
+    def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
+        """Return what each view is served, those that are no canaries, and by which rules changes of it are held."""
+        mains = {key: one for key, one in self._publisher.rollouts.items() if key == ChannelKey(key.layers)}
+        return self._publisher.holding_rules, [
+            ServedOutline.of(key.layers, base, one.target.holds, has_upstreams=bool(base.upstreams))
+            for key, one in mains.items()
+            if (base := one.base) is not None
+        ]
+
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
         """Return a snapshot of the history, and of which nodes it is. Raises ProtocolError where there is none."""
         served = {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
         return await self._read(partial(_kept, number, served))
 
     async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history until the tree changes, or `resume`; return in how many channels."""
+        """Serve a snapshot of the history in place of what differs from it in the tree; return in how many channels."""
         layers, snapshot = await self.kept(number)
+        return self._decide(frozenset((layers,)), partial(_pin, snapshot))
 
-        def pin(rollout: ChannelRollout, now_s: float) -> bool:
-            rollout.machine.pin(snapshot, now_s)
-            return True
+    async def rollback_all(self, time_s: float) -> int:
+        """Serve in each view what was served there at a time, in seconds since 1970; return in how many channels."""
+        served = {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
+        snapshots = await self._read(partial(_kept_at, time_s, served))
+        if not snapshots:
+            raise ProtocolError(
+                "the history has nothing that was served then; fsxds history lists what it has", "NOT_FOUND"
+            )
+        pin = {layers: snapshot for layers, snapshot in snapshots.items() if layers in served}
+        return sum(self._decide(frozenset((layers,)), partial(_pin, snapshot)) for layers, snapshot in pin.items())
 
-        return self._decide(frozenset((layers,)), pin)
-
-    def _decide(self, layers: frozenset[Layers] | None, act: Callable[[ChannelRollout, float], bool]) -> int:
-        """Do something to the rollouts of some layers, or of all; return to how many it was done."""
-        now_s, count = _now_s(), 0
+    def _decide(self, layers: frozenset[Layers] | None, act: Callable[[ChannelRollout], bool]) -> int:
+        """Do something to what channels of some layers, or all, are to serve; return to how many it was done."""
+        count = 0
         for key, rollout in self._publisher.rollouts.items():
-            if (layers is None or key.layers in layers) and act(rollout, now_s):
-                self._publisher.note(rollout)
+            if not key.lane and (layers is None or key.layers in layers) and act(rollout):
+                self._publisher.recompose(rollout)
                 count += 1
         return count
 
-    def _abort(self, rollout: ChannelRollout, now_s: float) -> bool:
-        if rollout.machine.abort(now_s):
-            return True
-        if not (rollout.channel.key.is_canary and self._publisher.has_followers and rollout.before is not None):
+    def _abort(self, rollout: ChannelRollout) -> bool:
+        good, removals = rollout.machine.good, rollout.target.composed and rollout.target.composed.removals
+        if good is None:
             return False
-        # The canary has reached what the others wait for.
-        rollout.machine.pin(rollout.before, now_s)
-        return True
+        if removals or not rollout.machine.is_complete:
+            rollout.machine.hurry(asyncio.get_running_loop().time())
+            return rollout.target.pin(good, time.time())
+        if rollout.channel.key.is_canary and self._publisher.has_followers and rollout.before is not None:
+            # The canary has reached what the others wait for.
+            return rollout.target.pin(rollout.before, time.time())
+        return False
 
     async def _read(self, read: Callable[[State], Result]) -> Result:
         """Read from the state directory, in a thread. Raises ProtocolError where there is none, or it cannot be read."""
@@ -143,33 +174,47 @@ class RolloutOperator:
         except StateError as error:
             raise ProtocolError(f"the history cannot be read: {error}", "UNAVAILABLE") from error
 
-    def _report(self, rollout: ChannelRollout, views: tuple[str, ...], cohort: str) -> ChannelReport:
-        status, now_s, wanted = rollout.machine.status, _now_s(), rollout.wanted
-        follows = wanted is not rollout.target and not self._publisher.may_follow(rollout, now_s)
-        opens_at_s = self._publisher.opens_at_s
-        has_reached = status.step is None and status.good_id == status.target_id
+    def _report(self, rollout: ChannelRollout, views: tuple[str, ...]) -> ChannelReport:
+        machine, target, gate, now_s = rollout.machine, rollout.target, self._publisher.gate, _now_s()
+        opens_at_s = gate.opens_at_s if gate is not None and self._publisher.waits_for_canary(rollout) else -inf
+        served = machine.target if machine.is_complete else machine.served
+        composed = (rollout.leads_to or rollout).target.composed
+        removals = () if composed is None else composed.removals
         return ChannelReport(
             views=views,
             layers=rollout.channel.key.layers,
-            cohort=cohort,
+            cohort=rollout.channel.key.cohort,
             clients=len(rollout.channel.clients),
-            served=status.target_id if has_reached else status.served_id,
-            target=status.target_id,
-            asked=snapshot_id(wanted) if wanted is not None and wanted is not rollout.target else status.asked_id,
+            served=None if served is None else snapshot_id(served),
+            target=None if machine.target is None else snapshot_id(machine.target),
+            asked=None if rollout.wanted is None else snapshot_id(rollout.wanted),
             is_done=rollout.has_completed,
-            step=_step(rollout, status, now_s),
-            late=tuple(sorted(_client(one).name for one in status.late if one in rollout.channel.clients)),
-            waits_for_canary=follows and opens_at_s is None,
-            baking_s=opens_at_s - now_s if follows and opens_at_s is not None else None,
-            lingering=tuple(sorted(_lingering(status, now_s), key=lambda one: (one.type, one.name))),
-            tainted=tuple(sorted(status.tainted)),
-            rejections=tuple(
-                f"{problem.path}:{problem.line}: {problem.message}"
-                for problem in self._publisher.rejections_of(rollout)
-            ),
-            held=_hold(status),
-            pinned=status.target_id if status.is_pinned else None,
+            step=_step(rollout, now_s),
+            waits_for_canary=opens_at_s is None,
+            baking_s=None if opens_at_s is None or opens_at_s == -inf else max(opens_at_s - now_s, 0.0),
+            lingering=tuple(sorted(_lingering(rollout, now_s), key=lambda one: (one.type, one.name))),
+            held=tuple(islice(self._held(rollout, now_s), MOST_HELD)),
+            approval=ApprovalReport(composed.approval_id or "", shares_of(removals)) if composed and removals else None,
+            pinned=len(target.pins),
+            pinned_for_s=None if target.pinned_at_s is None else max(time.time() - target.pinned_at_s, 0.0),
         )
+
+    def _held(self, rollout: ChannelRollout, now_s: float) -> Iterator[HeldReport]:
+        pinned_at_s = rollout.target.pinned_at_s
+        for one in self._publisher.held_in(rollout):
+            since_s = None if one.since_s is None else max(now_s - one.since_s, 0.0)
+            if one.reason is HoldReason.PINNED and pinned_at_s is not None:
+                since_s = max(time.time() - pinned_at_s, 0.0)
+            yield HeldReport(
+                type=BY_TYPE_URL[one.key[0]].short_name,
+                name=one.key[1],
+                reason=one.reason.value,
+                place=f"{one.problem.path}:{one.problem.line}",
+                message=one.problem.message,
+                remedy=one.problem.remedy,
+                nodes=one.nodes[:MOST_NODES],
+                since_s=since_s,
+            )
 
 
 def _kept(number: int, served: Mapping[Layers, Snapshot | None], state: State) -> tuple[Layers, Snapshot]:
@@ -183,6 +228,20 @@ def _kept(number: int, served: Mapping[Layers, Snapshot | None], state: State) -
     raise no_snapshot(number)
 
 
+def _kept_at(time_s: float, served: Mapping[Layers, Snapshot | None], state: State) -> dict[Layers, Snapshot]:
+    """Return by layers what was served at a time. Blocking."""
+    newest: dict[Layers, HistoryEntry] = {}
+    for kept in state.entries():
+        if kept.time_s <= time_s and kept.layers in served:
+            newest.setdefault(kept.layers, kept)
+    found = {layers: state.snapshot(layers, kept.number, served[layers]) for layers, kept in newest.items()}
+    return {layers: snapshot for layers, snapshot in found.items() if snapshot is not None}
+
+
+def _pin(snapshot: Snapshot, rollout: ChannelRollout) -> bool:
+    return rollout.target.pin(snapshot, time.time())
+
+
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
@@ -192,25 +251,17 @@ def _client(client: Client) -> ChannelClient:
     return cast("ChannelClient", client)
 
 
-def _step(rollout: ChannelRollout, status: RolloutStatus, now_s: float) -> StepReport | None:
-    since_s, ends_at_s = rollout.step_since_s, rollout.machine.timer_at_s
-    if status.step is None or since_s is None or ends_at_s is None:
+def _step(rollout: ChannelRollout, now_s: float) -> StepReport | None:
+    machine, since_s, ends_at_s = rollout.machine, rollout.step_since_s, rollout.machine.timer_at_s
+    if machine.step is None or since_s is None or ends_at_s is None:
         return None
     age_s = max(0.0, now_s - since_s)
-    clients = sorted((_client(one).name, _client(one).transport) for one in status.waiting)
+    clients = sorted((_client(one).name, _client(one).transport) for one in machine.waiting or ())
     waits_for = tuple(WaitingReport(name, transport, age_s) for name, transport in clients)
-    return StepReport(status.step.step_kind.value, age_s, max(0.0, ends_at_s - now_s), waits_for)
+    return StepReport(machine.step.step_kind.value, age_s, max(0.0, ends_at_s - now_s), waits_for)
 
 
-def _lingering(status: RolloutStatus, now_s: float) -> Iterator[LingeringReport]:
-    for (type_url, name), lingering in status.lingering.items():
+def _lingering(rollout: ChannelRollout, now_s: float) -> Iterator[LingeringReport]:
+    for (type_url, name), lingering in rollout.machine.lingering.items():
         left_s = None if lingering.ends_at_s is None else max(0.0, lingering.ends_at_s - now_s)
         yield LingeringReport(BY_TYPE_URL[type_url].short_name, name, tuple(sorted(lingering.listeners)), left_s)
-
-
-def _hold(status: RolloutStatus) -> HoldReport | None:
-    if status.held is not None:
-        return HoldReport(status.held.snapshot_id, f"removes {shares_of(status.held.removals)}")
-    if status.is_stopped and status.target_id is not None:
-        return HoldReport(status.target_id, "was rejected by clients")
-    return None

@@ -1,53 +1,67 @@
 """Make before break: from what is served to what the tree asks for, by steps that clients take one after the other.
 
-`planning` makes the steps, `lingering` says what stays for draining listeners, `guard` what has to be approved;
-`machine` puts them together.
+`target` says what is to be served of a tree, of which `holding` holds some back, `guard` has removals approved, and
+`rejections` knows what clients reject. `planning` makes the steps to it, `lingering` says what stays for draining listeners,
+and `machine` takes one step after the other.
 """
 
 from __future__ import annotations
 
 from fsxds.rollout.guard import Removal
+from fsxds.rollout.holding import Composed, Hold, HoldingRules, HoldReason, Holds
 from fsxds.rollout.lingering import DrainingListener, Lingering
 from fsxds.rollout.machine import Rollout
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.rejections import HeldVersion, Nack, NodeKey, RejectingNode, Rejections, late_nack_of, nack_of
 from fsxds.rollout.rollout_events import (
     Completed,
     Held,
     LingeringEnded,
     LingeringStarted,
-    RolledBack,
+    PinsChanged,
     RolloutEvent,
     StepStarted,
     StepTimedOut,
-    Stopped,
     Superseded,
 )
-from fsxds.rollout.rollout_state import HeldTarget, OnNack, RolloutOptions, RolloutState, RolloutStatus
-from fsxds.rollout.step import Client, Rejection, Standing, Step, StepKind, snapshot_id
+from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
+from fsxds.rollout.step import Client, Standing, Step, StepKind, snapshot_id
+from fsxds.rollout.target import Pin, Target
 
 __all__ = [
     "Client",
     "Completed",
+    "Composed",
     "DrainingListener",
     "Held",
-    "HeldTarget",
+    "HeldVersion",
+    "Hold",
+    "HoldReason",
+    "HoldingRules",
+    "Holds",
     "Lingering",
     "LingeringEnded",
     "LingeringStarted",
-    "OnNack",
-    "Rejection",
+    "Nack",
+    "NodeKey",
+    "Pin",
+    "PinsChanged",
+    "RejectingNode",
+    "Rejections",
     "Removal",
-    "RolledBack",
+    "ResourceVersion",
     "Rollout",
     "RolloutEvent",
     "RolloutOptions",
     "RolloutState",
-    "RolloutStatus",
     "Standing",
     "Step",
     "StepKind",
     "StepStarted",
     "StepTimedOut",
-    "Stopped",
     "Superseded",
+    "Target",
+    "late_nack_of",
+    "nack_of",
     "snapshot_id",
 ]

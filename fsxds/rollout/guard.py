@@ -1,52 +1,116 @@
-"""Which targets are held until somebody approves them: those that remove much of a type, or all of it.
+"""Which removals wait for approval: those by which a type, or a list collection, shrinks by much or becomes empty.
 
 | rule | source |
 | --- | --- |
-| A target that removes more than a share of a type's resources is held. | a folder that is not mounted looks like one that was emptied |
-| So is one that leaves nothing of a type. | ENVOY.md E13 |
-| A type with fewer than five resources is never a reason: there, one is a large share. | |
-| What went because nobody asks an upstream for it any more, or because its time is over, was removed by nobody. | |
-| It is compared with the target before, so what lingers does not count; the first target is never held. | |
+| A type that shrinks by more than a share is held; names that were exchanged do not count. | a folder that is not mounted looks like one that was emptied |
+| So is a type that becomes empty, and a list collection that does either. | ENVOY.md E13 |
+| Fewer than five resources, or entries, are never a reason: one of them is a large share. | |
+| A resource that an upstream let go, because no client subscribes to it any more or its time is over, does not count. | |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fsxds.resources import Snapshot
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Key, Rows, Snapshot
 from fsxds.values import TypeUrl
 
 # Of fewer resources, a share says nothing.
 LEAST_RESOURCES = 5
+ID_DIGITS = 12
+
+COLLECTIONS = BY_SHORT_NAME["lcds"].type_url
+
+_ENTRY_TAG = 0x0A  # field 1 of a ListenerCollection, with a length
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """How many resources of a type a target removes, of how many."""
+    """By how much a type shrinks.
+
+    Attributes:
+        type_url: the type; of the entries of a list collection, that of the collection.
+        removed: how many resources, or entries, there are fewer.
+        before: of how many.
+        keys: the resources that go, or the collections that shrink.
+    """
 
     type_url: TypeUrl
     removed: int
     before: int
+    keys: frozenset[Key]
 
 
-def removals_to_approve(before: Snapshot, target: Snapshot, max_removal: float | None) -> tuple[Removal, ...]:
-    """Return the removals because of which a target is held; none where it may be served.
+def removals_to_approve(before: Snapshot, after: Snapshot, max_removal: float | None) -> tuple[Removal, ...]:
+    """Return the removals that wait for approval.
 
     Args:
-        before: the target before.
-        target: what is to be served.
-        max_removal: the largest share of a type that may go, from 0 to 1; None where everything may.
+        before: what is served.
+        after: what would be served.
+        max_removal: the largest share of a type that may go, from 0 to 1; None for no limit.
     """
-    return () if max_removal is None else tuple(_too_large(before, target, max_removal))
-
-
-def _too_large(before: Snapshot, target: Snapshot, max_removal: float) -> Iterator[Removal]:
-    for type_url, rows in target.by_type.items():
+    if max_removal is None:
+        return ()
+    found = []
+    for type_url, rows in after.by_type.items():
         rows_before = before.resources(type_url)
-        if len(rows_before) < LEAST_RESOURCES or rows is rows_before:
+        if rows is rows_before:
             continue
-        let_go = target.let_go.get(type_url, ())
-        removed = sum(not any(name in names for names in let_go) for name in rows.changes_since(rows_before).removed)
-        if removed > len(rows_before) * max_removal or (removed and not rows):
-            yield Removal(type_url, removed, len(rows_before))
+        let_go = after.let_go.get(type_url, ())
+        change = rows.changes_since(rows_before)
+        gone = frozenset(name for name in change.removed if not any(name in names for names in let_go))
+        shrinks_by = len(gone) - (len(rows) - (len(rows_before) - len(change.removed)))
+        if gone and _is_too_large(shrinks_by, len(rows_before), max_removal):
+            found.append(Removal(type_url, shrinks_by, len(rows_before), frozenset((type_url, one) for one in gone)))
+        if type_url == COLLECTIONS:
+            found += _shrunken_collections(rows_before, rows, max_removal)
+    return tuple(found)
+
+
+def _is_too_large(shrinks_by: int, before: int, max_removal: float) -> bool:
+    return before >= LEAST_RESOURCES and (shrinks_by > before * max_removal or shrinks_by == before)
+
+
+def _shrunken_collections(before: Rows, rows: Rows, max_removal: float) -> Iterator[Removal]:
+    for name in sorted(rows.changes_since(before).fresh & before.keys()):
+        count = entry_count(before[name].body)
+        shrinks_by = count - entry_count(rows[name].body)
+        if _is_too_large(shrinks_by, count, max_removal):
+            yield Removal(COLLECTIONS, shrinks_by, count, frozenset({(COLLECTIONS, name)}))
+
+
+def entry_count(body: bytes) -> int:
+    """Return how many entries a serialized list collection has; 0 for other content."""
+    count = at = 0
+    while at < len(body) and body[at] == _ENTRY_TAG:
+        size = shift = 0
+        at += 1
+        while at < len(body):
+            byte = body[at]
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            at += 1
+            if byte < 0x80:  # the last byte of a length
+                break
+        at += size
+        count += 1
+    return count
+
+
+def body_with_entries(count: int) -> bytes:
+    """Return a body of which `entry_count` finds so many entries."""
+    return bytes((_ENTRY_TAG, 0)) * count
+
+
+def approval_id(removals: Iterable[Removal]) -> str:
+    """Return 12 hex digits over what removals take away: the same for equal removals, whatever else changes."""
+    lines = {
+        # The names of a collection's entries are not known: another removal from it is another number of them.
+        f"{type_url}\0{name}\0{removal.removed if type_url == COLLECTIONS else ''}\n"
+        for removal in removals
+        for type_url, name in removal.keys
+    }
+    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:ID_DIGITS]

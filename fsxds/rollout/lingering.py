@@ -21,6 +21,7 @@ from math import inf
 
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Key, Resource, RowsChange, Snapshot
+from fsxds.rollout.uses import is_pattern, names_meant
 from fsxds.values import TypeUrl
 
 LISTENERS = BY_SHORT_NAME["lds"].type_url
@@ -113,19 +114,6 @@ def _kept_by(keys: Iterable[Key], served: Snapshot, removed: Mapping[TypeUrl, fr
 
 def _named_by(user: Resource) -> Iterator[Key]:
     return ((one.type_url, one.name) for one in user.references if not one.is_static)
-
-
-def is_pattern(name: str) -> bool:
-    """Whether a mention may mean several resources."""
-    return name.endswith("*")
-
-
-def names_meant(name: str, existing: Collection[str]) -> Iterator[str]:
-    """Yield which of existing names a mention means: the one, or all that begin like a pattern."""
-    if is_pattern(name):
-        yield from (one for one in existing if one.startswith(name[:-1]))
-    elif name in existing:
-        yield name
 
 
 def names_by_type(keys: Iterable[Key]) -> dict[TypeUrl, frozenset[str]]:

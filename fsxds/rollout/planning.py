@@ -7,7 +7,6 @@
 | SHRINK: what nothing uses any more goes, when all have switched. | the same |
 | Each is left out where there is nothing for it to do; where no two are needed, one step does everything. | |
 | Where only what is used changes, what a changed one named before goes after it: endpoints of a cluster that has its own now. | ENVOY.md E33 |
-| A rollback switches at once where it adds no name: what was there before is there still. | ENVOY.md E12 |
 | What lingers is a part of every step (`lingering`). | ENVOY.md E66 |
 | An author's version is that of exactly the rows that it was written for. | |
 | A type is withheld, incomplete or undeclared as in the snapshot that its rows are from; never one that has resources. | `Snapshot` |
@@ -20,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 from types import MappingProxyType
 
 from fsxds.name_table import Chunk
@@ -33,9 +31,9 @@ from fsxds.rollout.lingering import (
     draining_after,
     lingering_of,
     names_by_type,
-    names_meant,
 )
 from fsxds.rollout.step import Step, StepKind
+from fsxds.rollout.uses import names_meant
 from fsxds.values import TypeUrl
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
@@ -45,14 +43,6 @@ ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 USED = frozenset(row.type_url for row in RESOURCE_TYPES if not row.is_user)
 
 NamesByType = Mapping[TypeUrl, Collection[str]]
-
-
-class Way(Enum):
-    """For what a step is planned: the first one to a target, a later one, or one back to what was good."""
-
-    FIRST = auto()
-    ONWARD = auto()
-    BACK = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +75,7 @@ def whole_step(served: Snapshot | None, target: Snapshot) -> Step | None:
 
 
 def next_step(
-    served: Snapshot, target: Snapshot, draining: Draining, way: Way, *, lingers: bool = True
+    served: Snapshot, target: Snapshot, draining: Draining, *, is_first: bool, lingers: bool = True
 ) -> PlannedStep | None:
     """Plan the next step from what is served to a target; None where there is nothing left to do.
 
@@ -93,7 +83,7 @@ def next_step(
         served: what is served now.
         target: what is to be served.
         draining: the old versions of listeners.
-        way: for what the step is.
+        is_first: no step to this target was served yet.
         lingers: whether what the listeners name that change now is to linger.
     """
     changes = changes_between(served, target)
@@ -101,7 +91,7 @@ def next_step(
     lingering = lingering_of(served, changes, after)
     kept = names_by_type(lingering)
     change = _Change(served, changes, kept)
-    if change.needs_growth(way):
+    if change.needs_growth:
         lingering = lingering_of(served, changes, draining)
         return PlannedStep(_grown(served, target, changes), is_last=False, draining=draining, lingering=lingering)
     if change.switches and change.shrinks:
@@ -109,7 +99,7 @@ def next_step(
         return PlannedStep(
             _kept(StepKind.SWITCH, served, target, kept), is_last=False, draining=after, lingering=lingering
         )
-    step = _kept(change.last_kind(way), served, target, kept)
+    step = _kept(_last_kind(change, is_first=is_first), served, target, kept)
     if not step.changed and _marks(served) == _marks(step.snapshot):
         return None
     return PlannedStep(step, is_last=True, draining=after, lingering=lingering)
@@ -131,19 +121,10 @@ class _Change:
         self.switches = any(map(self._differs, changes.keys() - used))
         self.shrinks = any(map(self._removed, used))
 
-    def needs_growth(self, way: Way) -> bool:
+    @property
+    def needs_growth(self) -> bool:
         """Whether what is used comes before anything else."""
-        if not self._grows:
-            return False
-        if self.switches:
-            return way is not Way.BACK or self._adds_names()
-        return self.shrinks and self._removes_what_changed_ones_named()
-
-    def last_kind(self, way: Way) -> StepKind:
-        """Return what the step does that does all that is left."""
-        if way is Way.FIRST:
-            return StepKind.WHOLE
-        return StepKind.SWITCH if self.switches else StepKind.SHRINK
+        return self._grows and (self.switches or (self.shrinks and self._removes_what_changed_ones_named()))
 
     def _differs(self, type_url: TypeUrl) -> bool:
         change = self._changes[type_url]
@@ -151,12 +132,6 @@ class _Change:
 
     def _removed(self, type_url: TypeUrl) -> frozenset[str]:
         return self._changes[type_url].removed.difference(self._kept.get(type_url, ()))
-
-    def _adds_names(self) -> bool:
-        return any(
-            len(self._served.resources(type_url).among(change.fresh)) < len(change.fresh)
-            for type_url, change in self._used_changes.items()
-        )
 
     def _removes_what_changed_ones_named(self) -> bool:
         removed = {type_url: self._removed(type_url) for type_url in self._used_changes}
@@ -166,6 +141,13 @@ class _Change:
             for name in self._served.resources(type_url).among(change.fresh)
             for reference in self._served.resources(type_url)[name].references
         )
+
+
+def _last_kind(change: _Change, *, is_first: bool) -> StepKind:
+    """Return what the step does that does all that is left."""
+    if is_first:
+        return StepKind.WHOLE
+    return StepKind.SWITCH if change.switches else StepKind.SHRINK
 
 
 def _used(type_urls: Collection[TypeUrl]) -> list[TypeUrl]:

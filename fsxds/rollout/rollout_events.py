@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fsxds.resources import Key
 from fsxds.rollout.guard import Removal
-from fsxds.rollout.step import Client, Rejection, Step
+from fsxds.rollout.step import Client, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class StepStarted(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class StepTimedOut(RolloutEvent):
-    """Clients did not take a step in time; the rollout goes on without them."""
+    """Clients did not take a step in time; they follow at their own pace, and the others go on."""
 
     step: Step
     clients: frozenset[Client]
@@ -42,30 +42,18 @@ class Superseded(RolloutEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RolledBack(RolloutEvent):
-    """What was good before is served again; this target is not served again until the tree asks for another one.
-
-    Attributes:
-        good_id: the id of what was good.
-        rejections: who rejected what; none where somebody aborted the rollout.
-    """
-
-    good_id: str
-    rejections: tuple[tuple[Client, Rejection], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped(RolloutEvent):
-    """Clients rejected a step, and it stays as it is until somebody approves or aborts, or the tree changes."""
-
-    rejections: tuple[tuple[Client, Rejection], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Held(RolloutEvent):
-    """A target removes so much that somebody has to approve it."""
+    """A tree removes so much that it has to be approved, by the id that is in the place of the target's."""
 
     removals: tuple[Removal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PinsChanged(RolloutEvent):
+    """So many resources are rolled back now, and so many were before."""
+
+    count: int
+    before: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Protocol
 
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Rows, RowsChange, Snapshot
-from fsxds.values import TypeUrl, Version
+from fsxds.resources import RowsChange, Snapshot
+from fsxds.values import TypeUrl
 
 ID_DIGITS = 12
-
-
-# Each resource that it rejects, a colon, and why.
-_ENVOY_REASON = re.compile(r"Error adding/updating [a-z ]+\(s\) (?P<resources>.+)", re.DOTALL)
 
 
 class StepKind(Enum):
@@ -87,52 +82,17 @@ class Standing(Enum):
     PENDING = "pending"
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """A client's NACK of what a step changed.
-
-    Attributes:
-        type_url: the type of the response.
-        version: its version.
-        names: the resources that may be meant.
-        reason: the client's words, without secrets; None where it gave none.
-    """
-
-    type_url: TypeUrl
-    version: Version
-    names: frozenset[str] = frozenset()
-    reason: str | None = None
-
-    @property
-    def meant(self) -> frozenset[str]:
-        """Those of the names that the client's words name, or all of them."""
-        return frozenset(named_in(self.reason or "", self.names)) or self.names
-
-    def is_about_others(self, rows: Rows) -> bool:
-        """Whether the client says that it rejects just resources which are not in `names`.
-
-        An Envoy that rejected one before rejects it with every later response that has it, and names each that it rejects
-        (ENVOY.md E12). That says nothing about what changed.
-
-        Args:
-            rows: what the client was sent.
-        """
-        found = _ENVOY_REASON.match(self.reason or "")
-        if found is None or any(name in found["resources"] for name in self.names):
-            return False
-        return bool(rows.among(part.partition(": ")[0] for part in re.split("\n|, ", found["resources"])))
-
-
-def named_in(reason: str, names: Iterable[str]) -> list[str]:
-    """Return those of these names that a reason names, in their order."""
-    return [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", reason)]
-
-
 class Client(Protocol):
-    """Somebody who is served: a stream, a node that polls, a mirror. Hashable, and equal to itself alone."""
+    """Somebody who is served: a stream, a node that polls, a mirror; equal to itself alone."""
 
-    def standing(self, step: Step) -> Standing | Rejection:
-        """Return where it is with a step; it has taken one of which it subscribes to nothing that changed."""
+    def __hash__(self) -> int:
+        """Return a number that stays the same."""
+
+    def standing(self, step: Step) -> Standing:
+        """Return where it is with a step, and with those that it was asked about before.
+
+        It has taken one of which it subscribes to nothing that changed. What it rejected, it has answered.
+        """
 
 
 def snapshot_id(snapshot: Snapshot) -> str:

@@ -79,7 +79,7 @@ class ListenerSettings:
     admin_ca: Path | None = optional(
         PATH,
         SECURITY,
-        (*ADMIN_USERS, "diff"),
+        (*ADMIN_USERS, "check", "diff"),
         "Ask the admin address by TLS, and trust the certificates that are signed by one in this file.",
     )
     tokens: Path | None = reloadable(
@@ -98,7 +98,7 @@ class ListenerSettings:
         optional(
             PATH,
             SECURITY,
-            (*LASTING, *ADMIN_USERS, "diff"),
+            (*LASTING, *ADMIN_USERS, "check", "diff"),
             "The file of the token that operators have to send, or that a command sends; read again when it changes.",
         )
     )

@@ -58,7 +58,17 @@ from fsxds.settings.option import (
     optional,
     reloadable,
 )
-from fsxds.settings.rollout_forms import CANARY, COUNT, COUNT_OR_OFF, SHARE_OR_OFF, Canary
+from fsxds.settings.rollout_forms import (
+    CANARY,
+    COUNT,
+    COUNT_OR_OFF,
+    DURATION_OR_OFF,
+    NACK_LIMIT,
+    QUORUM,
+    SHARE_OR_OFF,
+    Canary,
+    NackLimit,
+)
 from fsxds.settings.upstream_node import UPSTREAM_NODE, UpstreamNode
 from fsxds.settings.upstream_rules import UPSTREAMS, UpstreamRule
 from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
@@ -97,16 +107,22 @@ class Settings(ListenerSettings):
     step_timeout_s: float = reloadable(
         option(INTERVAL, "5s", ROLLOUT, LASTING, "How long a step waits for clients that do not take it.")
     )
-    nack_limit: int = reloadable(
-        option(COUNT, "1", ROLLOUT, LASTING, "How many clients must reject a change for it to be taken back.")
-    )
-    on_nack: str = reloadable(
+    nack_limit: NackLimit | None = reloadable(
         option(
-            one_of("rollback", "hold", "continue"),
-            "rollback",
+            NACK_LIMIT,
+            "50%",
             ROLLOUT,
             LASTING,
-            "What happens then: what was good is served again; the change stays as far as it got; or it goes on.",
+            "Share or count of nodes that must reject a version for all nodes to get the one before; off: never.",
+        )
+    )
+    references: str = reloadable(
+        option(
+            one_of("hold", "warn"),
+            "hold",
+            ROLLOUT,
+            (*LASTING, "check", "diff"),
+            "Hold changes that break references: a removed resource in use stays, a new undefined name waits; or only warn.",
         )
     )
     max_removal: float = reloadable(
@@ -114,18 +130,41 @@ class Settings(ListenerSettings):
             SHARE_OR_OFF,
             "50%",
             ROLLOUT,
-            ("serve",),
-            "A change that removes more of a type than this, or all of it, waits for `fsxds rollout approve`; off for none.",
+            ("serve", "diff"),
+            "If a type shrinks by more than this, or becomes empty, the removal waits for `fsxds rollout approve`; off for none.",
         )
     )
     approved: tuple[str, ...] | None = reloadable(
-        optional(NAMES, ROLLOUT, ("serve",), "Versions that are served although they remove more than that.")
+        optional(
+            NAMES,
+            ROLLOUT,
+            ("serve", "check", "diff"),
+            "Removals that need no more approval, by the ids that `fsxds diff` prints.",
+        )
     )
     canary: Canary | None = reloadable(
         optional(CANARY, ROLLOUT, ("serve",), "Which nodes get a change first: those of a view, or a share of all.")
     )
     bake_s: float = reloadable(
-        option(DURATION, "30s", ROLLOUT, ("serve",), "How long these have a change before the others get it.")
+        option(DURATION, "30s", ROLLOUT, ("serve",), "How long canaries have a change before the others get it.")
+    )
+    canary_quorum: float = reloadable(
+        option(
+            QUORUM,
+            "100%",
+            ROLLOUT,
+            ("serve",),
+            "Which share of the canaries has to have taken it, of all that were connected since.",
+        )
+    )
+    canary_patience_s: float = reloadable(
+        option(
+            DURATION_OR_OFF,
+            "off",
+            ROLLOUT,
+            ("serve",),
+            "After how long without an answer of canaries the others get a change; off: never.",
+        )
     )
 
     mirror: Path | None = optional(
@@ -216,12 +255,7 @@ class Settings(ListenerSettings):
             "clients",
             RELAYING,
             LASTING,
-            "Whose ACK or NACK upstreams are told: that of the clients here, or that of fsxds alone.",
-        )
-    )
-    upstream_verdict_within_s: float = reloadable(
-        option(
-            DURATION, "5s", RELAYING, LASTING, "How long clients have for it; without a NACK until then it is an ACK."
+            "Whether upstreams get a NACK of what too many nodes here reject (clients), or of what fsxds rejects alone.",
         )
     )
     upstream_patience_s: float = reloadable(

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from math import inf
 
-from fsxds.settings.forms import OFF, OptionForm
+from fsxds.settings.forms import DURATION, OFF, OptionForm, Schema
 
 _PERCENT = re.compile(r"([0-9]{1,3}(?:[.][0-9]{1,6})?) ?%", re.ASCII)
 
@@ -17,6 +17,14 @@ class Canary:
 
     view: str | None = None
     share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NackLimit:
+    """When a version is held back from all nodes: at a share of the identities, above 0 and up to 1, or at a count of them."""
+
+    share: float = 0.5
+    count: int | None = None
 
 
 def _read_count(written: object) -> int:
@@ -38,6 +46,27 @@ def _read_share(written: object) -> float:
     return float(match[1]) / 100
 
 
+def _read_quorum(written: object) -> float:
+    share = _read_share(written)
+    if not share:
+        raise ValueError(written)
+    return share
+
+
+def _read_nack_limit(written: object) -> NackLimit | None:
+    # YAML reads `off` as false.
+    if written is False or str(written).lower() == OFF:
+        return None
+    if isinstance(written, str) and written.strip().endswith("%"):
+        return NackLimit(_read_quorum(written))
+    return NackLimit(count=_read_count(written))
+
+
+def _read_duration_or_off(written: object) -> float:
+    # YAML reads `off` as false.
+    return inf if written is False or str(written).lower() == OFF else DURATION.read(written)
+
+
 def _read_share_or_off(written: object) -> float:
     # YAML reads `off` as false.
     return inf if written is False or str(written).lower() == OFF else _read_share(written)
@@ -55,7 +84,7 @@ def _read_canary(written: object) -> Canary:
     raise ValueError(written)
 
 
-_PERCENT_TEXT = {"type": "string", "pattern": f"^{_PERCENT.pattern}$"}
+_PERCENT_TEXT: Schema = {"type": "string", "pattern": f"^{_PERCENT.pattern}$"}
 _CANARY_KEYS = {"view": {"type": "string", "minLength": 1}, "nodes": _PERCENT_TEXT}
 
 COUNT = OptionForm(
@@ -69,6 +98,19 @@ COUNT_OR_OFF = OptionForm(
 )
 SHARE_OR_OFF = OptionForm(
     "SHARE", "a share or off (write 50%)", _read_share_or_off, {"anyOf": [_PERCENT_TEXT, {"enum": [OFF, False]}]}
+)
+DURATION_OR_OFF = OptionForm(
+    "DURATION",
+    "a duration or off (write 10m or off)",
+    _read_duration_or_off,
+    {"anyOf": [DURATION.schema, {"enum": [OFF, False]}]},
+)
+QUORUM = OptionForm("SHARE", "a share above 0 (write 80%)", _read_quorum, _PERCENT_TEXT)
+NACK_LIMIT = OptionForm(
+    "SHARE|COUNT",
+    "a share above 0, a number, or off (write 50%, 3 or off)",
+    _read_nack_limit,
+    {"anyOf": [_PERCENT_TEXT, {"type": "integer", "minimum": 1}, {"enum": [OFF, False]}]},
 )
 CANARY = OptionForm(
     "view=NAME|nodes=SHARE",

@@ -36,6 +36,9 @@ from fsxds.values import Problem, Severity, TypeUrl, Version
 # Each group of held files that is tried again costs all rules once; groups are tried one by one up to this many files.
 MOST_TRIED_ALONE = 16
 
+MISSING_LAYER = "missing-layer"
+"""The rule of layers that have no folder. Its errors are those of no file: they hold back no other one of a whole tree."""
+
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
@@ -257,7 +260,12 @@ def _has_error(records: Records, change: TreeChange) -> bool:
     others = (problem for problem in change.served.problems if problem.path not in records)
     # Those of files that are gone are gone, too.
     found = (*(problem for record in records.values() for problem in record.problems), *others)
-    return any(one.severity is Severity.ERROR and (one.path in records or one.path not in change.gone) for one in found)
+    return any(
+        one.severity is Severity.ERROR
+        and one.rule != MISSING_LAYER
+        and (one.path in records or one.path not in change.gone)
+        for one in found
+    )
 
 
 def _as_before(records: Records, change: TreeChange) -> dict[PurePosixPath, FileRecord]:

@@ -156,10 +156,6 @@ class Check(Protocol):
     def identity(self) -> str:
         """A text that is the same, in every process, for checks that find the same in a file by itself."""
 
-    @property
-    def reference_rules(self) -> frozenset[str]:
-        """The rules that references break which lead nowhere."""
-
     def is_static(self, key: Key) -> bool:
         """Whether a reference to something that is not in the tree leads to a resource of the bootstrap, as far as it is known."""
 
@@ -190,11 +186,6 @@ class NoCheck:
     def identity(self) -> str:
         """The name of this class, or of one derived from it."""
         return type(self).__qualname__
-
-    @property
-    def reference_rules(self) -> frozenset[str]:
-        """Nothing looks at references."""
-        return frozenset()
 
     def is_static(self, _: Key) -> bool:
         """Know nothing of the bootstrap."""

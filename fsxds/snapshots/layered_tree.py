@@ -1,20 +1,57 @@
-"""A tree by its layers: which folders are layers, and which file is in which of them."""
+"""A tree by its layers: which folders are layers, and which file is in which of them.
+
+A layer that the settings name and that has no folder is lost, which is an error unless its rule has another severity:
+
+| a lost layer | rule |
+| --- | --- |
+| that the tree before had | keeps its files, until its folder is back or the settings do not name it any more |
+| that it did not have | may hold anything: it is a file that cannot be read, so that nothing may be reported as removed |
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from typing import Protocol
 
 from fsxds.snapshots.load import differing_files
-from fsxds.values import Problem, SourceFile, SourceTree
+from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree
 
 NO_LAYER = ""
 """Stands for the layer of what is in none."""
 
-LayerNames = Callable[[frozenset[str]], frozenset[str]]
-"""Returns which of the folders of a tree are layers."""
+
+@dataclass(frozen=True, slots=True)
+class LostLayer:
+    """A layer that the settings name and no folder stands for.
+
+    Attributes:
+        problem: says so, at its folder.
+        folders: those that stood for it, or that would.
+        is_kept: the tree before had it.
+    """
+
+    problem: Problem
+    folders: frozenset[str]
+    is_kept: bool
+
+    @property
+    def held(self) -> HeldFile | None:
+        """What is held for it; None where it is no error, and the layer is just empty."""
+        is_error = self.problem.severity is Severity.ERROR
+        return HeldFile(self.problem.path, self.problem, self.is_kept) if is_error else None
+
+
+class LayerRules(Protocol):
+    """What the settings say about layers."""
+
+    def layer_names(self, folders: Collection[str]) -> frozenset[str]:
+        """Return which of the folders of a tree are layers."""
+
+    def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
+        """Return the layers that are lost in a tree of these folders, after one in which the layers `known` had files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,58 +72,51 @@ class LayeredTree:
     """A tree by its layers.
 
     Attributes:
-        tree: all of it.
-        folders: all its folders, as posix paths.
-        layer_names: says which folders are layers.
+        read: the tree as it was read.
+        tree: all of it, with what is kept of lost layers.
+        folders: all its folders, as posix paths; those of lost layers are among them, where they are held.
+        rules: say which folders are layers.
         names: those that are.
         by_layer: what each holds, `NO_LAYER` for what is in none; a layer that stays as it was is the same object.
+        lost: the layers that the settings name and that have no folder.
     """
 
+    read: SourceTree
     tree: SourceTree
     folders: frozenset[str]
-    layer_names: LayerNames
+    rules: LayerRules
     names: frozenset[str]
     by_layer: Mapping[str, LayerSource] = field(repr=False)
+    lost: tuple[LostLayer, ...] = ()
 
     @classmethod
-    def of(cls, tree: SourceTree, layer_names: LayerNames, before: LayeredTree | None) -> LayeredTree:
+    def of(cls, read: SourceTree, rules: LayerRules, before: LayeredTree | None) -> LayeredTree:
         """Divide a tree; `before` is the one before. The cost follows what differs, as long as no folder comes or goes."""
-        if before is None or before.layer_names != layer_names:
-            folders = _folders(tree)
-            return cls._anew(tree, folders, layer_names, layer_names(folders))
-        files, missing = differing_files(before.tree, tree)
-        is_same_set = len(before.tree.files) == len(tree.files) and missing == {file.path for file in files}
-        folders = before.folders if is_same_set and before.tree.problems == tree.problems else _folders(tree)
-        names = before.names if folders == before.folders else layer_names(folders)
-        if names != before.names:
-            return cls._anew(tree, folders, layer_names, names)
-        return cls(tree, folders, layer_names, names, before.updated(files, missing, tree.problems))
+        last = before if before is not None and before.rules is rules else None
+        if last is not None and last.has_paths_of(read):
+            return replace(last, read=read, tree=read, by_layer=last.updated(read))
+        tree, lost = _with_lost(read, rules, before)
+        folders = _folders(tree)
+        names = rules.layer_names(folders) if last is None or last.folders != folders else last.names
+        by_layer = _divided(tree, names) if last is None or last.names != names else last.updated(tree)
+        return cls(read, tree, folders, rules, names, by_layer, lost)
 
-    @classmethod
-    def _anew(
-        cls, tree: SourceTree, folders: frozenset[str], layer_names: LayerNames, names: frozenset[str]
-    ) -> LayeredTree:
-        finder = LayerFinder(names)
-        files: defaultdict[str, list[SourceFile]] = defaultdict(list)
-        for file in tree.files:
-            files[finder.layer_of(file.path)].append(file)
-        problems = finder.by_layer(tree.problems)
-        by_layer = {
-            name: LayerSource(tuple(files.get(name, ())), problems.get(name, ())) for name in files.keys() | problems
-        }
-        return cls(tree, folders, layer_names, names, by_layer)
+    def has_paths_of(self, read: SourceTree) -> bool:
+        """Whether a tree has the same folders for certain, since it has the same paths, and no layer is lost."""
+        files, missing = differing_files(self.tree, read)
+        is_same_set = len(self.tree.files) == len(read.files) and missing == {file.path for file in files}
+        return is_same_set and not self.lost and self.tree.problems == read.problems
 
-    def updated(
-        self, changed: Iterable[SourceFile], missing: Collection[PurePosixPath], problems: tuple[Problem, ...]
-    ) -> Mapping[str, LayerSource]:
-        """Return what each layer holds when these files are others, and those at the missing paths are not as they were."""
+    def updated(self, tree: SourceTree) -> Mapping[str, LayerSource]:
+        """Return what each layer holds of another tree with the same layers."""
+        changed, missing = differing_files(self.tree, tree)
         finder = self.finder()
         new: defaultdict[str, dict[PurePosixPath, SourceFile]] = defaultdict(dict)
         for path in missing:
             new[finder.layer_of(path)] = {}
         for file in changed:
             new[finder.layer_of(file.path)][file.path] = file
-        of_problems = finder.by_layer(problems)
+        of_problems = finder.by_layer(tree.problems)
         by_layer = dict(self.by_layer)
         for name in by_layer.keys() | new.keys() | of_problems.keys():
             was, files = self.by_layer.get(name, LayerSource()), new.get(name)
@@ -104,6 +134,12 @@ class LayeredTree:
     def source(self, name: str) -> LayerSource:
         """Return what a layer holds."""
         return self.by_layer.get(name, LayerSource())
+
+    @property
+    def known(self) -> Mapping[str, LayerSource]:
+        """What is known of each layer that is there, or is kept."""
+        unknown = frozenset[str]().union(*(one.folders for one in self.lost if not one.is_kept))
+        return {name: source for name, source in self.by_layer.items() if name not in unknown | {NO_LAYER}}
 
 
 class LayerFinder:
@@ -130,6 +166,33 @@ class LayerFinder:
         for problem in problems:
             found[self._of_folder(problem.path.parts)].append(problem)
         return {name: tuple(of_layer) for name, of_layer in found.items()}
+
+
+def _with_lost(
+    read: SourceTree, rules: LayerRules, before: LayeredTree | None
+) -> tuple[SourceTree, tuple[LostLayer, ...]]:
+    """Return a tree with what it has to hold of lost layers, and these."""
+    known = before.known if before else {}
+    lost = rules.lost_layers(_folders(read), known.keys())
+    held = [one for one in lost if one.held]
+    if not held:
+        return read, lost
+    kept = [known[name] for name in frozenset[str]().union(*(one.folders for one in held)) if name in known]
+    files = (*read.files, *(file for source in kept for file in source.files))
+    problems = {*read.problems, *(one for source in kept for one in source.problems)}
+    problems |= {one.problem for one in held if not one.is_kept}
+    ordered = tuple(sorted(files, key=lambda file: file.path.parts))
+    return replace(read, files=ordered, problems=tuple(sorted(problems))), lost
+
+
+def _divided(tree: SourceTree, names: frozenset[str]) -> Mapping[str, LayerSource]:
+    """Return what each layer holds."""
+    finder = LayerFinder(names)
+    files: defaultdict[str, list[SourceFile]] = defaultdict(list)
+    for file in tree.files:
+        files[finder.layer_of(file.path)].append(file)
+    problems = finder.by_layer(tree.problems)
+    return {name: LayerSource(tuple(files.get(name, ())), problems.get(name, ())) for name in files.keys() | problems}
 
 
 def _replaced(

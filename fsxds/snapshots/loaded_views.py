@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from fsxds.resources import Key, ParsedFile, Snapshot
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.folder_collections import Collected, with_collections
-from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerNames, LayerSource
+from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerRules, LayerSource
 from fsxds.snapshots.layers import LayerFiles, LoadedLayer, load_layer
 from fsxds.snapshots.load import Acceptance, Loaded, unjudged
 from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
@@ -132,7 +132,7 @@ class ViewsLoad:
         self,
         tree: SourceTree,
         wanted: Collection[Layers] | Mapping[Layers, Variables],
-        layer_names: LayerNames,
+        rules: LayerRules,
         before: LoadedViews | None,
     ) -> None:
         """Prepare to load a tree.
@@ -140,16 +140,19 @@ class ViewsLoad:
         Args:
             tree: the files as they are.
             wanted: the views to load, with their variables where they have some of their own.
-            layer_names: says which folders are layers; another function than for the load before where it says otherwise.
+            rules: say which folders are layers; another object than for the load before where they say otherwise.
             before: what was loaded before; None for nothing.
         """
         memory = before.memory if before else None
-        self._tree = LayeredTree.of(tree, layer_names, memory.tree if memory else None)
+        self._tree = LayeredTree.of(tree, rules, memory.tree if memory else None)
         self._layers_before = memory.layers if memory else {}
         self._loaded_before = memory.loaded if memory else {}
         self._marks_before = {_mark(view) for view in before.by_layers} - {""} if before else set[str]()
         self._loaded: dict[Layers, LoadedLayer] = {}
-        self._chains = {view: tuple(self._chain(view)) for view in wanted}
+        self._wanted = tuple(wanted)
+        # Nodes that no rule is for any more follow these, and those that are about to move.
+        self._left = {view: one for view, one in before.by_layers.items() if self._is_left(view)} if before else {}
+        self._chains = {view: tuple(self._chain(view)) for view in wanted if view not in self._left}
         variables = {_mark(view): of_view for view, of_view in wanted.items()} if isinstance(wanted, Mapping) else {}
         keys = {key: variables.get(_mark(key)) for chain in self._chains.values() for key in chain if folders_of(key)}
         self._sources = {_layer_key(key): self._source(key, of_view) for key, of_view in keys.items()}
@@ -174,14 +177,20 @@ class ViewsLoad:
         views = {view: loaded[chain[-1]] for view, chain in self._chains.items()}
         outside = self._outside()
         note = acceptance.check.adjusted(outside) if outside else None
+        lost = self._tree.lost
+        noted = {*(one.problem for one in lost), *filter(None, (note,))}
         problems = merged_problems(views, self._tree.finder().layer_of)
         return LoadedViews(
-            {view: each.loaded for view, each in views.items()},
+            {view: views[view].loaded if view in views else self._left[view] for view in self._wanted},
             self._tree.folders,
-            problems if note is None else tuple(sorted((*problems, note))),
-            merged_held(view.loaded.held for view in views.values()),
+            tuple(sorted(noted.union(problems))) if noted else problems,
+            merged_held((*(view.loaded.held for view in views.values()), filter(None, (one.held for one in lost)))),
             ViewsMemory(self._tree, layers, loaded),
         )
+
+    def _is_left(self, view: Layers) -> bool:
+        """Whether a view has a layer that the settings do not name any more: then it stays as it was loaded last."""
+        return any(name in self._tree.folders and name not in self._tree.names for name in folders_of(view))
 
     def _chain(self, view: Layers) -> Iterator[Layers]:
         """Yield what to load for a view, from its lowest layer on, each by its layers.

@@ -6,6 +6,7 @@
 | Of alternatives the next one is used, where nothing is at the end of the one before; a note says so. | xRFC TP1, "Resource locators" |
 | Envoy compares names: that within the content is the asked one, and endpoints stay those of the target. | ENVOY.md E43 |
 | What leads nowhere, in circles, or too far takes nothing away: what the name stood for last is served on. | |
+| What that was a copy of may go: nothing leads there any more. | |
 | So is what would make two resources of one view claim the same, such as an address: Envoy would refuse both. | |
 """
 
@@ -44,7 +45,7 @@ class Followed:
         content: what is served in its place; None for nothing.
         problems: what is wrong with it.
         looked_at: where something was looked for: what changes elsewhere makes no difference.
-        is_elsewhere: another authority has the target, and it is known where.
+        is_elsewhere: another authority has the target, and it is known where; or an upstream may have it.
         is_kept: it leads to nothing that can be served, and its content is what its name stood for last.
     """
 
@@ -64,12 +65,16 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why nothing is at the end: the rule that is broken, the fact, and what to do."""
+    """Why nothing is at the end: the rule that is broken, the fact, and what to do.
+
+    With `may_be_upstream` there may be something: an upstream that nobody asks here has the names of that authority.
+    """
 
     rule: str
     fact: str
     remedy: str
     authority: str = ""
+    may_be_upstream: bool = False
 
 
 def leads_elsewhere(resource: Resource) -> bool:
@@ -85,11 +90,15 @@ class RedirectFollower:
         copier: makes what is served under their names.
         authorities: those of which it is known where they are.
         passes_redirects: clients on streams follow redirects themselves, to other authorities too.
+
+    Attributes:
+        unasked: the authorities that an upstream has which nobody asks here, so that a name of them may exist; None for all.
     """
 
     def __init__(
         self, resolver: Resolver, copier: Copier, authorities: frozenset[str], *, passes_redirects: bool
     ) -> None:
+        self.unasked: frozenset[str] | None = frozenset()
         self._passes_redirects = passes_redirects
         self._resolver = resolver
         self._copier = copier
@@ -109,6 +118,8 @@ class RedirectFollower:
                 notes += more
             return Followed(redirect, found, content, notes, frozenset(self._resolver.looked_at))
         looked_at = frozenset(self._resolver.looked_at)
+        if found.may_be_upstream:
+            return Followed(redirect, None, None, (), looked_at, is_elsewhere=True)
         is_elsewhere = bool(found.authority) and (self._passes_redirects or found.authority in self._authorities)
         problem = self._elsewhere(redirect, found) if is_elsewhere else _problem(redirect, found)
         return Followed(redirect, None, None, (problem,), looked_at, is_elsewhere)
@@ -140,7 +151,7 @@ class RedirectFollower:
                 return first or _too_many(trail)
             found = self._at(choice, trail)
             if isinstance(found, Resource):
-                if first is not None:
+                if first is not None and not first.may_be_upstream:
                     self._notes.append((trail[-1], f"uses the alternative {choice}: otherwise it {first.fact}"))
                 return found
             first = first or found
@@ -149,7 +160,7 @@ class RedirectFollower:
     def _at(self, choice: Locator, trail: tuple[Resource, ...]) -> Resource | _Failure:
         found = self._resolver.find_choice(choice, trail[0].type_url)
         if isinstance(found, NotThere):
-            return _nowhere(choice, trail, found)
+            return replace(_nowhere(choice, trail, found), may_be_upstream=self._may_be_upstream(choice))
         if isinstance(found, tuple):
             return _collection(choice, trail)
         if not found.redirect:
@@ -159,6 +170,12 @@ class RedirectFollower:
         if len(trail) >= MOST_FOLLOWED:
             return _too_long(trail)
         return self._end_of((*trail, found))
+
+    def _may_be_upstream(self, choice: Locator) -> bool:
+        """Whether an upstream may have what is not here: a name, which is of one of its authorities."""
+        if isinstance(choice.target, FileName) or choice.entry:
+            return False
+        return self.unasked is None or choice.target.authority in self.unasked
 
 
 class Copier:
@@ -195,6 +212,13 @@ class Copier:
             # What it leads to goes after those who use this have moved on.
             references=(*used, *redirect.references, _mention(redirect.type_url, target.name)),
         )
+
+
+def kept_content(redirect: Resource, last: Resource) -> Resource:
+    """Return what a name stood for last, for a redirect that leads to nothing: it leads no more to where it led then."""
+    used = (one for one in last.references if one.field_path or one != _mention(redirect.type_url, one.name))
+    references = (*used, *redirect.references)
+    return replace(last, origin=redirect.origin, redirect=redirect.redirect, references=references)
 
 
 def _mention(type_url: TypeUrl, name: str) -> Reference:

@@ -445,6 +445,9 @@ def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, sou
         # Should the tree hold that file, this is what uses it.
         walk.refer(place, type_url, name, Severity.NOTE)
         return False
+    if _is_by_address(source):
+        walk.refer(place, type_url, name, Severity.NOTE)
+        return False
     if which is None or source.authorities:
         # Where names of an authority come from may be us.
         if is_structured(name):
@@ -452,6 +455,12 @@ def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, sou
         return False
     walk.refer(place, type_url, name, severity)
     return True
+
+
+def _is_by_address(source: DynamicMessage) -> bool:
+    """Whether a source is a server that has an address of its own here: another one than that which Envoy has this from."""
+    services = source.api_config_source.grpc_services
+    return bool(services) and all(service.HasField("google_grpc") for service in services)
 
 
 def _refer_source(walk: Walk, source: DynamicMessage, path: Path, *, is_static: bool) -> None:

@@ -30,6 +30,7 @@ from fsxds.snapshots.redirects import (
     claims_of,
     collection_of,
     conflict,
+    kept_content,
     leads_elsewhere,
 )
 from fsxds.values import HeldFile, Problem, Severity, TypeUrl
@@ -47,6 +48,7 @@ class ResolutionRules:
         catalogue: the message types; None where no resource is to be made, and no redirect is followed.
         check: says how bad what is wrong is.
         collections: which list collections are made of folders.
+        unasked: the authorities of upstreams that nobody asks here, as by commands; None where they may have any name.
     """
 
     authority: str = ""
@@ -56,6 +58,7 @@ class ResolutionRules:
     catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
     check: Check = field(default_factory=NoCheck, repr=False)
     collections: CollectionRules = field(default_factory=CollectionRules)
+    unasked: frozenset[str] | None = frozenset()
     _compiled: dict[Catalogue, FieldRules] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def field_rules(self, catalogue: Catalogue) -> FieldRules:
@@ -72,7 +75,7 @@ class _Redirects:
     Attributes:
         by_type: where each leads, by type and name.
         watching: the redirects for which something was looked for at a place.
-        wrong: those that something is wrong with.
+        wrong: those that something is wrong with, or that lead to nothing here.
         claimed: by what they claim, what is served in the place of redirects.
     """
 
@@ -108,7 +111,7 @@ class _Redirects:
         """Return these with another one."""
         key, watching, wrong, claimed = key_of(followed.redirect), self.watching, self.wrong, self.claimed
         by_name = self.by_type.get(key[0], HashTrieMap()).insert(key[1], followed)
-        if followed.problems:
+        if followed.problems or followed.content is None:
             wrong = wrong.insert(key, followed.problems)
         for place in followed.looked_at:
             watching = watching.insert(place, watching.get(place, frozenset[Key]()) | {key})
@@ -225,6 +228,7 @@ class _Resolution:
         copier = Copier(catalogue, rules.field_rules(catalogue))
         authorities = frozenset(rules.authorities)
         self._follower = RedirectFollower(resolver, copier, authorities, passes_redirects=rules.passes_redirects)
+        self._follower.unasked = rules.unasked
         self._redirects = _Redirects()
 
     def resolve(
@@ -277,8 +281,7 @@ class _Resolution:
         followed = replace(followed, looked_at=followed.looked_at | claims)
         if other is not None and collection_of(other) == collection_of(redirect):
             return followed
-        kept = replace(last, origin=redirect.origin, redirect=redirect.redirect)
-        return replace(followed, content=kept, is_kept=True)
+        return replace(followed, content=kept_content(redirect, last), is_kept=True)
 
     def _claimant(self, content: Resource, claims: frozenset[Key]) -> Resource | None:
         """Return another resource that claims the same, first of all one that clients get together with it."""

@@ -177,6 +177,14 @@ class Scanner:
         self._look = replace(look, tree=self._tree, paths=found)
         return self._look
 
+    def is_as_read(self, path: PurePosixPath, real: str) -> bool:
+        """Return whether a file, of this path in the tree, has not changed since the last look read it at its real path."""
+        known = self._seen.get(str(path))
+        try:
+            return known is not None and signature_of(os.stat(real)) == known.signature  # noqa: PTH116
+        except OSError:
+            return False
+
     def _look_at_one(self, path: str, relative: str, files: list[SourceFile]) -> bool:
         """Take in what a file is now, in the sorted list too; false where that is not as simple."""
         parts, before = PurePosixPath(relative).parts, self._seen.get(relative)

@@ -45,7 +45,8 @@ class WatchOptions:
         mode: `inotify` differs from `auto` in that it relies on notifications on network filesystems too; both poll
             those directories that cannot be watched.
         settle_s: so much quiet ends a burst of changes.
-        settle_cap_s: a burst ends after this time in any case. What is quiet is taken every half second before.
+        settle_cap_s: a burst ends after this time in any case.
+        share_s: what is quiet is taken at least so often, however busy the rest is.
         writer_patience_s: how long to wait for a process that has a file open for writing, since its last change.
         rescan_s: the time between two looks without cause.
         poll_s: the same where there are no notifications.
@@ -55,6 +56,7 @@ class WatchOptions:
     mode: WatchMode = "auto"
     settle_s: float = 0.05
     settle_cap_s: float = 10.0
+    share_s: float = 0.5
     writer_patience_s: float = 2.0
     rescan_s: float = 30.0
     poll_s: float = 1.0

@@ -23,9 +23,6 @@ _ECHO_S = 0.005
 # Between two looks at files that are being written, at least: a look at 10 000 files takes 35 ms.
 _SHORTEST_REST_S = 0.05
 
-# What is quiet is taken at least so often, however busy the rest is.
-_SHARE_S = 0.5
-
 # Between two looks for git's lock, each of which is a few calls of `stat`.
 _GIT_REST_S = 0.01
 
@@ -103,7 +100,7 @@ class _Watcher:
             if targets.is_polling or targets.unwatched or self._is_lost:
                 wait_s = min(wait_s, self._options.poll_s)
             if self._waiting_s is not None:
-                wait_s = min(wait_s, _SHARE_S)
+                wait_s = min(wait_s, self._options.share_s)
             await self._activity.wait(wait_s)
             is_watched = not (targets.is_polling or self._is_lost or self._waiting_s is not None)
             if not is_watched or (targets.unwatched and await targets.parts_changed()):
@@ -116,7 +113,7 @@ class _Watcher:
         cap_s = start_s + self._options.settle_cap_s
         while True:
             # The first tree is not shared out: what is left out of it would be missing.
-            due_s = cap_s if self._last is None else min(cap_s, max(start_s, self._shared_s) + _SHARE_S)
+            due_s = cap_s if self._last is None else min(cap_s, max(start_s, self._shared_s) + self._options.share_s)
             is_quiet = await self._wait_for_quiet(due_s)
             # Not after the look: however long that takes, what happened meanwhile may be half of something.
             is_due = time.monotonic() >= due_s
@@ -167,7 +164,8 @@ class _Watcher:
             return False
         ((file, old),) = changed
         is_it = file.path == old.path and look.paths[str(file.path)] == save.path
-        return is_it and save.brings(file, old) and self._writers.has_nobody(file.path)
+        is_whole = is_it and save.brings(file, old) and self._writers.has_nobody(file.path)
+        return is_whole and self._scanner.is_as_read(file.path, save.path)
 
     async def _wait_for_quiet(self, due_s: float) -> bool:
         """Return when there was no event for a while and nobody is known to write, or else when a look is due.
@@ -182,7 +180,7 @@ class _Watcher:
             calm_s = self._activity.calm_s
             quiet_s = (self._activity.last_s if calm_s is None else calm_s) + self._options.settle_s
             if calm_s is None:
-                quiet_s = min(quiet_s, self._looked_s + _SHARE_S)
+                quiet_s = min(quiet_s, self._looked_s + self._options.share_s)
             elif self._early_save() is not None:
                 quiet_s = min(quiet_s, self._activity.last_s + SAVE_SETTLE_S - _ECHO_S)
             written_s = self._activity.written_until_s(self._options.writer_patience_s, now_s)
@@ -214,7 +212,7 @@ class _Watcher:
             # What changed between a look and the watches that it asked for had no event.
             is_new = await self._targets.follow(look)
             self._is_told = not (is_new or look is None or self._targets.can_miss)
-            if not is_new or (number > 0 and time.monotonic() - started_s > _SHARE_S):
+            if not is_new or (number > 0 and time.monotonic() - started_s > self._options.share_s):
                 break
         if look is not None and self._lost_everything(look.tree):
             error = TreeLost(
@@ -270,7 +268,7 @@ class _Watcher:
         if is_over and self._last is None:
             return look.tree, 0.0
         targets = self._targets
-        changed, git_s, rests_s = await asyncio.to_thread(self._ask_writers, look)
+        changed, git_s, rests_s = await asyncio.to_thread(self._ask_writers, look, is_over=is_over)
         if not targets.is_polling:
             await asyncio.sleep(_ECHO_S)
         now_s = time.monotonic()
@@ -294,12 +292,12 @@ class _Watcher:
         compose = partial(_composed, look.tree, self._last, others, keeps_removed=not is_quiet)
         tree = await asyncio.to_thread(compose)
         is_whole = is_quiet and None not in others.values()
-        return tree, 0.0 if is_whole else _SHARE_S
+        return tree, 0.0 if is_whole else self._options.share_s
 
-    def _ask_writers(self, look: Look) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
+    def _ask_writers(self, look: Look, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
         """Return what is not as it was in the last tree, how long to wait for git, and for the writers of which files.
 
-        Files are found by their real paths.
+        Files are found by their real paths. When the time is over, those that changed since the look are not waited for.
         """
         # By identity: the scanner keeps a file that did not change, and to hash 10 000 paths takes longer than to read one.
         known = set(map(id, self._last.files)) if self._last is not None else set()
@@ -309,6 +307,11 @@ class _Watcher:
         now_s, can_ask = time.monotonic(), not self._targets.is_remote
         rests_s = self._writers.rests_s(changed.values(), now_s, can_ask=can_ask, is_reported=is_reported)
         rests = {look.paths[str(path)]: rest_s for path, rest_s in rests_s.items()}
+        # Whoever closed a file since it was read may have had half of it written then; an event may be late, or never come.
+        others = {} if is_over else {real: file for real, file in changed.items() if real not in rests}
+        rests |= {
+            real: _SHORTEST_REST_S for real, file in others.items() if not self._scanner.is_as_read(file.path, real)
+        }
         return changed, self._writers.git_rest_s(), rests
 
     def _read_again(self, touched: Mapping[PurePosixPath, str]) -> dict[PurePosixPath, SourceFile | None]:

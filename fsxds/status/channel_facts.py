@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
-from fsxds.channels import ChannelClient
+from fsxds.channels import ChannelClient, ChannelKey
 from fsxds.errors import ProtocolError
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.publishing.channel_rollout import ChannelRollout
@@ -67,7 +67,11 @@ class ChannelFacts:
             by_layers[key.layers].append(rollout)
         views = list(self._channels.views)
         if len(views) > MOST_VIEWS:
-            views.sort(key=lambda view: not any(one.channel.clients for one in by_layers.get(view[1], ())))
+            views.sort(
+                key=lambda view: (
+                    not any(one.channel.clients or one.channel.absent for one in by_layers.get(view[1], ()))
+                )
+            )
         reports = [
             _view_report(name, layers, by_layers.get(layers, ()))
             async for name, layers in in_slices(views[:MOST_VIEWS])
@@ -114,7 +118,7 @@ class ChannelFacts:
 
     def _followed(self) -> Iterator[_Followed]:
         for rollout in self._publisher.rollouts.values():
-            for client in rollout.channel.clients:
+            for client in rollout.channel.known:
                 yield rollout, client
 
     def _is_in_view(self, followed: _Followed, view: str | None) -> bool:
@@ -155,9 +159,9 @@ def _view_report(name: str, layers: Layers, rollouts: Iterable[ChannelRollout]) 
     """Return what is served of a view, by the rollouts of its layers."""
     clients, shown = 0, None
     for rollout in rollouts:
-        clients += len(rollout.channel.clients)
+        clients += len(rollout.channel.clients) + len(rollout.channel.absent)
         key = rollout.channel.key
-        if shown is None or not (key.is_canary or key.transition):
+        if shown is None or key == ChannelKey(key.layers):
             shown = rollout.channel.store.current
     return ViewReport(name, layers, clients, () if shown is None else tuple(_served_types(shown)))
 

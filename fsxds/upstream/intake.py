@@ -14,12 +14,12 @@ from fsxds.events import Observer
 from fsxds.relay_ids import RelayIds
 from fsxds.resources import Rows
 from fsxds.settings.options import Settings
+from fsxds.upstream.late_nacks import LateNacks
 from fsxds.upstream.responses import ReadResponse
 from fsxds.upstream.server_access import ServerAccess
 from fsxds.upstream.server_order import PAUSES
 from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Received, Upstream
-from fsxds.upstream.verdicts import Verdicts
 from fsxds.upstream_events import UpstreamChanged, UpstreamRejected
 from fsxds.values import BackOff, TypeUrl
 
@@ -52,7 +52,7 @@ class LinkContext:
     Attributes:
         settings: returns those in use.
         observer: receives what happens.
-        verdicts: says what upstreams are told of their responses.
+        late_nacks: says what upstreams are to get of what nodes reject.
         relays: knows the relays that are above and below.
         converter: reads the resources of polls.
         back_off: the pauses between attempts to connect.
@@ -61,7 +61,7 @@ class LinkContext:
 
     settings: Callable[[], Settings]
     observer: Observer
-    verdicts: Verdicts
+    late_nacks: LateNacks
     relays: RelayIds
     converter: Converter
     back_off: BackOff = PAUSES
@@ -97,8 +97,8 @@ class Intake:
         if words := self.context.relays.receive(self, update.relays):
             raise RelayLoopError(words, update.relays)
 
-    async def take(self, update: Update) -> Received:
-        """Take in a response, and report it."""
+    async def take(self, update: Update) -> str | None:
+        """Take in a response, and report it; return the words of its NACK, None for an ACK."""
         if len(update.resources) > MOST_READ_HERE:
             response = await asyncio.to_thread(self.upstream.read, update)
         else:
@@ -107,7 +107,9 @@ class Intake:
         response = self._vouched.admitted(response, self._held(response.type_url))
         received = self.upstream.take(response, self.server, time.time())
         self._report(update.type_url, update.version, received)
-        return received
+        faults = "; ".join(received.faults)
+        words = faults or self.context.late_nacks.words_on(self.upstream.rule.name, update.type_url, update.resources)
+        return None if words is None else words[:LONGEST_REASON]
 
     async def take_manifests(self, content: bytes) -> None:
         """Take in what vouches for the responses, and what waited for it."""
@@ -117,7 +119,7 @@ class Intake:
             self._report(response.type_url, "", self.upstream.take(response, self.server, time.time()))
 
     def _held(self, type_url: TypeUrl) -> Rows:
-        rows = self.upstream.content.rows.get(type_url)
+        rows = self.upstream.rows.get(type_url)
         return Rows(type_url) if rows is None else rows
 
     async def _await_manifest(self, response: ReadResponse) -> None:
@@ -126,13 +128,6 @@ class Intake:
             async with asyncio.timeout(MANIFEST_WITHIN_S):
                 while self._vouched.is_waiting(response, self._held(response.type_url)):
                     await self._vouched.changed.replaced()
-
-    async def answer_to(self, received: Received) -> str | None:
-        """Return what the server is told of a response, as soon as that is known: None for an ACK, or the words of a NACK."""
-        if is_answered_at_once(received):
-            return reason_of(received)
-        words = await self.context.verdicts.of(self.upstream.rule.name, received)
-        return None if words is None else words[:LONGEST_REASON]
 
     def disconnected(self) -> None:
         """Note that the server is not connected any more."""
@@ -154,13 +149,3 @@ class Intake:
         if received.keys:
             counts = received.changed, received.removed
             self.context.observer(UpstreamChanged(name, self.server, type_url, version, *counts))
-
-
-def is_answered_at_once(received: Received) -> bool:
-    """Whether nobody has to be waited for: it has a fault, or nothing new."""
-    return bool(received.faults) or not received.keys
-
-
-def reason_of(received: Received) -> str | None:
-    """Return why the relay itself rejects a response, None where it does not."""
-    return "; ".join(received.faults)[:LONGEST_REASON] or None

@@ -45,12 +45,16 @@ class _Asked:
         limit: ends what goes on with it; None while nothing does.
         error: why it was lost last, in words.
         relays: those of a call from the server itself, as it seems; empty for none.
+        answered_s: when it gave its first response on the last connection on which it gave any, on the clock of the event loop.
+        pauses_until_s: it is not asked before that, on the same clock.
     """
 
     rules: StreamRules
     limit: asyncio.Timeout | None = None
     error: str = ""
     relays: tuple[str, ...] = ()
+    answered_s: float = 0.0
+    pauses_until_s: float = 0.0
 
 
 class Link:
@@ -90,29 +94,20 @@ class Link:
 
     async def _keep_asking(self, place: int) -> Never:
         while True:
-            while not self._order.may_ask(place):
-                await self._turn.replaced()
-            started_s = asyncio.get_running_loop().time()
+            await self._await_turn(place)
             error = await self._ask(place)
             if error is None:
                 self._order.left(place)
-                continue
-            if self._falls_back(place, error):
-                continue
-            lasted_s = asyncio.get_running_loop().time() - started_s
-            self._order.failed(place, lasted_s, is_silent=error.code == _SILENT)
-            pause_s = self._order.pause_s(place, random.random(), is_final=error.is_final)  # noqa: S311
-            self._lost(place, error, pause_s)
-            await self._rest(pause_s)
+            elif not self._falls_back(place, error):
+                self._lost(place, error)
 
-    async def _rest(self, pause_s: float) -> None:
-        """Wait before a server is asked again: for less, where another one that answered is lost meanwhile."""
-        had_other = self._order.current is not None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                while not (had_other and self._order.current is None):
+    async def _await_turn(self, place: int) -> None:
+        """Wait until a server is to be asked: all before it have failed, and its pause is over."""
+        loop, asked = asyncio.get_running_loop(), self._asked[place]
+        while not (may_ask := self._order.may_ask(place)) or asked.pauses_until_s > loop.time():
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(asked.pauses_until_s if may_ask else None):
                     await self._turn.replaced()
-            await asyncio.sleep(random.uniform(0, self._context.back_off.first_s))  # noqa: S311
 
     async def _ask(self, place: int) -> ConnectionLostError | None:
         """Ask a server until it is lost; return why, or None where one before it answers."""
@@ -169,6 +164,7 @@ class Link:
         if self._order.is_answering(place):
             return
         self._order.answered(place)
+        self._asked[place].answered_s = asyncio.get_running_loop().time()
         self._end_limit(place, None)
         if self._order.current != place:
             return
@@ -195,16 +191,23 @@ class Link:
         if limit is not None and not limit.expired():
             limit.reschedule(when_s)
 
-    def _lost(self, place: int, error: ConnectionLostError, pause_s: float) -> None:
-        name, server = self._upstream.rule.name, self._servers[place]
-        self._asked[place].error = str(error)
+    def _lost(self, place: int, error: ConnectionLostError) -> None:
+        """Note that a connection ended, or that there is none; others may be asked now."""
+        name, server, asked = self._upstream.rule.name, self._servers[place], self._asked[place]
+        now_s = asyncio.get_running_loop().time()
+        is_first = self._order.failed(place, now_s - asked.answered_s, is_silent=error.code == _SILENT)
+        pause_s = self._order.pause_s(place, random.random(), is_final=error.is_final)  # noqa: S311
+        asked.error, asked.pauses_until_s = str(error), now_s + pause_s
         if self._order.current is None:
             self._upstream.lost(error, time.time())
+            for each in self._asked if is_first else ():
+                # Others, which failed before, may be there again.
+                soon_s = random.uniform(0, self._context.back_off.first_s)  # noqa: S311
+                each.pauses_until_s = min(each.pauses_until_s, now_s + soon_s)
         if isinstance(error, RelayLoopError):
             self._context.observer(UpstreamLooped(name, server, error.relays))
         count = sum(map(len, self._upstream.content.rows.values()))
         self._context.observer(UpstreamLost(name, server, str(error), pause_s, count))
-        # Others may be asked now.
         self._turn.replace(self._turn.current + 1)
 
 

@@ -12,7 +12,7 @@ from fsxds.errors import UsageError
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.relay_ids import HEADER
 from fsxds.resource_types import BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.upstream.intake import Intake
+from fsxds.upstream.intake import LONGEST_REASON, Intake
 from fsxds.upstream.manifest_session import follow_polls
 from fsxds.values import TypeUrl
 
@@ -30,6 +30,7 @@ class PollSession:
         self._on_answered = on_answered
         self._names: dict[TypeUrl, frozenset[str]] = {}
         self._polls: dict[TypeUrl, asyncio.Task[None]] = {}
+        self._clients: dict[TypeUrl, PollingClient] = {}
         # By type: ends what a poll waits for.
         self._limits: dict[TypeUrl, asyncio.Timeout] = {}
         self._failing: dict[TypeUrl, ConnectionLostError] = {}
@@ -42,13 +43,23 @@ class PollSession:
             ConnectionLostError: it cannot be reached, or has an error for every type.
         """
         self._lost = asyncio.get_running_loop().create_future()
+        late_nacks, upstream = self._intake.context.late_nacks, self._intake.upstream.rule.name
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._follow_wanted(tasks))
             manifests = tasks.create_task(follow_polls(self._intake))
-            lost = await self._lost
+            with late_nacks.hearing(upstream, self._nack_late):
+                lost = await self._lost
             for each in (following, manifests, *self._polls.values()):
                 each.cancel()
         raise lost
+
+    def _nack_late(self, type_url: TypeUrl, words: str) -> None:
+        """NACK what is held of a type, at once: nodes reject some of it."""
+        client, limit = self._clients.get(type_url), self._limits.get(type_url)
+        if client is not None:
+            client.nack_late(words[:LONGEST_REASON])
+        if limit is not None:
+            limit.reschedule(asyncio.get_running_loop().time())
 
     async def _follow_wanted(self, tasks: asyncio.TaskGroup) -> Never:
         upstream = self._intake.upstream
@@ -80,6 +91,7 @@ class PollSession:
         try:
             client.tls = access.tls()
             async with client:
+                self._clients[row.type_url] = client
                 while True:
                     names = self._names[row.type_url]
                     plain = frozenset() if names == {WILDCARD} else names
@@ -115,7 +127,7 @@ class PollSession:
             self._lose(error)
             return
         self._on_answered()
-        reason = await self._intake.answer_to(await self._intake.take(update))
+        reason = await self._intake.take(update)
         if reason is None:
             client.ack()
         else:

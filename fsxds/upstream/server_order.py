@@ -4,8 +4,9 @@
 | --- | --- |
 | A server is asked while each before it in the list has failed since it answered last. | The first that answers is the one that counts. |
 | A server before the one that answers is asked again every 30 s; as soon as it answers, those after it are left. | What answers goes on until then, so there is no gap. |
-| What answered for a while is asked again at once when it is lost, and counts as failed when that fails. | A server that restarts is there again before another one has sent everything. |
+| What answered for a minute is asked again at once when it is lost, and counts as failed when that fails. | A server that restarts is there again before another one has sent everything. |
 | All pauses are random up to a bound that doubles from 0.5 to 30 s (full jitter). | A thousand relays that lost one server do not come back at one moment. |
+| The bound is 0.5 s again when a server answered for a minute, and for no other reason. | A server that answers and dies again and again is asked as seldom as one that is down. |
 | Who gives no response in time is given twice as long the next time, up to eight times. | A server that is slow, and the only one, is not asked in vain forever. |
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from fsxds.values import BackOff
 
-PAUSES = BackOff(first_s=0.5, longest_s=30.0, well_after_s=10.0)
+PAUSES = BackOff(first_s=0.5, longest_s=30.0, well_after_s=60.0)
 LONGEST_PATIENCE = 8
 
 
@@ -26,7 +27,7 @@ class _Server:
     Attributes:
         is_answering: it gave a response on the connection that there is.
         has_failed: an attempt failed since it answered last.
-        failures: attempts that failed in a row.
+        failures: attempts that failed since it was well.
         silences: those that ended without a response, in a row.
     """
 
@@ -62,16 +63,24 @@ class ServerOrder:
 
     def left(self, place: int) -> None:
         """Note that a server is not asked any more, for one before it answers."""
-        self._servers[place] = _Server()
-
-    def failed(self, place: int, lasted_s: float, *, is_silent: bool = False) -> None:
-        """Note that a connection ended, or that there is none, after so many seconds."""
         server = self._servers[place]
-        was_well = server.is_answering and lasted_s >= self._back_off.well_after_s
+        server.is_answering = server.has_failed = False
+
+    def failed(self, place: int, answered_s: float, *, is_silent: bool = False) -> bool:
+        """Note that a connection ended, or that there is none; return whether that is the first failure since the server was well.
+
+        Args:
+            place: that of the server.
+            answered_s: how long ago it gave its first response on the connection; any number where it gave none.
+            is_silent: it gave none in time.
+        """
+        server = self._servers[place]
+        was_well = server.is_answering and answered_s >= self._back_off.well_after_s
         server.failures = 1 if was_well else server.failures + 1
         server.silences = server.silences + 1 if is_silent else 0
         server.has_failed = not was_well
         server.is_answering = False
+        return server.failures == 1
 
     def patience_s(self, place: int, patience_s: float) -> float:
         """Return how long a server may give no response, where that is so long for the first time."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Never
 
@@ -18,14 +19,11 @@ from fsxds.client.updates import ConnectionLostError, Update
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.relay_ids import HEADER
 from fsxds.resource_types import BY_TYPE_URL, in_push_order
-from fsxds.upstream.intake import Intake, is_answered_at_once, reason_of
+from fsxds.upstream.intake import LONGEST_REASON, Intake
 from fsxds.upstream.manifest_session import follow_stream
-from fsxds.upstream.upstream import Received
 from fsxds.values import TypeUrl
 
 WILDCARD_ALONE = frozenset({WILDCARD})
-# So many responses wait for what clients make of them; of those above, nobody is asked.
-MOST_DEFERRED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,8 @@ class StreamSession:
         self._on_answered = on_answered
         self._subscribed: dict[TypeUrl, frozenset[str]] = {}
         self._wanted: Mapping[TypeUrl, frozenset[str]] | None = None
-        # The nonces that came last: in SotW, of a response before that nothing is said any more.
-        self._nonces: dict[TypeUrl, str] = {}
-        self._answering: set[asyncio.Task[None]] = set()
+        # The last response of each type, without what was in it.
+        self._last: dict[TypeUrl, Update] = {}
 
     async def run(self) -> Never:
         """Follow the server.
@@ -73,7 +70,8 @@ class StreamSession:
         ):
             client.token, client.headers = access.token(), ((HEADER, context.relays.upwards),)
             self._subscribe(client)
-            lost = await self._converse(channel, client)
+            with context.late_nacks.hearing(self._intake.upstream.rule.name, partial(self._nack_late, client)):
+                lost = await self._converse(channel, client)
         raise lost
 
     def _dialogue(self) -> DeltaDialogue | SotwDialogue:
@@ -85,7 +83,9 @@ class StreamSession:
     def _held(self, type_url: TypeUrl) -> Mapping[str, str]:
         if not self._rules.brings_versions:
             return MappingProxyType({})
-        return self._intake.upstream.versions(self._intake.server, type_url)
+        upstream = self._intake.upstream
+        versions = upstream.versions(self._intake.server, type_url)
+        return self._intake.context.late_nacks.brought_versions(upstream.rule.name, type_url, versions)
 
     async def _converse(self, channel: grpc.aio.Channel, client: StreamClient) -> ConnectionLostError:
         async with asyncio.TaskGroup() as tasks:
@@ -94,8 +94,8 @@ class StreamSession:
                 tasks.create_task(self._await_ready(channel)),
                 tasks.create_task(follow_stream(channel, self._intake)),
             ]
-            lost = await self._receive_all(client, tasks)
-            for each in (*beside, *self._answering):
+            lost = await self._receive_all(client)
+            for each in beside:
                 each.cancel()
         return lost
 
@@ -115,7 +115,7 @@ class StreamSession:
             )
         return any(WILDCARD in names for names in self._subscribed.values())
 
-    async def _receive_all(self, client: StreamClient, tasks: asyncio.TaskGroup) -> ConnectionLostError:
+    async def _receive_all(self, client: StreamClient) -> ConnectionLostError:
         while True:
             try:
                 update = await client.next()
@@ -124,35 +124,27 @@ class StreamSession:
             except ConnectionLostError as error:
                 return error
             self._on_answered()
-            is_first = update.type_url not in self._nonces
-            self._nonces[update.type_url] = update.nonce
-            received = await self._intake.take(update)
+            is_first = update.type_url not in self._last
+            self._last[update.type_url] = replace(update, resources=MappingProxyType({}))
+            reason = await self._intake.take(update)
             if is_first and not self._rules.brings_versions:
                 self._ask_for_rest(client, update)
-            if is_answered_at_once(received) or len(self._answering) >= MOST_DEFERRED:
-                self._answer(client, update, reason_of(received))
+            if reason is None:
+                client.accept(update)
             else:
-                answering = tasks.create_task(self._answer_later(client, update, received))
-                self._answering.add(answering)
-                answering.add_done_callback(self._answering.discard)
+                client.nack(reason, update)
 
     def _ask_for_rest(self, client: StreamClient, update: Update) -> None:
         """Ask by its name for what is held and was not sent: a server that was not told of it does not say that it is gone."""
         if WILDCARD in self._subscribed.get(update.type_url, ()):
-            held = self._intake.upstream.content.rows.get(update.type_url, ())
+            held = self._intake.upstream.rows.get(update.type_url, ())
             if missing := sorted(set(held) - update.resources.keys()):
                 self._subscribe_to(client, update.type_url, [WILDCARD, *missing])
 
-    async def _answer_later(self, client: StreamClient, update: Update, received: Received) -> None:
-        self._answer(client, update, await self._intake.answer_to(received))
-
-    def _answer(self, client: StreamClient, update: Update, reason: str | None) -> None:
-        if self._rules.wire is Wire.SOTW and self._nonces[update.type_url] != update.nonce:
-            return
-        if reason is None:
-            client.accept(update)
-        else:
-            client.nack(reason, update)
+    def _nack_late(self, client: StreamClient, type_url: TypeUrl, words: str) -> None:
+        """NACK the last response of a type, which was ACKed: nodes reject some of what is held."""
+        if (last := self._last.get(type_url)) is not None:
+            client.nack(words[:LONGEST_REASON], last)
 
     async def _follow_wanted(self, client: StreamClient) -> Never:
         changed = self._intake.upstream.changed

@@ -124,6 +124,11 @@ class Subscriptions:
         """
         return self._answers.pending
 
+    @property
+    def referred(self) -> frozenset[TypeUrl]:
+        """The types of which a name has no answer that a held resource refers to."""
+        return self._answers.referred
+
     def has_answer(self, type_url: TypeUrl, name: str) -> bool:
         """Whether the upstream said all that it has to say of a name, `*` or a collection, or never will: it is another's."""
         if not self._scope.covers(name):
@@ -326,6 +331,11 @@ class _Answers:
     def pending(self) -> frozenset[TypeUrl]:
         """The types of which a name that is needed has no answer; until all had one, those of which any has none."""
         return frozenset(self._needed if self._is_synced else self._since)
+
+    @property
+    def referred(self) -> frozenset[TypeUrl]:
+        """The types of which a name that is needed has no answer, beside everything."""
+        return frozenset(type_url for type_url, names in self._needed.items() if names != {WILDCARD})
 
     def awaits(self, type_url: TypeUrl, name: str) -> bool:
         """Whether a name has no answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from fsxds.resources import Key, Rows
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.upstream_content import Held, LetGo, UpstreamContent
 from fsxds.store import Latest
+from fsxds.upstream.gathering import Gathering
 from fsxds.upstream.holdings import HeldResources, Taken
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
@@ -57,7 +58,9 @@ class Upstream:
 
     Attributes:
         rule: what the settings say of it.
-        content: what is held, as it is merged into what is served; replaced with each change.
+        content: what is held, as it is merged into what is served; replaced with each change, but for those on a new
+            connection, which are published together.
+        held: the same, with what the upstream said of each.
         changed: replaced when `content`, `wanted` or what `denies` says changed.
         rejected: what the upstream sent last under a name and cannot be served, with why; bounded.
     """
@@ -83,12 +86,17 @@ class Upstream:
         self._looked_at: dict[TypeUrl, Rows] = {}
         self._status = UpstreamStatus(rule.name, rule.servers)
         self._gone: LetGo = MappingProxyType({})
+        # Counts the changes of what is held.
+        self._sequence = 0
+        # What came on a connection is published when this is over; None where all that is held is published.
+        self._gathering: Gathering | None = None
+        self.held = self._holdings.held
         self.content = UpstreamContent(rule.name, pending=self._pending())
 
     @property
-    def held(self) -> Held:
-        """All that is held, with what the upstream said of each."""
-        return self._holdings.held
+    def rows(self) -> Mapping[TypeUrl, Rows]:
+        """All that is held, by type, also what is not published yet."""
+        return self._holdings.rows
 
     def restore(self, held: Held, now_s: float) -> None:
         """Hold what an earlier process held, but what has expired since; before anything else."""
@@ -99,7 +107,7 @@ class Upstream:
         self._subscriptions.refer((), (each for rows in self._holdings.rows.values() for each in rows.values()), now_s)
         self._follow(self._holdings.expire(now_s), now_s)
         self._subscriptions.restore((each for rows in self._holdings.rows.values() for each in rows.values()), now_s)
-        self._publish(is_changed=bool(self._holdings.rows))
+        self._publish(now_s, is_changed=bool(self._holdings.rows))
 
     def wanted(self) -> Names:
         """Return the names to subscribe to, by type; `*` for everything. It is replaced when it changes."""
@@ -117,7 +125,7 @@ class Upstream:
     def ask(self, asked: Names, now_s: float) -> None:
         """Ask for what all clients together ask for now, by type; `*` for everything of one."""
         self._subscriptions.ask(asked, now_s)
-        self._publish(is_changed=bool(self._drop_unwanted(now_s)))
+        self._publish(now_s, is_changed=bool(self._drop_unwanted(now_s)))
 
     @property
     def is_away(self) -> bool:
@@ -145,16 +153,20 @@ class Upstream:
     def connected(self, server: str, wire: str, now_s: float) -> None:
         """Note which server is asked from now on, for everything that is wanted, and how (`Delta ADS`)."""
         self._subscriptions.connect(now_s)
+        published = self.content.rows.keys() & self.wanted().keys()
+        self._gathering = Gathering(published, now_s) if published else None
         self._status = replace(self._status, server=server, wire=wire, state="connected", since_s=now_s, trouble="")
-        self._publish()
+        self._publish(now_s)
 
     def lost(self, error: ConnectionLostError, now_s: float) -> None:
         """Note that no server is asked any more, or that an attempt to connect failed; what is held stays."""
         self._subscriptions.disconnect()
+        if self._gathering is not None:
+            self._gathering.until_s = None
         state: UpstreamState = "refused" if error.is_final else "away"
         since_s = self._status.since_s if self._status.state == state else now_s
         self._status = replace(self._status, server="", wire="", state=state, since_s=since_s, trouble=str(error))
-        self._publish()
+        self._publish(now_s)
 
     def receive(self, update: Update, server: str, now_s: float) -> Received:
         """Take in what a server sent."""
@@ -167,6 +179,8 @@ class Upstream:
     def take(self, response: ReadResponse, server: str, now_s: float) -> Received:
         """Take in what was read."""
         taken = self._holdings.take(response, self._subscriptions.wants, server, now_s)
+        if self._gathering is not None:
+            self._gathering.answer(response.type_url, self._subscriptions.referred, now_s)
         # Before names are asked for because of this response: it answers none of them.
         self._subscriptions.answer(response, now_s)
         self._follow(taken, now_s)
@@ -177,16 +191,17 @@ class Upstream:
         self._take_back(response)
         dropped = self._drop_unwanted(now_s)
         gone = len({each.name for each in taken.before} - {each.name for each in taken.after})
-        self._publish(is_changed=bool(taken or dropped))
+        self._publish(now_s, is_changed=bool(taken or dropped))
         rows = self._holdings.rows_of(response.type_url)
         keys = taken.keys | {(response.type_url, name) for name in rows.among(response.resources)}
         faults = (*response.words, *self._no_room(taken))
-        return Received(self.content.sequence, keys, faults, len(taken.after), gone)
+        return Received(self._sequence, keys, faults, len(taken.after), gone)
 
     @property
     def next_expiry_s(self) -> float | None:
         """When `expire` has something to do, or earlier; None for never."""
-        return earliest(self._holdings.next_end_s, self._subscriptions.next_s)
+        gathered_s = None if self._gathering is None else self._gathering.until_s
+        return earliest(self._holdings.next_end_s, self._subscriptions.next_s, gathered_s)
 
     def expire(self, now_s: float) -> frozenset[Key]:
         """Let time pass: drop what came to the end of its time to live, and what is not asked for any more.
@@ -199,7 +214,10 @@ class Upstream:
         self._subscriptions.expire(now_s)
         dropped = self._drop_unwanted(now_s)
         self._let_go(expired.keys)
-        self._publish(is_changed=bool(expired or dropped))
+        if expired:
+            # The end of a time to live does not wait for an upstream.
+            self._gathering = None
+        self._publish(now_s, is_changed=bool(expired or dropped))
         return expired.keys
 
     def status(self) -> UpstreamStatus:
@@ -275,12 +293,23 @@ class Upstream:
                 names = names.discard(name)
             self._gone = MappingProxyType({**self._gone, response.type_url: names})
 
-    def _publish(self, *, is_changed: bool = False) -> None:
-        """Make the content that there is now current."""
-        pending = self._pending()
-        before = self.content
-        if is_changed or pending != before.pending or self._answered != before.answered:
-            sequence = before.sequence + is_changed
-            rows = self._holdings.rows
-            self.content = UpstreamContent(self.rule.name, rows, pending, self._answered, sequence, self._gone)
+    def _publish(self, now_s: float, *, is_changed: bool = False) -> None:
+        """Make the content that there is now current, or none of its changes while types are awaited."""
+        self._sequence += is_changed
+        if self._gathering is not None and self._gathering.is_over(self._subscriptions.referred, now_s):
+            self._gathering = None
+        before, pending = self.content, self._pending()
+        rows, sequence, gone = self._holdings.rows, self._sequence, self._gone
+        if self._gathering is None:
+            self.held = self._holdings.held
+        else:
+            pending = pending.union(_differing(rows, before.rows))
+            rows, sequence, gone = before.rows, before.sequence, before.let_go
+        if sequence != before.sequence or pending != before.pending or self._answered != before.answered:
+            self.content = UpstreamContent(self.rule.name, rows, pending, self._answered, sequence, gone)
         self.changed.replace(self.changed.current + 1)
+
+
+def _differing(rows: Mapping[TypeUrl, Rows], others: Mapping[TypeUrl, Rows]) -> Iterator[TypeUrl]:
+    """Yield the types of which something else is held; by identity, for rows that are the same are shared."""
+    return (type_url for type_url in rows.keys() | others.keys() if rows.get(type_url) is not others.get(type_url))

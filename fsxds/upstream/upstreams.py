@@ -30,6 +30,7 @@ from fsxds.transports.client_status.contents import OwnStatus
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
 from fsxds.upstream.keeping import UpstreamKeeping
+from fsxds.upstream.late_nacks import LateNacks
 from fsxds.upstream.link import Link
 from fsxds.upstream.own_status import own_statuses
 from fsxds.upstream.responses import ResponseReader
@@ -38,7 +39,6 @@ from fsxds.upstream.subscriptions import NO_NAMES, Names, NameScope
 from fsxds.upstream.tree_needs import TreeNeeds
 from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Upstream
-from fsxds.upstream.verdicts import Verdicts
 from fsxds.upstream_events import UpstreamExpired, UpstreamStatus
 
 # Between two looks at what expires.
@@ -107,7 +107,7 @@ class Upstreams:
         upstreams: in the order of their precedence.
         contents: what each of them holds, in the same order.
         asked: what clients ask for.
-        verdicts: says what upstreams are told of their responses.
+        late_nacks: says what upstreams are to get of what nodes reject.
         tree_needs: asks for what files of the tree need, and says what of it upstreams may have.
         relays: knows the relays that are above and below.
         vouched: decides what may be taken from each upstream, by its name.
@@ -131,12 +131,12 @@ class Upstreams:
         self.asked = AskedNames(self.upstreams)
         self.tree_needs = TreeNeeds(self.upstreams, self.asked, observer)
         by_name = {upstream.rule.name: upstream for upstream in self.upstreams}
-        self.verdicts = Verdicts(settings, observer, by_name, lambda name: by_name[name].content.rows)
+        self.late_nacks = LateNacks(settings, observer, by_name, lambda name: by_name[name].rows)
         self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(self._current())
         self.relays = RelayIds(token_hex(8) if self.upstreams else "")
         self.vouched = {each.rule.name: VouchedContent(each.rule.name) for each in self.upstreams}
         converter = Converter(catalogue)
-        context = LinkContext(settings, observer, self.verdicts, self.relays, converter, vouched=self.vouched)
+        context = LinkContext(settings, observer, self.late_nacks, self.relays, converter, vouched=self.vouched)
         self._links = tuple(Link(upstream, context) for upstream in self.upstreams)
         self._settings = settings
         self._observer = observer
@@ -186,7 +186,7 @@ class Upstreams:
         """Yield the state of this process as a client of each upstream."""
         announced = self._settings().upstream_node
         return own_statuses(
-            self.upstreams, self.verdicts.rejected, lambda upstream: ServerAccess(upstream.rule, announced).node()
+            self.upstreams, self.late_nacks.rejected, lambda upstream: ServerAccess(upstream.rule, announced).node()
         )
 
     async def keep_connected(self, supervisor: Supervisor) -> None:

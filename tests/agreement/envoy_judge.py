@@ -24,8 +24,7 @@ from tests.agreement import envoy_bootstrap
 from tests.agreement.envoy_bootstrap import COUNTERS
 from tests.agreement.seeds import Seed
 from tests.support.envoy import Envoy, EnvoyError
-
-PATIENCE_S = 60.0
+from tests.support.patience import PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)

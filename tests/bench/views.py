@@ -9,11 +9,13 @@ from pathlib import Path, PurePosixPath
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
 from fsxds.resources import ParsedFile
+from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.load import Acceptance
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.patches import Patching
 from fsxds.values import Severity, SourceFile, SourceTree
+from fsxds.views import Views
 from tests.bench.data import lean_clusters
 from tests.bench.figures import Figure, cpu_of
 
@@ -59,14 +61,13 @@ class _Tree:
         """Load so many views; return the processor time without that of parsing."""
         tree = SourceTree(tuple(sorted(self._files.values(), key=lambda file: file.path.parts)))
         before = self.loaded
-        prepared, load = cpu_of(lambda: ViewsLoad(tree, self.views[:views], _layer_names, before), collector=False)
+        prepared, load = cpu_of(lambda: ViewsLoad(tree, self.views[:views], _RULES, before), collector=False)
         parsed = self.parse(load.unparsed)
         loaded_s, self.loaded = cpu_of(lambda: load.load(parsed, self._acceptance), collector=False)
         return prepared + loaded_s, self.loaded
 
 
-def _layer_names(folders: frozenset[str]) -> frozenset[str]:
-    return frozenset(name for name in folders if name == "common" or name.startswith("nodes/"))
+_RULES = Views((ViewRule("all", (), ("common", "nodes/{node.id}")),))
 
 
 def _memory_kb() -> int:

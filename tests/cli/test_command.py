@@ -66,6 +66,12 @@ def test_a_zero_is_given() -> None:
     assert settings_of("--settle", "0").settle_s == 0.0
 
 
+def test_off_is_given() -> None:
+    """What is read as None, as `off` is for some, is as much given as a number."""
+    assert settings_of("--nack-limit", "off").nack_limit is None
+    assert settings_of().nack_limit is not None
+
+
 def test_a_missing_directory() -> None:
     """A directory that is not there is wrong use."""
     with pytest.raises(UsageError, match=r"^nowhere: there is no such directory"):

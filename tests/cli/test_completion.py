@@ -21,9 +21,9 @@ from fsxds.cli.main import main
 from fsxds.lint.rules import rules
 from fsxds.settings.forms import LEVELS
 from fsxds.settings.options import OPTIONS
+from tests.support.patience import PATIENCE_S
 
 TOP = Path(__file__).parents[2]
-PATIENCE_S = 120
 TO_LINE_START = "\x01"  # Ctrl-A
 
 # How each is started without its user's settings, and how it takes the script.
@@ -84,7 +84,7 @@ def shell(request: pytest.FixtureRequest, home: Path) -> Iterator[Shell]:
     """Each shell that there is."""
     name = str(request.param)
     if shutil.which(name) is None:
-        pytest.skip(f"there is no {name} here")
+        pytest.skip(f"there is no {name}; apt-get install {name}")
     opened = Shell(name, home)
     yield opened
     opened.close()

@@ -10,6 +10,7 @@ import pytest
 from fsxds.cli.main import main
 from tests.cli.trees import CLUSTERS, TYPO, write_tree
 from tests.support.envoy import Envoy
+from tests.support.ports import free_address
 
 CONFIG = Path(__file__).parents[2] / "config"
 
@@ -136,11 +137,9 @@ def test_a_drain_that_outlasts_what_lingers(tmp_path: Path, capfd: pytest.Captur
     assert "keeps what they use for 10 s" in of_mirror
 
 
-def test_an_admin_page_that_does_not_answer(
-    tmp_path: Path, unused_tcp_port: int, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_admin_page_that_does_not_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It is wrong use, as nothing was compared."""
-    tree = str(write_tree(tmp_path, cds=CLUSTERS))
-    _, err = diagnosis(capfd, tree, "--envoy-admin", f"127.0.0.1:{unused_tcp_port}", status=2)
+    tree, nobody = str(write_tree(tmp_path, cds=CLUSTERS)), free_address()
+    _, err = diagnosis(capfd, tree, "--envoy-admin", nobody, status=2)
 
-    assert f"127.0.0.1:{unused_tcp_port}: no Envoy answers there; give the address of its admin page" in err
+    assert f"{nobody}: no Envoy answers there; give the address of its admin page" in err

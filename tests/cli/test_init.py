@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import main
+from tests.support.checkout import offline_environment
 
 TOP = Path(__file__).parent.parent.parent
 SAMPLE = ["fsxds.yaml", "xds/clusters.yaml", "xds/listeners.yaml"]
@@ -80,7 +81,7 @@ def test_a_wheel_has_it(tmp_path: Path) -> None:
         shutil.copy(TOP / name, source)
     shutil.copytree(TOP / "fsxds", source / "fsxds", ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", str(wheel), str(source)]
-    subprocess.run(pip, check=True, capture_output=True)
+    subprocess.run(pip, check=True, capture_output=True, env=offline_environment(tmp_path))
     (made,) = wheel.glob("*.whl")
     shutil.unpack_archive(made, tmp_path / "installed", "zip")
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}

@@ -13,7 +13,8 @@ import pytest
 
 from fsxds.cli.main import main
 from fsxds.transports.admin.rollout_control import WaitingReport
-from tests.support.admin import BUSY, HELD, QUIET, KeptRollouts, admin_in_thread
+from tests.support.admin import BUSY, HELD, PINNED, QUIET, REJECTED, KeptRollouts, admin_in_thread
+from tests.support.ports import free_address
 from tests.support.server import Server
 
 Run = pytest.CaptureFixture[str]
@@ -21,7 +22,7 @@ Run = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def rollouts() -> KeptRollouts:
-    """A canary at work in `edge`, and a version that is held in `everyone`."""
+    """A canary at work in `edge`, and a removal that waits for approval in `everyone`."""
     return KeptRollouts()
 
 
@@ -48,12 +49,11 @@ def test_status(capsys: Run) -> None:
     assert out == [
         "VIEW LAYERS COHORT CLIENTS SERVED TREE STATE",
         "edge common+edge canary 2 0123456789ab ba9876543210 grow for 1.2 s",
-        "everyone common all 40 0123456789ab ba9876543210 held",
+        "everyone common main 40 0123456789ab ba9876543210 waits for approval",
         "edge, canary: grow waits for envoy-1 (gRPC) for 1.2 s, and 3.8 s more at most",
-        "edge, canary: does not serve aaaaaaaaaaaa again until the tree changes",
-        "edge, canary: edge/lds.yaml:3: envoy-1 rejected lds web: cannot bind",
+        f"edge, canary: edge/lds.yaml:3: {REJECTED.message}, for 42 s; {REJECTED.remedy}",
         "edge, canary: keeps clusters old for open connections of listeners web, for 598 s more at most",
-        "everyone: holds ba9876543210 back: it removes 6 of 10 clusters; serve it by: fsxds rollout approve ba9876543210",
+        "everyone: keeps 6 of 10 clusters that the tree removed: cds old; let them go by: fsxds rollout approve 9b8c7d6e5f4a",
     ]
 
 
@@ -74,15 +74,28 @@ def test_status_of_what_is_done(admin: str, rollouts: KeptRollouts, capsys: Run)
             "bakes",
             "follows the canary in 12 s; at once by: fsxds rollout promote",
         ),
-        (replace(BUSY, step=None, waits_for_canary=True), "waits for the canary", ""),
-        (replace(BUSY, step=None), "in progress", ""),
-        (replace(BUSY, step=None, late=("envoy-7",)), "in progress", "goes on without envoy-7, which did not take"),
         (
-            replace(BUSY, pinned="cccccccccccc", step=None),
-            "rolled back",
-            "serves cccccccccccc of its history until the tree",
+            replace(BUSY, step=None, waits_for_canary=True),
+            "waits for the canary",
+            "waits for canaries that have not taken the change, or are not there; without them: fsxds rollout promote",
         ),
-        (replace(BUSY, step=None, asked="aaaaaaaaaaaa"), "taken back", "does not serve aaaaaaaaaaaa again"),
+        (replace(BUSY, step=None, held=()), "in progress", ""),
+        (
+            replace(BUSY, step=None),
+            "held back",
+            "edge/lds.yaml:3: envoy-1 rejects listener web: cannot bind, for 42 s;",
+        ),
+        (
+            replace(QUIET, cohort="rejecting", held=(replace(REJECTED, since_s=None),)),
+            "held back",
+            "cannot bind; correct",
+        ),
+        (
+            PINNED,
+            "rolled back",
+            "1 resource rolled back for 300 s: cds web; each until it changes in the tree, or: fsxds",
+        ),
+        (HELD, "waits for approval", "let them go by: fsxds rollout approve 9b8c7d6e5f4a"),
         (replace(QUIET, views=("",), layers=()), "done", "whole tree"),
     ],
 )
@@ -94,6 +107,31 @@ def test_states(rollouts: KeptRollouts, channel: object, state: str, line: str, 
     out = capsys.readouterr().out
     assert any(row.rstrip().endswith(f" {state}") for row in out.splitlines())
     assert line in out
+
+
+@pytest.mark.usefixtures("admin")
+def test_a_thousand_views_are_a_few_rows(rollouts: KeptRollouts, capsys: Run) -> None:
+    """Those in one state are one row, and what is true of several is one line."""
+    quiet = [replace(QUIET, views=(f"v{number:03}",), layers=("common", f"v{number:03}")) for number in range(1000)]
+    pinned = [replace(PINNED, views=each.views, layers=each.layers, pinned_for_s=300.0) for each in quiet[:300]]
+    rollouts.channels = [*pinned, *quiet[300:], BUSY]
+
+    assert main(["rollout", "status"]) == 1
+    out = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert out[1:4] == [
+        "edge common+edge canary 2 0123456789ab ba9876543210 grow for 1.2 s",
+        "v300 and 699 more common+v300 and 699 more main 28000 ba9876543210 ba9876543210 done",
+        "v000 and 299 more common+v000 and 299 more main 12000 ba9876543210 ba9876543210 rolled back",
+    ]
+    rolled_back = "1 resource rolled back for 300 s: cds web; each until it changes in the tree"
+    assert f"v000, v001, v002 and 297 more: {rolled_back}, or: fsxds rollout resume" in out
+    assert len(out) < 10
+
+    rollouts.channels = [replace(each, pinned=number + 1) for number, each in enumerate(pinned)]
+    assert main(["rollout", "status"]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert out[-1] == "and 280 more; fsxds rollout status --view NAME shows those of one view"
+    assert len(out) < 25
 
 
 @pytest.mark.usefixtures("admin")
@@ -132,26 +170,61 @@ def test_status_of_one_view(capsys: Run) -> None:
 @pytest.mark.usefixtures("admin")
 def test_decisions(rollouts: KeptRollouts, capsys: Run) -> None:
     """Each is done once; when there is nothing left to do, the status is 1."""
-    assert main(["rollout", "approve", "ba9876543210"]) == 0
+    assert main(["rollout", "approve", "9b8c7d6e5f4a"]) == 0
     assert main(["rollout", "abort", "--view", "edge"]) == 0
     assert capsys.readouterr().out == "approved in 1 channel\naborted in 1 channel\n"
-    assert [each.step or each.held for each in rollouts.channels] == [None, None]
+    assert [each.step or each.approval for each in rollouts.channels] == [None, None]
 
-    assert main(["rollout", "approve", "ba9876543210"]) == 1
-    assert "ba9876543210: no such version is held; nothing is held" in capsys.readouterr().err
+    assert main(["rollout", "approve", "9b8c7d6e5f4a"]) == 1
+    assert "9b8c7d6e5f4a: no such removal waits for approval; nothing waits" in capsys.readouterr().err
     assert main(["rollout", "promote"]) == 1
     assert "nothing waits for a canary" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("admin")
+def test_retry(rollouts: KeptRollouts, capsys: Run) -> None:
+    """What nodes reject is offered to all again: one name, or all."""
+    rollouts.channels = [replace(BUSY, held=(REJECTED, replace(REJECTED, name="admin"), replace(REJECTED, type="rds")))]
+
+    assert main(["rollout", "retry", "web"]) == 0
+    assert capsys.readouterr().out == "2 versions that nodes reject: offered to all nodes again\n"
+    assert main(["rollout", "retry", "web"]) == 1
+    assert "no node rejects a resource 'web'; fsxds rollout status shows what" in capsys.readouterr().err
+    assert main(["rollout", "retry", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"versions": 1}
+    assert main(["rollout", "retry"]) == 1
+    assert "no node rejects anything" in capsys.readouterr().err
+    assert rollouts.channels[0].held == ()
+
+
+@pytest.mark.usefixtures("admin")
 def test_rollback_and_resume(rollouts: KeptRollouts, capsys: Run) -> None:
-    """A snapshot is served until `--resume`."""
+    """A snapshot is served in place of what differs from it, until `fsxds rollout resume`."""
     assert main(["rollback", "@1"]) == 0
-    assert capsys.readouterr().out.startswith("serving @1 in 1 channel until the tree changes; ")
-    assert rollouts.channels[0].pinned == "1" * 12
-    assert main(["rollback", "--resume"]) == 0
-    assert capsys.readouterr().out == "the tree is followed again\n"
-    assert main(["rollback", "--resume"]) == 1
+    assert capsys.readouterr().out == (
+        "serving @1 in 1 channel, each resource until it changes in the tree; fsxds rollout resume ends that for all\n"
+    )
+    assert [each.pinned for each in rollouts.channels] == [1, 0]
+    assert main(["rollout", "resume", "--view", "everyone"]) == 1
+    assert "nothing is rolled back: the tree is followed already" in capsys.readouterr().err
+    assert main(["rollout", "resume", "--view", "edge"]) == 0
+    assert capsys.readouterr().out == "the tree is followed again, in 1 channel\n"
+    assert main(["rollout", "resume"]) == 1
+
+
+@pytest.mark.usefixtures("admin")
+@pytest.mark.parametrize(
+    ("time", "channels"),
+    [("1970-01-01T00:50:00Z", 2), ("1970-01-01T00:50", 2), ("1970-01-01T01:50+01:00", 2), ("2500.5", 2), ("1000", 1)],
+)
+def test_rollback_of_all_views(rollouts: KeptRollouts, time: str, channels: int, capsys: Run) -> None:
+    """Each view has what was served there at a time, which is UTC if it does not say."""
+    assert main(["rollback", "--all-views", time]) == 0
+    served = (
+        f"serving what was served at {time} in {channels} channel{'s' if channels > 1 else ''}, each resource until"
+    )
+    assert capsys.readouterr().out.startswith(served)
+    assert sum(each.pinned for each in rollouts.channels) == channels
 
 
 @pytest.mark.parametrize(
@@ -162,11 +235,21 @@ def test_rollback_and_resume(rollouts: KeptRollouts, capsys: Run) -> None:
         (["rollback", "@1", "--view", "edge"], 2, "leave --view and --node-id out"),
         (["rollout", "abort", "--view", "nowhere"], 1, "there is no 'nowhere'; there is edge, everyone"),
         (["rollout", "abort", "--node-id", "nobody"], 1, "no client with the id 'nobody' is connected"),
-        (["rollout", "approve"], 2, "takes the VERSION that `fsxds rollout status` shows"),
+        (["rollout", "approve"], 2, "takes the ID that `fsxds rollout status` shows"),
         (["rollout", "promote", "--view", "edge"], 2, "promote is for all nodes; leave --view and --node-id out"),
-        (["rollout", "abort", "abc"], 2, "abort takes no VERSION"),
-        (["rollback"], 2, "give the number of a snapshot, such as @3, or --resume"),
-        (["rollback", "@1", "--resume"], 2, "give the number of a snapshot, such as @3, or --resume"),
+        (["rollout", "retry", "--view", "edge"], 2, "retry is for all nodes; leave --view and --node-id out"),
+        (["rollout", "abort", "abc"], 2, "abort takes nothing else"),
+        (["rollout", "resume", "abc"], 2, "resume takes nothing else"),
+        (["rollback"], 2, "give the number of a snapshot, such as @3, or --all-views TIME"),
+        (
+            ["rollback", "@1", "--all-views", "1000"],
+            2,
+            "give the number of a snapshot, such as @3, or --all-views TIME",
+        ),
+        (["rollback", "--all-views", "1000", "--view", "edge"], 2, "leave --view and --node-id out"),
+        (["rollback", "--all-views", "yesterday"], 2, "'yesterday' is no time; write 2026-01-31T14:05:00Z"),
+        (["rollback", "--all-views", "nan"], 2, "'nan' is no time"),
+        (["rollback", "--all-views", "0"], 1, "nothing differs from what was served then"),
         (["rollout", "status", "--admin", "off"], 2, "the admin address is off"),
         (["rollout", "status", "--admin", "127.0.0.1:0"], 2, "the port is chosen when fsxds starts"),
         (["rollout", "status", "--admin", "nonsense"], 2, "is no address"),
@@ -196,9 +279,7 @@ def test_the_settings_file_names_the_address(admin: str, tmp_path: Path) -> None
 
 def test_nobody_listens(tmp_path: Path, capsys: Run) -> None:
     """What connects to nobody says so, and names the option."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    assert main(["rollout", "status", "--admin", f"127.0.0.1:{port}"]) == 2
+    assert main(["rollout", "status", "--admin", free_address()]) == 2
     tcp = capsys.readouterr().err
     assert main(["rollout", "status", "--admin", f"unix:{tmp_path}/none"]) == 2
     unix = capsys.readouterr().err

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -45,12 +44,14 @@ from fsxds.transports.admin.status_reports import (
     UpstreamReport,
 )
 from fsxds.transports.rest.http_server import ListenerOptions, listening
-from tests.support.admin import BUSY, QUIET
+from tests.support.admin import BUSY, PINNED, QUIET, REJECTED
+from tests.support.admin import HELD as REMOVAL_WAITS
 from tests.support.fsxds_process import run_fsxds
+from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 
 Run = pytest.CaptureFixture[str]
 PAGE = Path(__file__).parents[2] / "fsxds" / "cli" / "README.md"
-PATIENCE_S = 60.0
 
 GOOD = TypeReport("cds", "SYNCED", 1, 40, "0123456789ab", "0123456789ab", None, "0123456789ab", None, 300.0)
 LISTENERS = replace(
@@ -197,11 +198,13 @@ def test_what_is_wrong(kept: KeptStatus, capsys: Run) -> None:
         (replace(SERVER, upstreams=(UPSTREAM,)), (WELL,), 0),
         (replace(SERVER, upstreams=(UPSTREAM, AWAY)), (WELL,), 1),
         (replace(SERVER, upstreams=(replace(UPSTREAM, rejected=("cds web: no",)),)), (WELL,), 1),
-        (replace(SERVER, rollouts=(replace(QUIET, rejections=("a.yaml:1: no",)),)), (WELL,), 1),
+        (replace(SERVER, rollouts=(replace(QUIET, held=(REJECTED,)),)), (WELL,), 1),
+        (replace(SERVER, rollouts=(REMOVAL_WAITS,)), (WELL,), 1),
+        (replace(SERVER, rollouts=(PINNED,)), (WELL,), 1),
     ],
 )
 def test_exit_status(kept: KeptStatus, server: ServerReport, listed: tuple[ClientReport, ...], status: int) -> None:
-    """It is 1 when something is held back, rejected, stale, degraded, away or not there yet."""
+    """It is 1 when something is held back, rolled back, rejected, stale, degraded, away or not there yet."""
     kept.server, kept.listed = server, listed
 
     assert main(["status"]) == status
@@ -343,15 +346,9 @@ def read_until(descriptor: int, wanted: Callable[[str], bool], text: str = "") -
     return text
 
 
-def free_address() -> TcpAddress:
-    """Return an address at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return TcpAddress("127.0.0.1", probe.getsockname()[1])
-
-
 def test_watch_on_a_terminal_outlives_the_server(kept: KeptStatus) -> None:
     """It refreshes in place on 80 columns, says that the server went away, and shows it again; Ctrl-C ends it with 130."""
-    address, (ours, theirs) = free_address(), pty.openpty()
+    address, (ours, theirs) = TcpAddress("127.0.0.1", free_port()), pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
     with admin_of(kept, address):
         command = [sys.executable, "-m", "fsxds", "status", str(address), "--watch"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 import yaml
 
 from fsxds.cli.main import main
+from fsxds.settings.reading import read_settings
+from fsxds.testing import serve
 
 SETTINGS = """\
 views:
@@ -169,16 +173,137 @@ def test_files_in_no_layer_are_noted(tree: Path, capfd: pytest.CaptureFixture[st
     assert "no-layer" in capfd.readouterr().out
 
 
-def test_diff_of_one_view(tree: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_layer_without_a_folder(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is an error once, in views and at the path of the folder; another level of its rule, or a file there, is right."""
+    for path in (tree / "edge").iterdir():
+        path.rename(tree / "zone" / f"edge.{path.name}")
+
+    assert main(["check", str(tree), "--format", "json"]) == 1
+    (problem,) = json.loads(capfd.readouterr().out)
+    assert (problem["rule"], problem["file"].endswith("xds/edge")) == ("missing-layer", True)
+    assert problem["message"] == "this folder is a layer of the view edge, and has no configuration"
+    assert main(["check", str(tree), "--view", "everyone"]) == 0
+    assert main(["check", str(tree), "--rules", "missing-layer=warning"]) == 0
+    (tree / "edge" / "clusters.yaml").write_text("resources: []")
+    assert main(["check", str(tree)]) == 0
+
+
+def test_no_layer_of_an_empty_directory_is_missed(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """That there is nothing is one problem, and none where it is allowed; files alone are in no layer."""
+    empty = tree.parent / "empty"
+    empty.mkdir()
+
+    assert main(["check", str(empty)]) == 1
+    assert "missing-layer" not in capfd.readouterr().out
+    assert main(["check", str(empty), "--allow-empty"]) == 0
+    assert main(["check", str(tree / "edge" / "clusters.yaml")]) == 0
+
+
+def test_commands_ask_for_the_layers_of_their_view(tree: Path, tmp_path: Path) -> None:
+    """A layer without a folder is a mistake where it is mirrored, and none where another view is."""
+    (tree / "edge" / "clusters.yaml").unlink()
+
+    assert main(["mirror", str(tree), str(tmp_path / "out"), "--view", "everyone"]) == 0
+    assert main(["mirror", str(tree), str(tmp_path / "edge"), "--view", "edge"]) == 1
+
+
+@pytest.fixture
+def other(tree: Path) -> Path:
+    """A copy of the tree."""
+    copy = tree.parent / "other"
+    shutil.copytree(tree, copy)
+    return copy
+
+
+def test_diff_of_one_view(tree: Path, other: Path) -> None:
     """`diff` compares what one view, or node, sees of both sides."""
-    other = tmp_path / "other"
-    (other / "common").mkdir(parents=True)
-    (other / "common" / "clusters.yaml").write_text(clusters(shared=1, own=1))
+    shutil.rmtree(other / "edge")
 
     assert main(["diff", str(tree), str(other), "--view", "everyone"]) == 0
     assert main(["diff", str(tree), str(other), "--view", "edge"]) == 1
-    assert main(["diff", str(tree), str(other)]) == 2
-    assert "give one by --view" in capfd.readouterr().err
+    assert main(["diff", str(tree), str(other), *GOLD]) == 1
+
+
+def test_diff_of_all_views(tree: Path, other: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without a view all are compared: what changed in a layer is printed once, under the views that have it."""
+    assert main(["diff", str(tree), str(other)]) == 0
+    assert capfd.readouterr() == ("", f"{tree} → {other}: no difference in any of 4 views\n")
+    (other / "zone" / "clusters.yaml").write_text(clusters(zone=5))
+    (other / "nodes" / "b").mkdir()
+    (other / "nodes" / "b" / "clusters.yaml").write_text(clusters(own=3))
+    (other / "common" / "clusters.yaml").write_text(clusters(shared=2, own=1))
+
+    assert main(["diff", str(tree), str(other)]) == 1
+    out, err = capfd.readouterr()
+    assert out.splitlines() == [
+        "in all 5 views",
+        "clusters: 1 changed",
+        f"  ~ shared  {other}/common/clusters.yaml:1",
+        "      ~ connect_timeout: 1s → 2s",
+        "in 1 of 5 views: edge (common + edge + nodes/b)",
+        "clusters: 1 changed",
+        f"  ~ own  {other}/nodes/b/clusters.yaml:1",
+        "      ~ connect_timeout: 1s → 3s",
+        "in 1 of 5 views: zone (common + zone)",
+        "clusters: 1 changed",
+        f"  ~ zone  {other}/zone/clusters.yaml:1",
+        "      ~ connect_timeout: 4s → 5s",
+    ]
+    assert err == f"{tree} → {other}: 3 changed in 5 of 5 views\n"
+
+
+@pytest.mark.parametrize("output_format", ["json", "markdown"])
+def test_diff_of_all_views_in_other_formats(
+    tree: Path, other: Path, output_format: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As text has it: JSON lists the views of each group, a comment has a heading for them."""
+    (other / "zone" / "clusters.yaml").write_text(clusters(zone=5))
+
+    assert main(["diff", str(tree), str(other), "--format", output_format]) == 1
+    out = capfd.readouterr().out
+    if output_format == "markdown":
+        assert "#### in 1 of 4 views: `zone (common + zone)`\n\n| type | added" in out
+        return
+    content = json.loads(out)
+    assert (content["same"], content["view_count"], "types" in content) == (False, 4, False)
+    (group,) = content["groups"]
+    assert group["views"] == [{"names": ["zone"], "layers": ["common", "zone"]}]
+    assert [row["name"] for row in group["types"]["cds"]["changed"]] == ["zone"]
+
+
+def test_diff_of_views_that_cannot_be_read(tree: Path, other: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A broken file is named once, whatever views it is in; what it may hold is unknown in these. The status is 3."""
+    (other / "edge" / "clusters.yaml").write_text("- {name: edge, conect_timeout: 2s}")
+
+    assert main(["diff", str(tree), str(other)]) == 3
+    out, err = capfd.readouterr()
+    assert [line.partition(": envoy")[0] for line in out.splitlines()] == [
+        f"could not be read: {other}/edge/clusters.yaml:1",
+        "in 2 of 4 views: edge (common + edge), edge (common + edge + nodes/a)",
+        "clusters: 1 unknown",
+        f"  ? edge  {tree}/edge/clusters.yaml:1",
+    ]
+    assert err.endswith("1 unknown in 2 of 4 views; not compared: 1 that could not be read\n")
+
+
+def test_diff_of_a_layer_that_comes_or_goes(tree: Path, other: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A folder that one side lacks holds nothing there: its content is added, or removed, which the problem explains."""
+    shutil.rmtree(other / "edge")
+
+    for sides, sign in (((tree, other), "-"), ((other, tree), "+")):
+        assert main(["diff", *map(str, sides)]) == 1
+        out, err = capfd.readouterr()
+        assert f"  {sign} edge  {tree}/edge/clusters.yaml:1" in out.splitlines()
+        assert err.startswith(f"{other}/edge:1:1: error: this folder is a layer of the view edge")
+
+
+def test_diff_with_a_server_asks_for_a_view(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What a server sends is one view, so that it has to be known which one the tree is compared by."""
+    settings = replace(read_settings({}), cache_dir=None)
+    with serve(tree, settings=settings) as server:
+        assert main(["diff", server.http, str(tree)]) == 2
+        assert "give the node by --node-id" in capfd.readouterr().err
+        assert main(["diff", server.http, str(tree), "--node-cluster", "x"]) == 0
 
 
 def mirrored(directory: Path) -> dict[str, str]:

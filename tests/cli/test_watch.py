@@ -16,10 +16,10 @@ import pytest
 from fsxds.cli.main import main
 from tests.cli.trees import CLUSTERS, SECRETS, write_tree
 from tests.support.fsxds_process import start_fsxds
+from tests.support.patience import PATIENCE_S
 from tests.support.server import Server, write_file
 
 CHANGED = CLUSTERS.replace("connect_timeout: 1s", "connect_timeout: 2s")
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from fsxds.client.updates import WRONG_PROTOCOL, ConnectionLostError, WrongRespo
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from tests.client.scripted import CDS, EDS, Script, cluster, packed, scripted, sotw
+from tests.support.tcp_relay import Relay
 
 CLUSTERS = Streaming(Wire.SOTW, BY_SHORT_NAME["cds"])
 NODE = Node("n1", "fleet", features=frozenset({"b", "a"}))
@@ -253,6 +254,17 @@ async def test_a_connection_that_comes_later(tmp_path: Path) -> None:
             client.disconnect()
 
     assert (["a"], ["connected"]) == (list(update.resources), heard)
+
+
+async def test_a_connection_may_take_its_time() -> None:
+    """A server that is far away, or on a busy machine, says nothing for a second, and is connected at the first attempt."""
+    async with scripted(CLUSTERS.method) as script:
+        with Relay(int(script.target.rpartition(":")[2]), pause_s=1.0) as relay:
+            async with streaming(relay.address, CLUSTERS, NODE) as client:
+                client.subscribe(CDS)
+                script.say(sotw("1", cluster("a")))
+
+                assert list((await client.next()).resources) == ["a"]
 
 
 async def test_a_server_that_speaks_something_else() -> None:

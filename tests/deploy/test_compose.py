@@ -19,12 +19,12 @@ import yaml
 from tests.support.dockerfile import TOP, argument, arguments, image_environment
 from tests.support.envoy import Envoy
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.server import write_file
 
 DOCKER = TOP / "docker"
 PROFILES = ["rest", "delta", "mirror"]
-PATIENCE_S = 60.0
 
 
 def services() -> dict[str, dict[str, Any]]:
@@ -63,7 +63,7 @@ class Host:
         self._profile = profile
         self.port = free_port()
         self._backends = {"backend-1": free_port(), "backend-2": free_port()}
-        for name in ("config", "run/fsxds", "mirror", "tmp"):
+        for name in ("config", "run/fsxds", "mirror", "state", "tmp"):
             (folder / name).mkdir(parents=True)
         self.ready_file = folder / "tmp/fsxds.ready"
         for source in (DOCKER / "xds").iterdir():
@@ -74,7 +74,7 @@ class Host:
         for name, port in self._backends.items():
             text = text.replace(f"address: {name}, port_value: 8080", f"address: 127.0.0.1, port_value: {port}")
         text = text.replace("address: 0.0.0.0, port_value: 10000", f"address: 127.0.0.1, port_value: {self.port}")
-        return re.sub(r"(?<![\w.])/(config|run/fsxds|mirror|tmp)\b", rf"{self.folder}/\1", text)
+        return re.sub(r"(?<![\w.])/(config|run/fsxds|mirror|state|tmp)\b", rf"{self.folder}/\1", text)
 
     @contextmanager
     def backends(self) -> Iterator[None]:
@@ -106,20 +106,22 @@ class Host:
         with (self.folder / "log").open("ab") as log:
             process = start_fsxds(words, stdout=log, stderr=log, env=environment)
         wait_until(lambda: self.ready_file.exists() or process.poll() is not None)
-        assert process.poll() is None, (self.folder / "log").read_text()
+        assert process.poll() is None, self.log()
         return process
+
+    def log(self) -> str:
+        """Return what all processes of fsxds logged."""
+        return (self.folder / "log").read_text()
 
     def bootstrap(self) -> dict[str, Any]:
         """Return the bootstrap that the service of Envoy mounts."""
         (file,) = [one.partition(":")[0] for one in envoy_of(self._profile)["volumes"] if "envoy.yaml" in one]
         content: dict[str, Any] = yaml.safe_load(self._local((DOCKER / file).read_text()))
-        # Envoys run side by side here.
-        del content["admin"]
         return content
 
     def page(self) -> str:
         """Return what Envoy answers; empty while it does not listen."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
             connection.request("GET", "/")
             answer = connection.getresponse()
@@ -151,6 +153,7 @@ def test_profile_routes_to_its_backends_and_follows_edits(tmp_path: Path, profil
 
         process = host.start_fsxds()
         stack.callback(process.kill)
+        assert '"state_restored"' in host.log()
         clusters = host.folder / "config/clusters.yaml"
         lines = clusters.read_text().splitlines(keepends=True)
         write_file(clusters, "".join(lines[:-1]))
@@ -201,6 +204,18 @@ def test_paths_of_the_compose_file_exist() -> None:
             assert (target in owned) if source in volumes else (DOCKER / source).exists(), volume
         if build_section := service.get("build"):
             assert (DOCKER / build_section["context"] / build_section["dockerfile"]).is_file()
+
+
+def test_each_server_has_a_state_directory_of_its_own() -> None:
+    """It is in the volume `state`, and no two services share one: a process locks it."""
+    directories = []
+    for profile in PROFILES:
+        _, service = fsxds_of(profile)
+        directories.append(service["command"][service["command"].index("--state") + 1])
+        assert "state:/state" in service["volumes"]
+
+    assert len(PROFILES) == len(set(directories))
+    assert [] == [directory for directory in directories if not directory.startswith("/state/")]
 
 
 def test_envoy_may_use_what_fsxds_makes() -> None:

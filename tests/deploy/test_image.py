@@ -21,8 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dockerfile import DOCKERFILE, TOP, argument, arguments, build, entrypoint, image_environment, link
-
-PATIENCE_S = 60.0
+from tests.support.patience import PATIENCE_S
 
 
 class Image:

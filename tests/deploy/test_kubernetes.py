@@ -41,9 +41,16 @@ def documents(folder: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def workload(folder: str) -> dict[str, Any]:
+    """Return what runs the Pods: a StatefulSet where each keeps something, else a Deployment."""
+    found = documents(folder)
+    spec: dict[str, Any] = (found.get("StatefulSet") or found["Deployment"])["spec"]
+    return spec
+
+
 def container(folder: str, name: str = "fsxds") -> dict[str, Any]:
-    """Return the container of a deployment by its name."""
-    spec = documents(folder)["Deployment"]["spec"]["template"]["spec"]
+    """Return the container of a Pod by its name."""
+    spec = workload(folder)["template"]["spec"]
     every: list[dict[str, Any]] = [*spec.get("initContainers", []), *spec["containers"]]
     (found,) = [one for one in every if one["name"] == name]
     return found
@@ -67,10 +74,11 @@ def test_kustomize_builds_what_is_valid(overlay: str) -> None:
     assert 0 == done.returncode, done.stderr
     for content in yaml.safe_load_all(done.stdout):
         kubernetes_validate.validate(content, RELEASES[0], strict=True)
-        if content["kind"] == "Deployment":
+        if content["kind"] in {"Deployment", "StatefulSet"}:
             spec = content["spec"]["template"]["spec"]
             every = [*spec.get("initContainers", []), *spec["containers"]]
-            assert {one["name"] for one in spec["volumes"]} == {
+            claims = {one["metadata"]["name"] for one in content["spec"].get("volumeClaimTemplates", [])}
+            assert claims | {one["name"] for one in spec["volumes"]} == {
                 mount["name"] for one in every for mount in one["volumeMounts"]
             }
             assert [] == [one["image"] for one in every if ":" not in one["image"]]
@@ -79,7 +87,7 @@ def test_kustomize_builds_what_is_valid(overlay: str) -> None:
 @pytest.mark.parametrize("folder", ["base", "envoy-sidecar"])
 def test_pods_are_restricted(folder: str) -> None:
     """Their user is the image's, and no container may become more, or write to its root."""
-    spec = documents(folder)["Deployment"]["spec"]["template"]["spec"]
+    spec = workload(folder)["template"]["spec"]
     user, _, group = argument(1, "USER").partition(":")
     pod = spec["securityContext"]
 
@@ -96,6 +104,21 @@ def test_pods_are_restricted(folder: str) -> None:
         }
         assert expected == one["securityContext"]
         assert {"memory"} == one["resources"]["limits"].keys()
+
+
+def test_state_outlives_its_container() -> None:
+    """It is below a volume: one that outlives the Pod in the base, one that is as old as its Envoy beside an Envoy."""
+    (claim,) = workload("base")["volumeClaimTemplates"]
+    pod = workload("base")["template"]["spec"]["securityContext"]
+    mounts = {one["name"]: one["mountPath"] for one in container("base")["volumeMounts"]}
+    beside = {one["name"] for one in workload("envoy-sidecar")["template"]["spec"]["volumes"] if "emptyDir" in one}
+
+    assert "/state" == mounts[claim["metadata"]["name"]]
+    # At a mount, the kubelet makes everything writable for the group otherwise, and fsxds rejects such a directory.
+    assert "OnRootMismatch" == pod["fsGroupChangePolicy"]
+    assert "state" in beside
+    for folder in ("base", "envoy-sidecar"):
+        assert "--state=/state/fsxds" in container(folder)["args"]
 
 
 def test_ports_of_the_service_and_the_policy_are_those_of_the_container() -> None:
@@ -162,20 +185,27 @@ class Pod:
             (root / name).mkdir()
         self.authority = Authority()
         self.authority.write(root / "tls/ca.crt")
-        self.authority.issue("fsxds.fsxds.svc").write(root / "tls", "tls")
+        self.authority.issue(*documents("cert-manager")["Certificate"]["spec"]["dnsNames"]).write(root / "tls", "tls")
+        # As the kubelet gives a volume to `fsGroup`: the group may write.
+        (root / "state").mkdir()
+        (root / "state").chmod(0o2775)
         (root / "admin/token").write_text(f"{TOKEN}\n")
 
     def local(self, word: str) -> str:
         """Return a word of a command with the places of this machine."""
-        word = re.sub(r"0\.0\.0\.0:(\d+)", lambda found: f"0.0.0.0:{self.ports[int(found[1])]}", word)
-        return re.sub(r"(?<![\w.])/(config|tls|admin|tmp|mirror|git)\b", rf"{self.root}/\1", word)
+        word = re.sub(r"(0\.0\.0\.0|localhost):(\d+)", lambda found: f"{found[1]}:{self.ports[int(found[2])]}", word)
+        return re.sub(r"(?<![\w.])/(config|tls|admin|tmp|mirror|git|state)\b", rf"{self.root}/\1", word)
+
+    def environment(self, one: dict[str, Any]) -> dict[str, str]:
+        """Return the environment of a process in a container."""
+        texts = image_environment() | {each["name"]: each["value"] for each in one.get("env", ())}
+        # The image's descriptors are of the Envoy that is here.
+        return {name: self.local(text) for name, text in texts.items() if name != "FSXDS_DESCRIPTORS"}
 
     @contextmanager
-    def running(self, words: list[str]) -> Iterator[None]:
-        """Run fsxds with the arguments of a container, until it is ready."""
-        environment = {name: self.local(text) for name, text in image_environment().items()}
-        # The image's descriptors are of the Envoy that is here.
-        del environment["FSXDS_DESCRIPTORS"]
+    def running(self, words: list[str], one: dict[str, Any] | None = None) -> Iterator[None]:
+        """Run fsxds with the arguments and the environment of a container, until it is ready."""
+        environment = self.environment(one or {})
         if not any(word.startswith("--admin=") for word in words):
             environment["FSXDS_ADMIN"] = "127.0.0.1:0"
         with (self.root / "log").open("wb") as log:
@@ -183,12 +213,16 @@ class Pod:
         ready_file = Path(environment["FSXDS_READY_FILE"])
         try:
             wait_until(lambda: ready_file.exists() or process.poll() is not None)
-            assert process.poll() is None, (self.root / "log").read_text()
+            assert process.poll() is None, self.log()
             yield
             process.terminate()
             assert 0 == process.wait(60)
         finally:
             process.kill()
+
+    def log(self) -> str:
+        """Return what the last process logged."""
+        return (self.root / "log").read_text()
 
     def get(self, port: int, path: str, *, host: str, token: str = "") -> int:
         """Ask as the kubelet and Prometheus do, by the Pod's own address; return the status."""
@@ -228,7 +262,7 @@ def test_command_of_the_base_serves_by_tls_and_answers_its_probes(tmp_path: Path
     pod = Pod(tmp_path)
     one = container("base")
     tree = ConfigMap(tmp_path / "config", KUBERNETES / "base/tree")
-    with pod.running(one["args"]):
+    with pod.running(one["args"], one):
         for name in ("startupProbe", "livenessProbe", "readinessProbe"):
             probe = one[name]["httpGet"]
             assert "HTTPS" == probe["scheme"]
@@ -238,6 +272,10 @@ def test_command_of_the_base_serves_by_tls_and_answers_its_probes(tmp_path: Path
             pod.get(18002, path, host="10.1.2.3"),
             pod.get(18002, path, host="10.1.2.3", token=TOKEN),
         )
+        for command in (["status"], ["rollout", "status"]):
+            # `kubectl exec` runs them.
+            done = start_fsxds(command, env=pod.environment(one))
+            assert 0 == done.wait(60), command
         assert {"shop"} == pod.clusters(tmp_path)
         with pytest.raises(ssl.SSLError):
             pod.get(18001, "/v3/discovery:clusters", host="fsxds")
@@ -247,6 +285,11 @@ def test_command_of_the_base_serves_by_tls_and_answers_its_probes(tmp_path: Path
         listeners = (KUBERNETES / "base/tree/listeners.yaml").read_text()
         tree.replace({"clusters.yaml": clusters + added, "listeners.yaml": listeners})
         wait_until(lambda: pod.clusters(tmp_path) == {"shop", "added"})
+    assert '"state_restored"' not in pod.log()
+
+    with pod.running(one["args"], one):
+        assert '"state_restored"' in pod.log()
+        assert {"shop", "added"} == pod.clusters(tmp_path)
 
 
 def test_command_of_git_sync_follows_a_link_that_is_renamed(tmp_path: Path) -> None:
@@ -254,11 +297,11 @@ def test_command_of_git_sync_follows_a_link_that_is_renamed(tmp_path: Path) -> N
     pod = Pod(tmp_path)
     patches = yaml.safe_load((KUBERNETES / "git-sync/kustomization.yaml").read_text())["patches"]
     (change,) = yaml.safe_load(
-        next(one["patch"] for one in patches if one.get("target", {}).get("kind") == "Deployment")
+        next(one["patch"] for one in patches if one.get("target", {}).get("kind") == "StatefulSet")
     )
     words = container("base")["args"]
     words[int(change["path"].rpartition("/")[2])] = change["value"]
-    (init, side_car) = documents("git-sync")["Deployment"]["spec"]["template"]["spec"]["initContainers"]
+    (init, side_car) = workload("git-sync")["template"]["spec"]["initContainers"]
 
     assert change["value"].startswith("/git/current/")
     assert all({"--root=/git", "--link=current"} <= {*each["args"]} for each in (init, side_car))
@@ -292,10 +335,10 @@ def test_command_of_the_side_car_writes_what_its_envoy_reads(tmp_path: Path) -> 
     tree = tmp_path / "config/listeners.yaml"
     tree.resolve().write_text(tree.read_text().replace("port_value: 10000", f"port_value: {web}"))
     with ExitStack() as stack:
-        stack.enter_context(pod.running(one["args"]))
+        stack.enter_context(pod.running(one["args"], one))
         command = [pod.local(word) for word in one["startupProbe"]["exec"]["command"]]
         assert 0 == subprocess.run(command, check=False).returncode
 
-        envoy = stack.enter_context(Envoy(yaml.safe_load(text)))
+        envoy = stack.enter_context(Envoy(yaml.safe_load(text), admin_port=page))
         wait_until(lambda: "web" in envoy.listener_names())
         assert [200, 404] == [status_of(ready, path) for path in (probe["path"], "/config_dump")]

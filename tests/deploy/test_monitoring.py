@@ -20,11 +20,11 @@ import yaml
 
 from fsxds.observe.metric_catalogue import ROWS_BY_NAME
 from tests.support.metric_list import metrics_section
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.server import Server, write_file
 
 MONITORING = Path(__file__).parents[2] / "docker" / "monitoring"
-PATIENCE_S = 60.0
 NAME = re.compile(r"\b(?:fsxds|process)_[a-z_]+\b")
 PART_OF_HISTOGRAM = re.compile(r"_(?:bucket|sum|count)$")
 

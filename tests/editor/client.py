@@ -12,8 +12,9 @@ from typing import Any
 from lsprotocol import types
 from pytest_lsp import LanguageClient, client_capabilities
 
+from tests.support.patience import PATIENCE_S
+
 TOP = Path(__file__).parents[2]
-PATIENCE_S = 120.0
 
 
 class Editor:

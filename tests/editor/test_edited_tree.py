@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import linter_of
+from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.reload import load_once, scan_once
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
@@ -37,7 +38,8 @@ NAMES = ("clusters.yaml", "routes.yaml", "more.cds.yaml", "x.yaml")
 def check(directory: Path, catalogue: Catalogue) -> list[str]:
     """Return what `fsxds check` reports of a tree."""
     chosen = Settings()
-    return list(map(str, load_once(directory, chosen, catalogue, linter_of(chosen)).problems))
+    loaded = load_once(directory, chosen, catalogue, linter_of(chosen))
+    return list(map(str, with_undefined_names(loaded.problems, chosen)))
 
 
 EDITS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(CONTENTS)), min_size=1, max_size=6)
@@ -196,5 +198,5 @@ def test_problems_of_views_are_those_of_check(
     loader = ViewLoader(chosen, catalogue, linter_of(chosen))
     (loaded,) = loader.load((scan_once(saved, chosen),), lambda views, existing: views.possible(existing))
 
-    assert list(map(str, loaded.problems)) == list(map(str, view.problems))
+    assert list(map(str, with_undefined_names(loaded.problems, chosen))) == list(map(str, view.problems))
     assert {PurePosixPath(path) for path in texts} == set(view.parsed)

@@ -44,8 +44,9 @@ async def test_problems_while_typing(editor: Editor) -> None:
     (found,) = await editor.until_version("routes.yaml")
     await restored(editor)
 
-    assert (found.code, found.source, found.severity) == ("no-cluster", "fsxds", types.DiagnosticSeverity.Warning)
-    assert found.message == 'there is no cluster "wep"; requests for it fail; did you mean "web"?'
+    assert (found.code, found.source, found.severity) == ("no-cluster", "fsxds", types.DiagnosticSeverity.Error)
+    remedy = 'did you mean "web"? Else define it, or list it in `static_clusters` if the bootstrap defines it'
+    assert found.message == f'there is no cluster "wep"; requests for it fail; {remedy}'
     assert found.code_description is not None
     assert found.code_description.href.endswith("/lint/pages/references.md#no-cluster")
     line = text.splitlines()[found.range.start.line]

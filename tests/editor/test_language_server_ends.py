@@ -14,8 +14,8 @@ import pytest
 
 from tests.editor.client import TOP
 from tests.editor.trees import FILES, write
+from tests.support.patience import PATIENCE_S
 
-PATIENCE_S = 120.0
 HUSH = "hunter2"
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}, "processId": None}}
 

@@ -39,18 +39,17 @@ from fsxds.rollout import Rollout, RolloutOptions, RolloutState
 from fsxds.transports.grpc_streams.stream_requests import AGGREGATED
 from fsxds.values import TypeUrl, Version
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
+from tests.support.patience import PATIENCE_S
 from tests.support.server import write_file
 
-PATIENCE_S = 60.0
 STEP_TIMEOUT_S = 2.0
 # A client that is away for longer than a step waits for it is not waited for, so none must be.
 CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 20),
-    ("grpc.min_reconnect_backoff_ms", 20),
     ("grpc.max_reconnect_backoff_ms", 50),
 )
-LONGEST_PAUSE_S = 0.05
+LEAST_PAUSE_S = 0.05
 # A rollout takes about 0.2 s with these pauses; what lingers is there for 5 s more than asked for.
 LATEST_KILL_S = 0.6
 
@@ -122,7 +121,7 @@ class StreamFollower:
         while (received := await call.read()) is not grpc.aio.EOF:
             self._take(received)
             observe(received.type_url)
-            await asyncio.sleep(self.rng.random() * LONGEST_PAUSE_S)
+            await asyncio.sleep(self.rng.random() * LEAST_PAUSE_S)
             await call.write(self._ack(received).SerializeToString())
 
     def _first_request(self, type_url: str) -> Any:
@@ -216,7 +215,7 @@ class RestFollower:
                 self.answers[word] += 1
             elif response.status != 304:
                 await asyncio.sleep(0.02)
-        await asyncio.sleep(self.rng.random() * LONGEST_PAUSE_S)
+        await asyncio.sleep(self.rng.random() * LEAST_PAUSE_S)
 
     def holds(self, target: Snapshot) -> bool:
         """Whether it holds what a tree asks for."""
@@ -229,7 +228,7 @@ class Killing:
 
     def __init__(self, folder: Path, linger_s: float) -> None:
         self.folder = folder
-        self.options = RolloutOptions(linger_s=linger_s, step_timeout_s=STEP_TIMEOUT_S, max_removal=None)
+        self.options = RolloutOptions(linger_s=linger_s, step_timeout_s=STEP_TIMEOUT_S)
         self.state = folder / "state"
         self.log = folder / "fsxds.log"
         self.process: FsxdsProcess | None = None

@@ -11,9 +11,10 @@ import grpc.aio
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_address
 from tests.support.resources import static_cluster
-from tests.support.server import PATIENCE_S, Server, write_file
+from tests.support.server import Server, write_file
 
 METHOD = "/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters"
 # Between two attempts of a client that was cut off.

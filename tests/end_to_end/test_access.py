@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import urllib.error
 import urllib.request
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import pytest
 from tests.support.certificates import Authority
 from tests.support.envoy import Envoy
 from tests.support.fsxds_process import run_fsxds
+from tests.support.own_address import own_address
 from tests.support.server import Server, write_file
 
 EDGE, BATCH, NEW, OPERATOR = (f"{name}-token-0123456789" for name in ("edge", "batch", "new", "operator"))
@@ -154,15 +153,6 @@ def test_secrets_in_clear_end_the_start(site: Site, settings: str) -> None:
         pass
 
 
-def own_address() -> str | None:
-    """Return an address of this machine that is no loopback one, None where it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
-        # Nothing is sent.
-        probe.connect(("192.0.2.200", 9))
-        return str(probe.getsockname()[0])
-    return None
-
-
 @pytest.mark.skipif(own_address() is None, reason="this machine has a loopback address alone; give it another")
 def test_secrets_that_come_later_are_withheld_in_clear(site: Site) -> None:
     """From those who ask over the network; this machine gets them by its loopback address."""
@@ -247,8 +237,6 @@ def bootstrap_of(site: Site, server: Server, transport: str) -> dict[str, Any]:
     arguments = [str(site.tree), "--transport", transport, "--address", address, "--node", "edge-1"]
     done = run_fsxds(["bootstrap", *arguments, "--format", "json"])
     bootstrap: dict[str, Any] = json.loads(done.stdout)
-    # Of its own, at any port.
-    bootstrap.pop("admin", None)
     if transport != "rest":
         [service] = bootstrap["dynamic_resources"]["ads_config"]["grpc_services"]
         service["initial_metadata"] = [{"key": "authorization", "value": f"Bearer {EDGE}"}]

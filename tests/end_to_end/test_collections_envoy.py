@@ -341,9 +341,7 @@ def test_the_page(tmp_path: Path) -> None:
     web.write_text(web.read_text().replace("10000", "0"))
     with Server(tmp_path / "xds", tmp_path, "--settings", str(PAGE / "fsxds.yaml")) as server:
         text = (PAGE / "envoy.yaml").read_text().replace("port_value: 18000", f"port_value: {server.grpc_port}")
-        bootstrap = yaml.safe_load(text)
-        del bootstrap["admin"]
-        with StreamingEnvoy(bootstrap) as envoy:
+        with StreamingEnvoy(yaml.safe_load(text)) as envoy:
             envoy.until_clusters(name("shop"))
             envoy.until(lambda: envoy.endpoints(name("shop")) == {"127.0.0.1:8080"}, "its endpoints")
             assert {listener_name("web")} == envoy.listener_names(dynamic_only=True)

@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.fsxds_process import run_fsxds
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.resources import direct_route, document, http_listener, refused_cluster, static_cluster
-from tests.support.server import PATIENCE_S, Server, write_file
+from tests.support.server import Server, write_file
 
 SAMPLE = Path(__file__).parents[2] / "config" / "xds"
 
@@ -143,12 +144,12 @@ def test_mirror_writes_once_and_again_nothing(tmp_path: Path) -> None:
     """A second run finds everything as it should be."""
     out = tmp_path / "out"
     first = fsxds("mirror", str(SAMPLE), str(out))
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pb")}
+    inodes = {path: path.stat().st_ino for path in out.rglob("*.pb")}
     second = fsxds("mirror", str(SAMPLE), str(out))
 
     assert (0, 0) == (first.returncode, second.returncode), first.stderr + second.stderr
-    assert before
-    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*.pb")}
+    assert inodes
+    assert inodes == {path: path.stat().st_ino for path in out.rglob("*.pb")}
     assert 0o600 == (out / "sds" / "demo-certificate.pb").stat().st_mode & 0o777
 
 
@@ -235,7 +236,7 @@ def test_dev_tells_envoys_verdict_on_each_edit(tmp_path: Path, transport: str) -
 
         os.killpg(running.process.pid, signal.SIGINT)
 
-        assert 130 == running.process.wait(10)
+        assert 130 == running.process.wait(PATIENCE_S)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=30)
 

@@ -13,6 +13,7 @@ import yaml
 
 from fsxds.source.envoy_api import find_api
 from tests.support.envoy import Envoy, EnvoyError
+from tests.support.ports import free_port
 from tests.support.server import Server
 from tests.tools.doctor.examples import (
     HEALTHY,
@@ -36,8 +37,8 @@ def doctor() -> Doctor:
 
 
 def bootstrap(edit: Callable[[Any], object]) -> dict[str, Any]:
-    """Return the healthy bootstrap, edited."""
-    value: dict[str, Any] = json.loads(json.dumps(yaml.safe_load(HEALTHY)))
+    """Return the healthy bootstrap, edited; nobody listens where it expects its server."""
+    value: dict[str, Any] = json.loads(json.dumps(yaml.safe_load(HEALTHY)).replace("18001", str(free_port())))
     edit(value)
     return value
 
@@ -87,7 +88,7 @@ def test_envoy_does_not_start(case: str, doctor: Doctor) -> None:
     try:
         envoy.start()
         with pytest.raises(EnvoyError, match="Envoy exited"):
-            envoy.wait(lambda: False, 10, "its end")
+            envoy.wait(lambda: False, what="its end")
 
         assert rule in file
         assert envoy.log_lines(words)
@@ -103,7 +104,7 @@ def test_watched_directory_that_is_missing(tmp_path: Path) -> None:
     try:
         envoy.start()
         with pytest.raises(EnvoyError, match="Envoy exited"):
-            envoy.wait(lambda: False, 10, "its end")
+            envoy.wait(lambda: False, what="its end")
         assert envoy.log_lines("unable to add filesystem watch")
     finally:
         envoy.stop()
@@ -118,7 +119,7 @@ def test_collection_of_clusters_in_a_file(tmp_path: Path, doctor: Doctor) -> Non
     file.write_text(json.dumps({"version": "1", "resource": collection}))
     value = bootstrap(lambda value: value.update(dynamic_resources={"cds_resources_locator": f"file://{file}"}))
     with Envoy(value, wait="admin") as envoy:
-        envoy.wait(lambda: envoy.log_lines("Invalid structure for collection|rejected|failure"), 5, "its complaint")
+        envoy.wait(lambda: envoy.log_lines("Invalid structure for collection|rejected|failure"), what="its complaint")
 
         assert {"cluster-collection-file"} == doctor.problems_of(value)
         assert envoy.stat("cluster_manager.cds.update_success") == 0

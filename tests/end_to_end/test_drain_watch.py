@@ -9,6 +9,7 @@ from typing import Any
 from fsxds.cli.main import main
 from tests.end_to_end.test_admin import clusters, listeners, status
 from tests.support.envoy import Envoy
+from tests.support.ports import free_port
 from tests.support.server import Server, write_file
 
 
@@ -21,18 +22,19 @@ def bootstrap(out: Path) -> dict[str, Any]:
     return {"dynamic_resources": sources}
 
 
-def test_what_lingers_goes_when_nothing_drains(tmp_path: Path, unused_tcp_port: int) -> None:
+def test_what_lingers_goes_when_nothing_drains(tmp_path: Path) -> None:
     """Envoy drains for a second, and fsxds would keep the cluster for ten minutes."""
     tree, out, settings = tmp_path / "tree", tmp_path / "out", tmp_path / "fsxds.json"
     write_file(tree / "cds.json", clusters("a", "b"))
-    write_file(tree / "lds.json", listeners("a", unused_tcp_port))
+    port = free_port()
+    write_file(tree / "lds.json", listeners("a", port))
     assert main(["mirror", str(tree), str(out)]) == 0
     with Envoy(bootstrap(out), drain_s=1) as envoy:
         admin = ":".join(map(str, envoy.admin))
         settings.write_text(json.dumps({"mirrors": [{"directory": "out", "admin": admin}]}))
         with Server(tree, tmp_path, "--settings", str(settings)) as server:
             envoy.wait(lambda: envoy.stat("listener_manager.total_listeners_active") == 1, what="the listener")
-            write_file(tree / "lds.json", listeners("b", unused_tcp_port))
+            write_file(tree / "lds.json", listeners("b", port))
             write_file(tree / "cds.json", clusters("b"))
             server.wait(lambda: server.log_events("lingering_started"), "the cluster to linger")
             server.wait(lambda: server.log_events("lingering_ended"), "it to go")

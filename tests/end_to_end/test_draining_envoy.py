@@ -133,7 +133,6 @@ def test_a_listener_is_accepted_before_it_has_its_routes(out: Out) -> None:
         bootstrap = out.bootstrap()
         bootstrap["static_resources"] = {"clusters": [static("silent", silent.getsockname()[1])]}
         source: Plain = rest_source()
-        source["initial_fetch_timeout"] = "60s"
         source["api_config_source"]["cluster_names"] = ["silent"]  # type: ignore[index, call-overload]
         waiting = listener("front", 0, rds={"route_config_name": "r2", "config_source": source})
         with Envoy(bootstrap, drain_s=LONG_S) as envoy:

@@ -30,6 +30,7 @@ from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.faulty_server import CDS_URL, Boom, Faults, FaultyServer, following, serving_with_faults, until
 from tests.support.grpc_clients import LOCALHOST, channel_to, serving_grpc
+from tests.support.patience import PATIENCE_S
 from tests.support.polls import envoy_catalogue, running
 
 # What raises within each component. Those that work once, or when another one fails, raise when the server starts.
@@ -114,7 +115,7 @@ async def test_every_grpc_handler_is_an_edge() -> None:
                     await _call(channel, path, method)
                 assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, INTERNAL), path
         health = channel.unary_unary("/grpc.health.v1.Health/Check")
-        assert await health(b"", timeout=10) == b"\x08\x02"
+        assert await health(b"", timeout=PATIENCE_S) == b"\x08\x02"
 
     assert len(methods) > 30
     assert [f"gRPC {path.rpartition('/')[2]}" for path, _ in methods] == [where for where, _ in recorder.errors]
@@ -128,9 +129,11 @@ def _inner(handler: Any) -> Any:
 
 async def _call(channel: grpc.aio.Channel, path: str, method: Any) -> None:
     if not method.response_streaming:
-        await channel.unary_unary(path)(b"", timeout=10)
+        await channel.unary_unary(path)(b"", timeout=PATIENCE_S)
         return
-    call = channel.stream_stream(path)(timeout=10) if method.request_streaming else channel.unary_stream(path)(b"")
+    call = (
+        channel.stream_stream(path)(timeout=PATIENCE_S) if method.request_streaming else channel.unary_stream(path)(b"")
+    )
     if method.request_streaming:
         await call.write(b"")
         await call.done_writing()

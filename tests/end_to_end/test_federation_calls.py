@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -12,7 +14,7 @@ from tests.end_to_end.test_grpc_resolver import api_listener, call_until, locate
 from tests.support.authorities import grpc_servers, relay
 from tests.support.grpc_envoy import SOTW_ADS, Fleet
 from tests.support.resources import cluster_route, eds_cluster
-from tests.support.server import Server
+from tests.support.server import Server, write_file
 from tests.support.structured_names import structured
 from tests.support.xds_resolver import XdsCaller, backends
 
@@ -150,6 +152,46 @@ def test_calls_through_a_relay(tmp_path: Path, ports: list[int]) -> None:
                 theirs.write("eds.yaml", endpoints("blue", two), endpoints("green", one))
                 with theirs.server(direct[THEIRS]):
                     call_until(late, lambda answer: answer == "one")
+
+
+def test_a_relay_that_no_client_asked_before(tmp_path: Path, ports: list[int]) -> None:
+    """It has what a redirect in a file leads to, with all that this refers to, and nothing else of an authority that is away."""
+    theirs = with_clusters(tmp_path / "theirs", {"blue": ports[0], "green": ports[1]})
+    listener, route = structured("Listener", "web", THEIRS), structured("RouteConfiguration", "web", THEIRS)
+    theirs.write("lds.yaml", api_listener(listener, route))
+    theirs.write("rds.yaml", cluster_route(route, cluster("blue")))
+    own = tree(tmp_path / "own")
+    kept = {"name": structured("Listener", "kept", OURS), "resource_name": {"name": listener}}
+    write_file(own.tree / "lds.yaml", yaml.safe_dump([kept]))
+    with theirs.server() as direct:
+        servers = grpc_servers(address(direct))
+        with relay(tmp_path / "relay", {THEIRS: [address(direct)]}, "--log-level", "debug", tree=own.tree) as relaying:
+            relaying.wait(
+                lambda: kept_types(relaying) >= {"lds", "rds", "cds", "eds"}, "all that the listener leads to"
+            )
+            direct.kill()
+            servers["xds_servers"] += grpc_servers(address(relaying))["xds_servers"]
+            with XdsCaller(f"xds://{THEIRS}/web", "127.0.0.1:1", tmp_path, {"authorities": {THEIRS: servers}}) as late:
+                assert late.call() == "one"
+            assert status_of(relaying, cluster("blue")) == 200
+            assert status_of(relaying, cluster("green")) == 503
+
+
+def kept_types(relaying: Server) -> set[str]:
+    """Return the types of which something came from an upstream."""
+    return {of_type for line in relaying.log_events("upstream_changed") for of_type in line["changes"]}
+
+
+def status_of(server: Server, name: str) -> int:
+    """Return the status of a resource that is read over HTTP, at once."""
+    authority, _, path = name.removeprefix("xdstp://").partition("/")
+    request = Request(f"http://127.0.0.1:{server.port}/{path}?wait=0s", headers={"host": authority})
+    try:
+        with urlopen(request, timeout=30) as response:
+            return int(response.status)
+    except HTTPError as error:
+        error.close()
+        return error.code
 
 
 def calling(folder: Path, server: str, authorities: Mapping[str, Mapping[str, object]]) -> XdsCaller:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.support.grpc_envoy import SOTW_ADS, Fleet
+from tests.support.patience import PATIENCE_S
 from tests.support.resources import cluster_route, eds_cluster, http_listener
 from tests.support.xds_resolver import XdsCaller, backends
 
@@ -55,7 +56,7 @@ def located(name: str, *ports: int) -> str:
 
 def call_until(caller: XdsCaller, holds: Callable[[str], bool]) -> None:
     """Call until the answer is as expected; no call on the way may fail."""
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + PATIENCE_S
     while not holds(answer := caller.call()):
         assert not answer.startswith("error"), answer
         assert time.monotonic() < deadline, answer

@@ -13,7 +13,8 @@ from tests.support.grpc_envoy import CDS, DELTA_ADS, SOTW_ADS, Fleet, StreamingE
 from tests.support.resources import direct_route, eds_cluster, endpoints, http_listener, static_cluster
 from tests.support.server import Server
 
-TTL_S = 1.0
+# Heartbeats come twice in that time, and may be late on a busy machine.
+TTL_S = 3.0
 FEATURES = ["xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"]
 
 
@@ -47,10 +48,10 @@ def bootstrap(fleet: Fleet, server: Server, *features: str) -> dict[str, Any]:
 
 
 def test_heartbeats_keep_and_silence_ends(fleet: Fleet) -> None:
-    """All that has a time to live outlasts it three times, without rebuilding, and is gone when the server is."""
+    """All that has a time to live outlasts it twice, without rebuilding, and is gone when the server is."""
     with fleet.server() as server, StreamingEnvoy(bootstrap(fleet, server, *FEATURES)) as envoy:
         removed, reloads = envoy.stat("cluster_manager.cluster_removed"), envoy.stat(f"{CDS}.config_reload")
-        time.sleep(3 * TTL_S)
+        time.sleep(2 * TTL_S)
         assert envoy.cluster_names(dynamic_only=True) == {"a", "web"}
         assert envoy.endpoints("web") == {"127.0.0.1:9"}
         assert envoy.ask("front").body == "one"

@@ -18,6 +18,7 @@ from tests.end_to_end.test_rest_envoy import bootstrap
 from tests.support.envoy import Envoy
 from tests.support.grpc_clients import method_path
 from tests.support.grpc_envoy import DELTA_ADS, StreamingEnvoy
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.resources import direct_route, document, http_listener, static_cluster
 from tests.support.server import Server, write_file
@@ -26,7 +27,6 @@ from tests.support.server import Server, write_file
 ROUNDS = 12
 HAND_OVERS = 2
 PAUSE_S = 0.02
-PATIENCE_S = 30.0
 NAMES = ("http", "grpc", "admin")
 REQUEST = json.dumps({"node": {"id": "n"}})
 

@@ -19,6 +19,7 @@ from fsxds.settings.options import Settings
 from tests.end_to_end.attacks import ROWS, Row, Target, head_of, measure
 from tests.support.errors import Recorder
 from tests.support.grpc_clients import channel_to, method_path, serving_grpc
+from tests.support.patience import PATIENCE_S
 from tests.support.polls import Answer, named, running, until
 from tests.support.server import Server
 
@@ -246,7 +247,7 @@ async def test_connections_of_grpc() -> None:
                 return True
 
         async with channel_to(server.address, **{"grpc.test": 999}) as second:
-            await second.unary_unary(fetch)(b"", timeout=20)
+            await second.unary_unary(fetch)(b"", timeout=PATIENCE_S)
             third = await is_served()
             assert await server.fetch("CDS")
         async with asyncio.timeout(60):

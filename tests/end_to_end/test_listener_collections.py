@@ -16,6 +16,7 @@ from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.mirror.files import FORMS, path_of
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.envoy import Envoy
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_ports
 from tests.transports.mirror.test_inlining import NAME, collection, inline, locator, named
 from tests.transports.mirroring import Plain, catalogue, listener, snapshot, url
@@ -106,7 +107,7 @@ def test_what_removes_listeners(tmp_path: Path) -> None:
 
 def answers(port: int) -> int:
     """Return the status of a request to a listener."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.request("GET", "/")
         return connection.getresponse().status

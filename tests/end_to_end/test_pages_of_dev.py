@@ -11,8 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.patience import PATIENCE_S
+
 TOP = Path(__file__).parents[2]
-PATIENCE_S = 60.0
 
 # What differs from run to run: times, ports, durations.
 NUMBERS = re.compile(r"\d+")

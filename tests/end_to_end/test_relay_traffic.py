@@ -1,4 +1,4 @@
-"""Traffic through a real Envoy two relays below the tree, while what it uses is replaced: no request is lost."""
+"""Traffic through a real Envoy below relays, while what it uses is replaced: no request is lost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.test_grpc_traffic import by_eds, load
+from tests.end_to_end.traffic.running import Above, running
 from tests.support.grpc_envoy import DELTA_ADS, Fleet, StreamingEnvoy
 from tests.support.resources import cluster_route, direct_route, http_listener
 from tests.support.server import Server
@@ -43,3 +44,19 @@ def test_moves_lose_no_request_two_relays_below(tmp_path: Path, names: str) -> N
         assert answers["fine"] > 50
         assert list(answers) == ["fine"]
         assert envoy.rejections() == {}
+
+
+@pytest.mark.parametrize("servers", [1, 2], ids=["restart", "failover"])
+def test_another_tree_after_a_restart_loses_no_request(tmp_path: Path, servers: int) -> None:
+    """A server is killed, and it, or another one, serves a tree in which all that is used has another name.
+
+    `python -m tests.end_to_end.traffic --relays 1 --restart 1` makes more changes.
+    """
+    options = ["--linger", "600s", "--max-removal", "off"]
+    with running(tmp_path, "delta", 600, options, above=Above(relays=1, servers=servers)) as run:
+        for number, name in enumerate(("EDS clusters, two files", "weighted clusters")):
+            run.change(name, number + 1)
+        run.rest(0.5)
+
+    assert run.failures() == []
+    assert run.load.record.requests.total() > 500

@@ -19,13 +19,13 @@ import yaml
 
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.grpc_envoy import StreamingEnvoy
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.structured_names import structured
 from tests.test_readme import blocks
 
 TOP = Path(__file__).parents[2]
-PORT = re.compile(r"\b180\d\d\b")
-PATIENCE_S = 60.0
+PORT = re.compile(r"\b(?:180\d\d|10001)\b")
 
 
 class Shell:
@@ -35,8 +35,7 @@ class Shell:
         self.folder = folder
         shutil.copytree(TOP / "config", folder / "config")
         self._ports: defaultdict[str, str] = defaultdict(lambda: str(free_port()))
-        for name in ("fsxds.yaml", "envoy.yaml"):
-            path = folder / "config" / "relays" / name
+        for path in [path for path in (folder / "config").rglob("*") if path.is_file()]:
             path.write_text(self.moved(path.read_text()))
         defaults = {"FSXDS_GRPC": "127.0.0.1:18000", "FSXDS_HTTP": "127.0.0.1:18001", "FSXDS_ADMIN": "127.0.0.1:18002"}
         self._environment = {**os.environ, **{name: self.moved(value) for name, value in defaults.items()}}
@@ -115,7 +114,7 @@ def test_the_relay_of_the_page(shell: Shell) -> None:
     """It serves what both control planes have; without them too, and after a restart, also to the Envoy of the page."""
     *control_planes, relay = lines_of("servers")
     cluster = structured("Cluster", "edge/shop")
-    expected = dict(zip(lines_of("asked"), ("backend", cluster, "10001", "backend"), strict=True))
+    expected = dict(zip(lines_of("asked"), ("backend", cluster, shell.moved("10001"), "backend"), strict=True))
     for line in (*control_planes, relay):
         shell.start(line)
     for line, text in expected.items():

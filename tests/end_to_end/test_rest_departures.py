@@ -20,6 +20,7 @@ from fsxds.transports.rest.application import make_application
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
 from tests.support import polls
 from tests.support.departures import NODES, bad_requests, good_requests, many_go_away, wire
+from tests.support.patience import PATIENCE_S
 from tests.support.polls import LOCALHOST, named, running, until
 from tests.support.polls import Server as InProcess
 from tests.support.server import Server, write_file
@@ -107,7 +108,8 @@ def test_few_descriptors_are_left_for_what_is_served(tmp_path: Path) -> None:
         assert ask(first) == 200
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (96, 96))
         others = [
-            clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20)) for _ in range(120)
+            clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
+            for _ in range(120)
         ]
         statuses = Counter(ask(other) for other in others)
         write_file(tmp_path / "tree" / "cds.yaml", "resources: [{name: b, connect_timeout: 1s}]")

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from fsxds.protocol.poll import PROMPT_RETURNS_ALLOWED
+from tests.support.back_off import most_offers
 from tests.support.envoy import Envoy
+from tests.support.patience import NEVER_S
 from tests.support.resources import (
     cluster_route,
     direct_route,
@@ -28,11 +31,11 @@ from tests.support.server import Server, write_file
 CDS, LDS = "cluster_manager.cds", "listener_manager.lds"
 
 
-def rest_source(poll_s: float = 5.0) -> dict[str, Any]:
+def rest_source(poll_s: float = 30.0) -> dict[str, Any]:
     """Return a REST config source as a bootstrap has it."""
     return {
         "resource_api_version": "V3",
-        "initial_fetch_timeout": "5s",
+        "initial_fetch_timeout": "60s",
         "api_config_source": {
             "api_type": "REST",
             "transport_api_version": "V3",
@@ -43,7 +46,7 @@ def rest_source(poll_s: float = 5.0) -> dict[str, Any]:
     }
 
 
-def bootstrap(port: int, *, node: str = "edge-1", runtime: bool = False) -> dict[str, Any]:
+def bootstrap(port: int, *, node: str = "edge-1", runtime: bool = False, poll_s: float = 30.0) -> dict[str, Any]:
     """Return the bootstrap of an Envoy that polls the server at `port`."""
     address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
     layers = [{"name": "live", "rtds_layer": {"name": "live", "rtds_config": rest_source()}}] if runtime else []
@@ -62,7 +65,7 @@ def bootstrap(port: int, *, node: str = "edge-1", runtime: bool = False) -> dict
                 }
             ]
         },
-        "dynamic_resources": {"cds_config": rest_source(), "lds_config": rest_source()},
+        "dynamic_resources": {"cds_config": rest_source(poll_s), "lds_config": rest_source(poll_s)},
         "layered_runtime": {"layers": layers},
     }
 
@@ -96,7 +99,7 @@ def wait_until(envoy: Envoy, predicate: Callable[[], Any], what: str) -> None:
         except (urllib.error.URLError, ConnectionError, KeyError):
             return False
 
-    envoy.wait(holds, 10, what)
+    envoy.wait(holds, what=what)
 
 
 def test_envoy_starts_follows_and_forgets(tree: Path, tmp_path: Path) -> None:
@@ -143,23 +146,21 @@ def test_a_changed_cluster_gets_its_endpoints_at_once(tree: Path, tmp_path: Path
     write_file(tree / "eds.yaml", document([endpoints("web", 9)]))
     with running(tree, tmp_path) as (_, envoy):
         for number in range(2, 9):
-            began = time.monotonic()
             changes = envoy.stat(f"{CDS}.config_reload")
             write_file(tree / "cds.yaml", document([eds_cluster("web", f"{number}s")]))
             envoy.wait_stat(f"{CDS}.config_reload", changes + 1)
             wait_until(envoy, lambda: envoy.stat("cluster_manager.warming_clusters") == 0, "warm")
 
-            assert time.monotonic() - began < 3
             assert envoy.endpoints("web") == {"127.0.0.1:9"}
+        assert envoy.stat("cluster.web.init_fetch_timeout") == 0
 
 
 def test_a_missing_name_does_not_delay_the_start_and_springs_up(tree: Path, tmp_path: Path) -> None:
     """Endpoints and routes that do not exist are answered as such, and delivered when they appear."""
     write_file(tree / "cds.yaml", document([eds_cluster("web")]))
     write_file(tree / "lds.yaml", document([http_listener("front", 0, "r1")]))
-    began = time.monotonic()
     with running(tree, tmp_path) as (_, envoy):
-        assert time.monotonic() - began < 4
+        assert set(envoy.stats("init_fetch_timeout$").values()) == {0}
         write_file(tree / "eds.yaml", document([endpoints("web", 9)]))
         write_file(tree / "rds.yaml", document([direct_route("r1", "here")]))
         wait_until(envoy, lambda: envoy.endpoints("web") == {"127.0.0.1:9"}, "endpoints")
@@ -187,30 +188,36 @@ def test_runtime_and_secrets_follow(tree: Path, tmp_path: Path) -> None:
 def test_a_rejected_version_does_not_loop_and_heals(tree: Path, tmp_path: Path) -> None:
     """What Envoy refuses is offered again with back-off only, is told with its file, and ends with the next version."""
     write_file(tree / "cds.yaml", document([static_cluster("a")]))
-    with running(tree, tmp_path, "--on-nack", "continue") as (server, envoy):
+    with running(tree, tmp_path) as (server, envoy):
+        began_s = time.monotonic()
         write_file(tree / "cds.yaml", document([static_cluster("new"), refused_cluster("bad")]))
         envoy.wait_stat(f"{CDS}.update_rejected", 1)
         time.sleep(2.5)
 
-        # At once, after 1 s, after 2 more: a server that only compares versions gets to about 25.
-        assert envoy.stat(f"{CDS}.update_rejected") <= 3
-        (nack,) = server.log_events("nack_received")
+        # A server that only compares versions gets to about 25. The first rejection may be a lost response.
+        assert envoy.stat(f"{CDS}.update_rejected") <= 1 + most_offers(began_s)
+        nack = server.log_events("nack_received")[0]
         assert (nack["node"], nack["type"], nack["files"]) == ("edge-1", "cds", ["cds.yaml"])
-        # Envoy applied the good part, and the removal.
-        assert envoy.cluster_names(dynamic_only=True) == {"new"}
+        # It names none of them, so they are offered apart: the good one is taken.
+        released = server.wait(lambda: server.log_events("versions_released"), "the good one")
+        assert released[0]["resources"] == ["cds new"]
+        wait_until(envoy, lambda: envoy.cluster_names(dynamic_only=True) == {"new"}, "the good one")
+        accepted = envoy.stat(f"{CDS}.update_success")
         write_file(tree / "cds.yaml", document([static_cluster("a")]))
         wait_until(envoy, lambda: envoy.cluster_names(dynamic_only=True) == {"a"}, "a back")
-        wait_until(envoy, lambda: envoy.stat(f"{CDS}.update_success") == 2, "the verdict")
+        envoy.wait_stat(f"{CDS}.update_success", accepted + 1)
 
 
 def test_a_first_config_that_is_rejected_does_not_loop(tree: Path, tmp_path: Path) -> None:
     """An Envoy that accepted nothing yet has no version to ask with; its rejections are backed off all the same."""
     write_file(tree / "cds.yaml", document([refused_cluster("bad")]))
+    began_s = time.monotonic()
     with running(tree, tmp_path) as (_, envoy):
         envoy.wait_stat(f"{CDS}.update_rejected", 1)
         time.sleep(3)
 
-        assert envoy.stat(f"{CDS}.update_rejected") <= 9
+        # The first may be those of new subscriptions, which have no version either.
+        assert envoy.stat(f"{CDS}.update_rejected") <= PROMPT_RETURNS_ALLOWED + most_offers(began_s)
         write_file(tree / "cds.yaml", document([static_cluster("good")]))
         wait_until(envoy, lambda: envoy.cluster_names(dynamic_only=True) == {"good"}, "good")
 
@@ -220,13 +227,13 @@ def test_a_restart_of_the_server_makes_nobody_fetch_again(tree: Path, tmp_path: 
     write_file(tree / "cds.yaml", document([static_cluster("a")]))
     with Server(tree, tmp_path) as server:
         port = server.port
-        with Envoy(bootstrap(port)) as envoy:
+        with Envoy(bootstrap(port, poll_s=2.0)) as envoy:
             before = envoy.subscription(CDS)
             server.stop()
             again = Server(tree, tmp_path, http=f"127.0.0.1:{port}")
             with again:
                 attempts = envoy.stat(f"{CDS}.update_attempt")
-                envoy.wait_stat(f"{CDS}.update_attempt", attempts + 2, timeout=15)
+                envoy.wait_stat(f"{CDS}.update_attempt", attempts + 2)
 
                 after = envoy.subscription(CDS)
                 assert after["version_text"] == before["version_text"]
@@ -239,12 +246,12 @@ def test_a_restarted_server_with_a_broken_file_takes_nothing_away(tree: Path, tm
     write_file(tree / "b.clusters.yaml", document([static_cluster("b")]))
     with Server(tree, tmp_path) as server:
         port = server.port
-        with Envoy(bootstrap(port)) as envoy:
+        with Envoy(bootstrap(port, poll_s=2.0)) as envoy:
             server.stop()
             write_file(tree / "b.clusters.yaml", "resources: [")
             with Server(tree, tmp_path, http=f"127.0.0.1:{port}"):
                 attempts = envoy.stat(f"{CDS}.update_attempt")
-                envoy.wait_stat(f"{CDS}.update_attempt", attempts + 2, timeout=15)
+                envoy.wait_stat(f"{CDS}.update_attempt", attempts + 2)
                 assert envoy.cluster_names(dynamic_only=True) == {"a", "b"}
 
                 write_file(tree / "b.clusters.yaml", document([static_cluster("b2")]))
@@ -313,11 +320,9 @@ def test_a_config_map_swap_is_one_step(tree: Path, tmp_path: Path) -> None:
 
 
 def test_stopping_the_server_answers_held_polls(tree: Path, tmp_path: Path) -> None:
-    """SIGTERM ends the process within 2 s with status 0, and Envoy sees no failure but a lost server."""
+    """SIGTERM ends the process long before they would end, with status 0; Envoy sees no failure but a lost server."""
     write_file(tree / "cds.yaml", document([static_cluster("a")]))
-    with running(tree, tmp_path) as (server, envoy):
-        began = time.monotonic()
+    with Server(tree, tmp_path) as server, Envoy(bootstrap(server.port, poll_s=NEVER_S)) as envoy:
         assert server.stop() == 0
 
-        assert time.monotonic() - began < 2
         assert envoy.cluster_names(dynamic_only=True) == {"a"}

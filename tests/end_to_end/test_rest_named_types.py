@@ -9,9 +9,10 @@ from typing import Any
 
 import yaml
 
-from tests.end_to_end.test_rest_envoy import rest_source, running, wait_until
+from tests.end_to_end.test_rest_envoy import bootstrap, rest_source, running, wait_until
+from tests.support.envoy import Envoy
 from tests.support.resources import REST, direct_route, document, http_listener, static_cluster
-from tests.support.server import write_file
+from tests.support.server import Server, write_file
 
 SAMPLE_SECRETS = Path(__file__).parents[2] / "config" / "xds" / "secrets.yaml"
 
@@ -117,7 +118,7 @@ def test_secrets_spring_up_and_nothing_of_them_is_logged(tmp_path: Path) -> None
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
-    with running(tree, tmp_path) as (server, envoy):
+    with Server(tree, tmp_path) as server, Envoy(bootstrap(server.port), wait="admin") as envoy:
         server.wait(lambda: "no-secret" in server.log_file.read_text(), "the missing secret")
         assert {} == envoy.listener_ports()
         write_file(tree / "sds.yaml", SAMPLE_SECRETS.read_text())

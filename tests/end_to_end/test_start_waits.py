@@ -10,7 +10,8 @@ from pathlib import Path
 
 from fsxds.readiness import report_times
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
-from tests.support.server import PATIENCE_S, write_file
+from tests.support.patience import PATIENCE_S
+from tests.support.server import write_file
 
 ADDRESSES = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 RESOURCES = {
@@ -64,4 +65,4 @@ def test_each_start_says_what_it_waits_for(tmp_path: Path) -> None:
         assert [*commands] == [said(*one) for one in running]
         for _, process in running:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ from fsxds.history.state_directory import DATABASE
 from tests.end_to_end.killing import CDS, CHANNEL_OPTIONS, LDS, RDS, StreamFollower, run, tree_of
 from tests.support.fsxds_process import run_fsxds
 from tests.support.grpc_clients import SILENCE_S
-from tests.support.server import PATIENCE_S, Server, write_file
+from tests.support.patience import PATIENCE_S
+from tests.support.server import Server, write_file
 
 FLAGS = ("--admin", "off", "--linger", "0s", "--settle", "10ms", "--log-format", "json")
 
@@ -157,6 +159,8 @@ def test_rollback_survives_a_restart(tmp_path: Path) -> None:
         order(server, "rollback", number=1)
         server.wait(lambda: poll(server, "clusters") == (200, first), "the first snapshot")
         until_kept(server, tmp_path, 3)
+        # Where single nodes are is written a little later.
+        time.sleep(1.0)
         crash(server)
         server.start()
         assert poll(server, "clusters", first)[0] == 304

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.traffic.company import freed_port
 from tests.end_to_end.traffic.kinds import KINDS
 from tests.end_to_end.traffic.running import MIRROR_WITH_ADMIN, TRANSPORTS, running
 
@@ -28,6 +29,16 @@ def test_no_change_loses_a_request(transport: str, tmp_path: Path, size: Callabl
     # Envoy's page shows that it has taken each step.
     assert late == []
     assert run.load.record.requests.total() > 1000
+
+
+@pytest.mark.parametrize("transport", ["rest", "delta", MIRROR_WITH_ADMIN])
+def test_a_listener_comes_when_its_port_is_free(transport: str, tmp_path: Path) -> None:
+    """Envoy rejects a listener, gets the rest of that edit, and is offered the listener again; so it is with the next edit."""
+    with running(tmp_path, transport, 600, ["--linger", "600s", "--max-removal", "off"]) as run:
+        for number in (1, 2):
+            freed_port(run, transport, number)
+
+    assert run.failures() == []
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

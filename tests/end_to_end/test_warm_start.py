@@ -17,7 +17,8 @@ import pytest
 
 from fsxds.disk_cache.parsed_files import DIRECTORY
 from tests.support.fsxds_process import FsxdsProcess, run_fsxds, start_fsxds
-from tests.support.server import PATIENCE_S, write_file
+from tests.support.patience import PATIENCE_S
+from tests.support.server import write_file
 
 FILES = 60
 

@@ -20,8 +20,7 @@ from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from tests.envoy.snapshots import snapshot_of
 from tests.support.envoy import find_envoy
-
-PATIENCE_S = 60.0
+from tests.support.patience import PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from fsxds.envoy.admin import AdminPage, Listening, parse_drain_time, parse_listeners, parse_statistics
+from tests.support.ports import free_address
 
 
 def test_statistics_are_numbers_and_texts() -> None:
@@ -38,10 +39,10 @@ def test_no_listeners() -> None:
     assert parse_listeners("{}") == ()
 
 
-async def test_envoy_that_does_not_answer_is_none(unused_tcp_port: int) -> None:
+async def test_envoy_that_does_not_answer_is_none() -> None:
     """Nobody listens there: that is no error, because the end of the process is told elsewhere."""
     async with aiohttp.ClientSession() as session:
-        admin = AdminPage(session, f"127.0.0.1:{unused_tcp_port}")
+        admin = AdminPage(session, free_address())
 
         assert await admin.statistics() is None
         assert await admin.listeners() is None

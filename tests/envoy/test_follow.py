@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from fsxds.envoy.admin import Scope
 from fsxds.envoy.envoy_log import LoggedRejection
 from fsxds.envoy.follow import SIGHTINGS_AFTER_NACK, SnapshotProgress, read_rejections
 from fsxds.envoy.process import EnvoyLog
-from fsxds.envoy.snapshot_status import InEffect, InProgress, Nacked
+from fsxds.envoy.snapshot_status import InEffect, InProgress, Nacked, RejectedResource, StreamAcks
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.resources import Origin
+from fsxds.store import SnapshotStore
+from fsxds.values import Version
 from tests.envoy.snapshots import snapshot_of, type_url
 
 SNAPSHOT = snapshot_of({"cds": {"a": "1"}})
@@ -88,3 +93,20 @@ def test_complaints_are_read_from_a_moment_on() -> None:
     log.append("warning upstream cds: cluster \\'a\\' config rejected: worse")
 
     assert read_rejections(log, length) == (WORSE,)
+
+
+def test_what_is_taken_back_on_a_stream_is_told_once() -> None:
+    """Envoy holds something else by then; the line is that of what it rejected, and another version counts anew."""
+    store, place = SnapshotStore(), Origin(PurePosixPath("web.yaml"), 7)
+    store.publish(SNAPSHOT)
+    key = type_url("cds"), "web"
+    rejected = {(key, Version("bad")): RejectedResource("bad address", place)}
+    acks, trial = StreamAcks(store, tuple, lambda: rejected), trial_of()
+    acks.begin(SNAPSHOT)
+    told = [trial.receive_status(*acks.status({}, {}, ())) for _ in range(2)]
+
+    assert [(nack.resource_name, nack.reason, nack.origins) for nack in told[1]] == [("web", "bad address", (place,))]
+    acks.note_reported()
+    assert isinstance(acks.status({}, {}, ())[0], InProgress)
+    rejected = {(key, Version("worse")): RejectedResource("worse", place)}
+    assert isinstance(acks.status({}, {}, ())[0], Nacked)

@@ -18,8 +18,7 @@ import pytest
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import LINES_KEPT, LONGEST_LINE_BYTES, EnvoyLog, LocalEnvoy, running_envoy
 from tests.support.envoy import find_envoy
-
-PATIENCE_S = 60.0
+from tests.support.patience import PATIENCE_S
 
 # Prints the pid of an Envoy and waits.
 STARTER = f"""

@@ -28,6 +28,8 @@ _STREAM, _DELTA = (f"/{AGGREGATED}/{word}AggregatedResources" for word in ("Stre
 _OWN_POOL = (("grpc.use_local_subchannel_pool", 1),)
 # Those of the threads and files of a moment.
 _LEEWAY = 8
+# The clusters of a file that fills every buffer of a socket.
+_LARGE = frozenset(f"big-{number}" for number in range(5000))
 
 
 def descriptors(pid: int) -> int:
@@ -96,7 +98,7 @@ async def following(site: Site, count: int) -> AsyncIterator[tuple[StreamWitness
     async with asyncio.TaskGroup() as tasks, AsyncExitStack() as stack:
         running = [tasks.create_task(poll.follow(site.folder / "h")) for poll in polls]
         for number in range(0, len(streams), 10):
-            options = (*_OWN_POOL, ("grpc.min_reconnect_backoff_ms", 20), ("grpc.max_reconnect_backoff_ms", 200))
+            options = (*_OWN_POOL, ("grpc.initial_reconnect_backoff_ms", 20), ("grpc.max_reconnect_backoff_ms", 200))
             channel = grpc.aio.insecure_channel(f"unix:{site.folder / 'g'}", options=options)
             await stack.enter_async_context(channel)
             some = streams[number : number + 10]
@@ -142,8 +144,7 @@ async def all_reconnect(folder: Path, rng: Random, times: int, count: int = 1000
 async def nobody_answers(folder: Path, _rng: Random, times: int, count: int = 200) -> None:
     """Of each sort of silent client there are so many: all others get each edit, and the memory that it takes is bounded."""
     site = Site(folder, "--max-removal", "off")
-    # What fills every buffer of a socket.
-    large = "".join(f"- {{name: big-{each}, alt_stat_name: number-0-, connect_timeout: 1s}}\n" for each in range(5000))
+    large = "".join(f"- {{name: {name}, alt_stat_name: number-0-, connect_timeout: 1s}}\n" for name in sorted(_LARGE))
     async with site.running():
         await site.until_all()
         pid = site.server.pid
@@ -167,6 +168,10 @@ async def nobody_answers(folder: Path, _rng: Random, times: int, count: int = 20
             site.edit()
             await site.until(
                 lambda: b"big-" not in (site.out / "cds.pb").read_bytes(), "a mirror without the large file"
+            )
+            # It is written behind what is served.
+            await site.until(
+                lambda: not _LARGE & site.kept_snapshot().resources(URLS["cds"]).keys(), "a state without it"
             )
             await site.until_all()
             await site.until(lambda: descriptors(pid) <= open_before + _LEEWAY, f"{open_before} descriptors")

@@ -23,9 +23,10 @@ from typing import Any
 import aiohttp
 from envoy.service.discovery.v3 import discovery_pb2
 
+from fsxds.channels import ChannelKey
 from fsxds.history.kept_objects import snapshot_near
 from fsxds.history.object_table import read_object
-from fsxds.history.rollout_rows import decode_state
+from fsxds.history.rollout_rows import channel_text, decode_state
 from fsxds.history.state_directory import DATABASE
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Snapshot
@@ -315,18 +316,23 @@ class Site:
         return numbers
 
     def kept_numbers(self) -> dict[str, int]:
-        """Return the numbers of what the state directory serves, by types; AssertionError when it is damaged.
+        """Return the numbers of what the state directory serves, by types; AssertionError when it is damaged."""
+        return numbers_of(self.kept_snapshot())
+
+    def kept_snapshot(self) -> Snapshot:
+        """Return what the state directory serves.
 
         It is another process that reads it, as SQLite allows at any time.
         """
         with closing(self._database()) as connection:
             # What is read in several steps is of one moment.
             connection.execute("BEGIN")
-            query = "SELECT facts FROM rollouts"
-            rows = connection.execute(query).fetchall()
+            # Nodes that reject something, or are slower, have places of their own.
+            query = "SELECT facts FROM rollouts WHERE channel = ?"
+            rows = connection.execute(query, (channel_text(ChannelKey()),)).fetchall()
             restore = partial(snapshot_near, read=partial(read_object, connection))
             (state,) = (decode_state(facts, restore, 0.0) for (facts,) in rows)
-        return numbers_of(state.served)
+        return state.served
 
     def check_state(self) -> None:
         """AssertionError when SQLite finds damage."""

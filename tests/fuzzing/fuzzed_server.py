@@ -17,9 +17,9 @@ from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
 from tests.support.errors import Recorder
 from tests.support.grpc_clients import GrpcServer, serving_grpc
+from tests.support.patience import PATIENCE_S
 from tests.support.polls import Server, envoy_catalogue, named, running
 
-PATIENCE_S = 60.0
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # What a client may be told. The others would say that fsxds failed.
 REPLIES = frozenset({200, 304, 400, 404, 405, 408, 411, 413, 414, 415, 417, 429, 431, 501, 503, 505})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 
@@ -8,12 +9,17 @@ import pytest
 from fsxds.channels import ChannelKey
 from fsxds.events import Event, StateIgnored
 from fsxds.history.kept_objects import object_of
+from fsxds.history.rollout_rows import channel_key, channel_text
 from fsxds.history.state import State
 from fsxds.history.state_directory import DAMAGED, DATABASE
 from fsxds.resources import Snapshot
-from fsxds.rollout import DrainingListener, Rejection, Rollout, RolloutOptions, RolloutState, Standing, Step
+from fsxds.rollout import DrainingListener, Pin, Rollout, RolloutOptions, RolloutState, Standing, Step, Target
+from fsxds.rollout.holding import HoldingRules
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.values import Version
 from tests.history.made import assert_same, check_database
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
+from tests.support.snapshots import type_url
 
 OLD: Tree = {"CDS": {"old": "1", "own": "1"}, "RDS": {"r": "1 CDS:old"}, "LDS": {"l": "1 RDS:r CDS:own"}}
 NEW: Tree = {"CDS": {"new": "1"}, "RDS": {"r": "2 CDS:new"}, "LDS": {"l": "2 RDS:r CDS:new"}}
@@ -23,7 +29,7 @@ WHOLE = ChannelKey()
 class OneClient:
     """A client of which nothing but its being counts."""
 
-    def standing(self, step: Step) -> Standing | Rejection:
+    def standing(self, step: Step) -> Standing:
         """Say that it has nothing to do with a step."""
         return Standing.TAKEN
 
@@ -55,7 +61,7 @@ def finish(rollout: Rollout, target: Snapshot, now_s: float) -> list[dict[str, d
         assert rollout.served is not None
         if not served or tree_of(rollout.served) != served[-1]:
             served.append(tree_of(rollout.served))
-        if rollout.step is not None:
+        if rollout.step is not None and not rollout.is_resting:
             rollout.receive_waiting(set(), now_s)
         elif rollout.timer_at_s is None:
             return served
@@ -83,11 +89,12 @@ def test_rollout_goes_on_after_a_restart(state: State, steps: int) -> None:
 
     restored = Rollout(RolloutOptions(linger_s=100.0), after_restart(state, rollout))
     # The tree is loaded anew: it is equal, and shares nothing.
-    served = finish(restored, tree_snapshot(NEW), 500.0)
+    again = tree_snapshot(NEW)
+    served = finish(restored, again, 500.0)
 
     assert served[0] == planned[-1]
-    assert tree_of(tree_snapshot(NEW)) == served[-1]
-    assert restored.has_completed(tree_snapshot(NEW))
+    assert tree_of(again) == served[-1]
+    assert restored.has_reached(again)
 
 
 def test_time_that_passed_counts(state: State) -> None:
@@ -96,7 +103,7 @@ def test_time_that_passed_counts(state: State) -> None:
     rollout.receive_target(tree_snapshot(NEW, first), 10.0)
     while rollout.step is not None:
         rollout.receive_waiting(set(), 10.0)
-    (key,) = rollout.status.lingering
+    (key,) = rollout.lingering
 
     for passed_s, left_s in ((0.0, 100.0), (70.0, 30.0), (200.0, 0.0), (-50.0, 100.0)):
         found = after_restart(state, rollout, passed_s)
@@ -110,32 +117,89 @@ def test_snapshots_of_a_rollout_share_what_is_equal(state: State) -> None:
     found = after_restart(state, rollout)
 
     assert found.served is found.target is found.good
-    assert found.pinned is None
+    assert (found.pins, found.pinned_at_s, found.before, found.nodes) == ({}, None, {}, frozenset())
 
 
 def test_everything_of_a_rollout_is_kept(state: State) -> None:
-    """Taints, a snapshot that was pinned, the way back, and what was asked for, for each channel on its own."""
+    """What is rolled back, what was good before rejected versions, and who is behind, for each channel on its own."""
     first, second, third = tree_snapshot(OLD), tree_snapshot(NEW), tree_snapshot({"CDS": {"x": "1"}})
-    whole = RolloutState(first, second, third, "abc", frozenset(("t1", "t2")), pinned=first, is_back=True)
-    keys = (WHOLE, ChannelKey(("common", "nodes/a"), is_canary=True), ChannelKey(("common",)))
+    key, gone = (type_url("CDS"), "old"), (type_url("CDS"), "new")
+    kept = first.resources(key[0])["old"]
+    pins = {key: Pin(kept, None), gone: Pin(None, second.resources(gone[0])["new"].version)}
+    before = {(gone, Version("1")): first, (gone, Version("2")): second, (key, Version("3")): first}
+    whole = RolloutState(first, second, third, pins=pins, pinned_at_s=7.0, before=before)
+    lane = ChannelKey(("common",), held=frozenset({(gone, Version("1"))}), lane=3)
+    keys = (WHOLE, ChannelKey(("common", "nodes/a"), is_canary=True), lane)
+    nodes = frozenset({("n1", "edge"), ("n2", "")})
     state.save({keys[0]: whole, keys[1]: RolloutState(second, second)}, "c0ffee", 1.0)
-    state.save({keys[2]: RolloutState(third, first, third)}, "c0ffee", 1.0)
+    state.save({keys[2]: RolloutState(third, first, third, nodes=nodes)}, "c0ffee", 1.0)
     state.close()
 
     found = state.rollouts(2.0)
 
     assert set(found) == set(keys)
-    kept = found[WHOLE]
-    assert (kept.asked_id, kept.is_back) == ("abc", True)
-    assert kept.tainted == {"t1", "t2"}
-    for expected, snapshot in ((first, kept.served), (second, kept.target), (third, kept.good), (first, kept.pinned)):
-        assert_same(expected, snapshot)
+    restored = found[WHOLE]
+    assert (restored.pinned_at_s, found[lane].nodes) == (7.0, nodes)
+    assert {each: pin.asked for each, pin in restored.pins.items()} == {each: pin.asked for each, pin in pins.items()}
+    assert (restored.pins[key].kept, restored.pins[gone].kept) == (kept, None)
+    assert restored.before.keys() == before.keys()
+    for version, snapshot in before.items():
+        assert_same(snapshot, restored.before[version])
+    for expected, snapshot_found in ((first, restored.served), (second, restored.target), (third, restored.good)):
+        assert_same(expected, snapshot_found)
     assert found[keys[1]].good is None
 
     state.forget([WHOLE, ChannelKey(("unknown",))])
     assert set(state.rollouts(2.0)) == set(keys[1:])
     state.close()
     check_database(state.path)
+
+
+def test_a_rollback_of_the_first_form_is_taken_over(state: State) -> None:
+    """It has a snapshot as a whole; when it was decided is not known, but when it was written."""
+    old, new = tree_snapshot(OLD), tree_snapshot(NEW)
+    state.save({WHOLE: RolloutState(old, old, old, pinned=old)}, None, 7.0)
+    state.close()
+    with closing(sqlite3.connect(state.path / DATABASE)) as connection:
+        (text,) = connection.execute("SELECT facts FROM rollouts").fetchone()
+        facts = {name: value for name, value in json.loads(text).items() if name in {"saved_s", "snapshots"}}
+        facts |= {"format": 1, "asked_id": "0" * 12, "tainted": ["0" * 12], "is_back": False, "is_stopped": False}
+        connection.execute("UPDATE rollouts SET facts = ?", (json.dumps({**facts, "draining": []}),))
+        connection.commit()
+    found = state.rollouts(9.0)[WHOLE]
+    assert found.pinned is not None
+    assert_same(old, found.pinned)
+    target = Target(found.pins, found.pinned_at_s, found.before, found.target)
+    target.pinned = found.pinned
+    target.receive_tree(new)
+
+    assert tree_of(target.compose(found.good, (), HoldingRules()) or new) == OLD
+    assert target.pinned_at_s == 7.0
+    assert set(target.pins) == {
+        (type_url(short), name)
+        for short, name in (("CDS", "old"), ("CDS", "own"), ("CDS", "new"), ("RDS", "r"), ("LDS", "l"))
+    }
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        WHOLE,
+        ChannelKey(("a", "b")),
+        ChannelKey(("a",), is_canary=True),
+        ChannelKey(lane=7),
+        ChannelKey(held=frozenset()),
+        ChannelKey(("a",), held=frozenset({((type_url("CDS"), "x"), Version("1"))}), lane=2),
+    ],
+)
+def test_channels_as_text(key: ChannelKey) -> None:
+    """A text stands for one channel; that of most is as it always was."""
+    text = channel_text(key)
+
+    assert channel_key(text.encode()) == key
+    assert (len(json.loads(text)) == 2) is key.is_main
+    with pytest.raises(DamagedBytesError):
+        channel_key(text.encode()[:-1])
 
 
 def test_what_was_reached_is_in_the_history(state: State) -> None:
@@ -160,11 +224,11 @@ def test_state_of_another_form_is_ignored(state: State, events: list[Event]) -> 
     state.save({key: RolloutState(tree_snapshot(OLD), tree_snapshot(OLD)) for key in (one, other)}, None, 1.0)
     state.close()
     with closing(sqlite3.connect(state.path / DATABASE)) as connection:
-        connection.execute("""UPDATE rollouts SET facts = '{"format": 2}' WHERE channel LIKE '%one%'""")
+        connection.execute("""UPDATE rollouts SET facts = '{"format": 3}' WHERE channel LIKE '%one%'""")
         connection.commit()
 
     assert set(state.rollouts(1.0)) == {other}
-    assert events == [StateIgnored('[["one"], false]', "its form is 2, and not 1")]
+    assert events == [StateIgnored('[["one"], false]', "its form is 3, and not 2")]
 
 
 @pytest.mark.parametrize("damage", ["content = zeroblob(20)", "content = content || 'x'", "content = ''"])

@@ -16,10 +16,12 @@ from fsxds.history.state_directory import DATABASE, StateError
 from fsxds.history.state_writer import StateWriter
 from fsxds.history.upstream_table import KeptUpstream
 from fsxds.name_table import NameTable
-from fsxds.rollout import RolloutState
+from fsxds.rollout import Nack, Rejections, RolloutState
+from fsxds.settings.rollout_forms import NackLimit
 from fsxds.snapshots.upstream_content import HeldResource
+from fsxds.values import Version
 from tests.history.made import CDS
-from tests.support.rollouts import tree_of, tree_snapshot
+from tests.support.rollouts import OneVoter, tree_of, tree_snapshot
 
 WHOLE = ChannelKey()
 
@@ -249,3 +251,44 @@ async def test_what_is_restored_of_upstreams(writing: Writing) -> None:
     assert not writing.writer.restored_upstreams([]).held
     assert "others can write" in str(writing.events[-1])
     writing.state.path.chmod(0o700)
+
+
+async def test_rejections_are_written_when_they_differ(writing: Writing) -> None:
+    """A node that goes on with what it rejects costs no write at each decision; a NACK, an offer and the end are one each."""
+    rejections, version = Rejections(NackLimit()), ((CDS, "a"), Version("1"))
+    voter = OneVoter("edge-1", "edge-1")
+    writing.writer.restore_rejections(rejections)
+
+    def nack() -> None:
+        rejections.receive_nack(("edge-1", ""), voter, Nack(frozenset({version})), 1000.0)
+
+    async def decide(change: Callable[[], object]) -> int:
+        change()
+        writes = 0
+        for _ in range(10):
+            before = len(writing.events)
+            writing.writer.note_rejections()
+            # A write takes a thread; none takes a turn.
+            for _ in range(100):
+                await asyncio.sleep(0.0005)
+                if len(writing.events) > before:
+                    break
+            writes += len(writing.events) - before
+        return writes
+
+    async with running(writing):
+        assert await decide(nack) == 1
+        assert await decide(lambda: rejections.offer(2000.0)) == 1
+        assert await decide(nack) == 1
+        assert await decide(lambda: rejections.forget([version])) == 1
+        assert await decide(nack) == 1
+        shutil.rmtree(writing.state.path)
+        writing.serve("1")
+        await writing.until(lambda: writing.on_disk() == "1")
+        again = Rejections(NackLimit())
+
+        def is_restored() -> bool:
+            writing.state.restore_rejections(again, 0.0, 0.0)
+            return bool(again.nodes)
+
+        await writing.until(is_restored)

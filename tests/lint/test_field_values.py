@@ -33,7 +33,7 @@ def socket(host: str, more: str = "port_value: 80") -> str:
 
 
 TAKEN = (
-    *(endpoints(at(socket(host)), type="STATIC") for host in ("127.0.0.1", "::1", "::ffff:1.2.3.4", "fe80::1%eth0")),
+    *(endpoints(at(socket(host)), type="STATIC") for host in ("127.0.0.1", "::1", "::ffff:1.2.3.4", "fe80::1%lo")),
     *(endpoints(at(socket("foo.com")), type=of_type) for of_type in ("STRICT_DNS", "LOGICAL_DNS")),
     endpoints(at(socket("127.0.0.1", "port_value: 80, resolver_name: envoy.ip"))),
     endpoints(at(socket("foo.com", "named_port: http")), type="STRICT_DNS"),

@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from fsxds.testing import Server, serve
+from tests.support.patience import PATIENCE_S
 from tests.support.settings_files import read_file
 
-PATIENCE_S = 60.0
 AUTHORITY = "some-authority"
 
 

@@ -20,7 +20,7 @@ from fsxds.protocol.subscription import Subscription
 from fsxds.readings import upstream_readings
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Snapshot
-from fsxds.rollout import Completed, Held, RolledBack, Step, StepKind, StepStarted, StepTimedOut, Stopped, Superseded
+from fsxds.rollout import Completed, Held, Step, StepKind, StepStarted, StepTimedOut, Superseded
 from fsxds.rollout.rollout_events import RolloutEvent
 from fsxds.upstream_events import (
     UpstreamChanged,
@@ -60,7 +60,7 @@ def nack(node: str, version: str = "v1") -> NackReceived:
 
 def of_rollout(happened: RolloutEvent) -> Event:
     """Return an event of a rollout."""
-    return events.RolloutChanged((), False, happened, {})
+    return events.RolloutChanged((), "main", happened, {})
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,8 @@ def of_rollout(happened: RolloutEvent) -> Event:
         (of_rollout(StepTimedOut("t", STEP, frozenset())), "rollout_step_timeouts_total", {"step": "grow"}),
         (of_rollout(Completed("t")), "rollouts_total", {"result": "completed"}),
         (of_rollout(Superseded("t")), "rollouts_total", {"result": "superseded"}),
-        (of_rollout(RolledBack("t", "good")), "rollouts_total", {"result": "rolled_back"}),
-        (of_rollout(Held("t", ())), "rollout_holds_total", {}),
-        (of_rollout(Stopped("t", ())), "rollout_stops_total", {}),
+        (of_rollout(Held("t", ())), "removal_holds_total", {}),
+        (events.VersionsHeld(frozenset({((CDS, "a"), Version("v"))}), ()), "version_holds_total", {}),
         (events.FilesWritten(written=(PurePosixPath("cds.pb"),)), "mirror_files_written_total", {}),
         (events.FilesWritten(removed=(PurePosixPath("cds.pb"),)), "mirror_files_removed_total", {}),
         (events.FilesWritten(restored=(PurePosixPath("cds.pb"),)), "mirror_files_restored_total", {}),
@@ -112,8 +111,7 @@ def of_rollout(happened: RolloutEvent) -> Event:
         (UpstreamShadowed("up", 1), "upstream_shadowed_resources", {"upstream": "up"}),
         (UpstreamChanged("up", "a:1", CDS, "1", 3, 0), "upstream_responses_total", {"upstream": "up", "type": "cds"}),
         (UpstreamRejected("up", "a:1", CDS, "1", ("x",)), "upstream_rejections_total", {"upstream": "up", "type": "cds", "by": "relay"}),
-        (UpstreamNacked("up", CDS, NODE, "x", was_nacked=True), "upstream_rejections_total", {"upstream": "up", "type": "cds", "by": "client"}),
-        (UpstreamNacked("up", CDS, NODE, "x", was_nacked=False), "upstream_rejections_total", {"upstream": "up", "type": "cds", "by": "late client"}),
+        (UpstreamNacked("up", CDS, "x", frozenset({"a"}), was_sent=True), "upstream_rejections_total", {"upstream": "up", "type": "cds", "by": "nodes"}),
     ],
 )  # fmt: skip
 def test_an_event_is_counted(metrics: Metrics, event: Event, name: str, labels: dict[str, str]) -> None:

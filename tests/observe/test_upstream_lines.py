@@ -9,7 +9,6 @@ import pytest
 from fsxds.events import Level
 from fsxds.observe.log_lines import LogLine
 from fsxds.observe.upstream_lines import REMINDER_S, UpstreamReports
-from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.upstream_events import (
     UpstreamConnected,
@@ -24,6 +23,7 @@ from fsxds.upstream_events import (
 
 CDS = BY_SHORT_NAME["cds"].type_url
 CONNECTED = UpstreamConnected("top", "10.0.0.1:18000", "Delta ADS")
+NACKED = UpstreamNacked("top", CDS, "node edge-1: no such thing", frozenset({"web"}), was_sent=True)
 LOST = UpstreamLost("top", "10.0.0.1:18000", "cannot connect: Connection refused", 1.0, 3)
 
 
@@ -48,8 +48,8 @@ def line(event: UpstreamEvent) -> LogLine:
         (UpstreamFailedOver("top", "a:1", "b:1", "it gives no response"), Level.WARNING, "upstream top: b:1 is asked instead of a:1: it gives no response"),
         (UpstreamFailedOver("top", "b:1", "a:1"), Level.INFO, "upstream top: a:1 answers again, and is asked instead of b:1"),
         (UpstreamRejected("top", "top", CDS, "7", ("web: no message", "b: 2", "c: 3", "d: 4")), Level.WARNING, "upstream top: NACKed clusters 7: web: no message; b: 2; c: 3 and 1 more; what is good in it is served, beside the last good content of the rest"),
-        (UpstreamNacked("top", CDS, Node("edge-1"), "no such thing", was_nacked=True, names=frozenset({"web"})), Level.WARNING, "upstream top: edge-1 rejected clusters web of it: no such thing; it was NACKed"),
-        (UpstreamNacked("top", CDS, Node("edge-1"), "no such thing", was_nacked=False), Level.WARNING, "upstream top: edge-1 rejected clusters of it: no such thing; it was ACKed before"),
+        (NACKED, Level.WARNING, "upstream top: clusters web of it: held back from all nodes; node edge-1: no such thing; it was NACKed"),
+        (replace(NACKED, was_sent=False), Level.WARNING, "upstream top: clusters web of it: held back from all nodes; node edge-1: no such thing; it is not connected, and has not heard of it"),
         (UpstreamLooped("top", "a:1", ("1", "2")), Level.ERROR, "upstream top: a loop: a:1 gets its resources from here (1 → 2), so nothing is taken from it; what is held stays; remove one of the --upstream options on the way"),
         (UpstreamLooped("top", "a:1", ()), Level.ERROR, "upstream top: a loop: a:1 gets its resources from here, so nothing is taken from it; what is held stays; remove one of the --upstream options on the way"),
         (UpstreamShadowed("top", 2, (((CDS, "web"), "the directory"),)), Level.INFO, "upstream top: earlier sources have 2 resources of it too, and win: cds web (of the directory)"),
@@ -98,7 +98,7 @@ def test_other_outages_are_said_beside() -> None:
     "event",
     [
         UpstreamRejected("top", "a:1", CDS, "7", ('web: "hunter2 is my password"',)),
-        UpstreamNacked("top", CDS, Node("n"), 'Proto constraint: inline_string: "hunter2 is here"', was_nacked=True),
+        replace(NACKED, reason='node n: Proto constraint: inline_string: "hunter2 is here"'),
         UpstreamLost("top", "a:1", "the server ended the stream: Bearer hunter2hunter2", 1.0),
         UpstreamFailedOver("top", "a:1", "b:1", "see https://me:hunter2@example.com/"),
     ],

@@ -1,9 +1,9 @@
-"""How the client of a stream stands in a step of a rollout."""
+"""Where the client of a stream is with a step of a rollout, and what its NACKs are about."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,8 +13,8 @@ from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node, SotwReque
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
-from fsxds.resources import Rows, Snapshot
-from fsxds.rollout import Rejection, Standing, Step
+from fsxds.resources import Rows, RowsChange, Snapshot
+from fsxds.rollout import Nack, ResourceVersion, Standing, Step
 from fsxds.values import TypeUrl
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between
@@ -33,6 +33,7 @@ class Client:
     stream: Any
     is_delta: bool
     served: Snapshot = BEFORE
+    nacks: list[Nack] = field(default_factory=list)
 
     def ask(self, url: TypeUrl, *names: str) -> Responses:
         """Subscribe to names, or to everything."""
@@ -60,10 +61,18 @@ class Client:
         return tuple(self.stream.receive_snapshot(self.served, 1.0))
 
     def _send(self, request: SotwRequest | DeltaRequest) -> Responses:
-        return tuple(self.stream.receive_request(request, self.served, 0.0).responses)
+        reaction = self.stream.receive_request(request, self.served, 0.0)
+        if reaction.acknowledgement is not None and reaction.acknowledgement.nack is not None:
+            self.nacks.append(reaction.acknowledgement.nack)
+        return tuple(reaction.responses)
 
 
 MakeClient = Callable[[], Client]
+
+
+def version_of(served: Snapshot, url: TypeUrl, name: str) -> ResourceVersion:
+    """Return the version of a resource."""
+    return (url, name), served.resources(url)[name].version
 
 
 def of_sotw() -> Client:
@@ -176,50 +185,74 @@ def test_a_late_ack_of_something_before_is_none_of_the_step(make: MakeClient) ->
 
 
 @both
-def test_a_nack_is_a_rejection(make: MakeClient) -> None:
-    """It names what the step changed, with the client's reason; when it is ACKed after all, the step is taken."""
+def test_a_step_that_is_nacked_is_answered(make: MakeClient) -> None:
+    """Nobody waits for the client: it is served something else. The NACK is of what the step changed, in its words."""
     client = make()
     client.ack(client.ask(CDS))
     client.ack(client.ask(EDS, "a", "b"), "a", "b")
     step = client.begin(replace(AFTER, by_type={**AFTER.by_type, CDS: BEFORE.by_type[CDS]}))
     responses = client.look()
+    assert client.stream.standing(step) is Standing.PENDING
     client.ack(responses, "a", "b", error="no such port")
 
-    rejection = Rejection(EDS, responses[0].version, frozenset("a"), "no such port")
-    assert client.stream.standing(step) == rejection
-    (again,) = client.stream.receive_timer(100.0)
-    assert client.stream.standing(step) is Standing.PENDING
-    client.ack((again,), "a", "b")
     assert client.stream.standing(step) is Standing.TAKEN
+    assert client.nacks == [Nack(frozenset({version_of(AFTER, EDS, "a")}), words="no such port")]
 
 
 @both
-def test_one_rejected_type_is_enough(make: MakeClient) -> None:
-    """Where one type is NACKed and another one is still pending, the step is rejected; a NACK may be without words."""
+def test_a_type_that_is_not_answered_is_waited_for(make: MakeClient) -> None:
+    """Also where another one is NACKed; a NACK may be without words."""
     client = make()
     client.ack(client.ask(CDS))
     client.ack(client.ask(EDS, "a"), "a")
     step = client.begin()
-    _, endpoints = client.look()
+    clusters, endpoints = client.look()
     client.ack((endpoints,), "a", error="")
+    assert client.stream.standing(step) is Standing.PENDING
+    client.ack((clusters,))
 
-    assert client.stream.standing(step) == Rejection(EDS, endpoints.version, frozenset("a"), None)
+    assert client.stream.standing(step) is Standing.TAKEN
+    assert client.nacks == [Nack(frozenset({version_of(AFTER, EDS, "a")}))]
 
 
-def test_the_removal_of_clusters_may_be_nacked() -> None:
-    """Where a full state only lacks what it had, the names that it lacks are rejected."""
+def test_the_nack_of_a_removal_is_about_no_version() -> None:
+    """Nothing can be held back for it."""
     client = of_sotw()
     client.ack(client.ask(CDS))
     step = client.begin(snapshot({"CDS": {}}, generation=2))
     (response,) = client.look()
     client.ack((response,), error="no")
 
-    assert client.stream.standing(step) == Rejection(CDS, response.version, frozenset("a"), "no")
+    assert (client.stream.standing(step), client.nacks) == (Standing.TAKEN, [Nack(frozenset(), words="no")])
 
 
 @both
-def test_what_was_nacked_before_does_not_reject_a_step(make: MakeClient) -> None:
-    """A client that NACKs what was served before may go on doing so: nobody knows that the step is to blame."""
+def test_a_nack_is_not_about_what_the_client_had(make: MakeClient) -> None:
+    """In a full state there are resources that it ACKed before, which are no suspects unless it names them."""
+    client = make()
+    client.ack(client.ask(CDS))
+    client.begin(snapshot({"CDS": {"a": "1", "b": "1"}}, generation=2))
+    client.ack(client.look(), error="no")
+
+    assert client.nacks == [Nack(frozenset({version_of(client.served, CDS, "b")}), words="no")]
+
+
+def test_a_client_that_names_what_it_rejects() -> None:
+    """It may be something that it rejected before, and that is in the full state still; the rest of that is accepted."""
+    client = of_sotw()
+    client.ack(client.ask(CDS), error="Error adding/updating cluster(s) a: no")
+    client.begin(snapshot({"CDS": {"a": "1", "b": "1"}}, generation=2))
+    client.ack(client.look(), error="Error adding/updating cluster(s) a: no")
+
+    named = Nack(
+        frozenset({version_of(BEFORE, CDS, "a")}), is_named=True, words="Error adding/updating cluster(s) a: no"
+    )
+    assert client.nacks == [named, named]
+
+
+@both
+def test_what_was_nacked_before_does_not_hold_a_step_up(make: MakeClient) -> None:
+    """A client that NACKs what was served before may go on doing so."""
     client = make()
     client.ack(client.ask(CDS), error="no")
     step = client.begin(snapshot({"CDS": {"a": "1", "b": "1"}}, generation=2))
@@ -230,16 +263,16 @@ def test_what_was_nacked_before_does_not_reject_a_step(make: MakeClient) -> None
 
 
 @both
-def test_a_change_of_what_was_nacked_may_be_rejected_again(make: MakeClient) -> None:
-    """New content of a resource that was NACKED is pending; in a type that is not sent as a whole its NACK counts."""
+@pytest.mark.parametrize(
+    ("url", "name", "expected"), [(CDS, "a", True), (EDS, "a", True), (EDS, "b", False), (LDS, "l", False)]
+)
+def test_what_a_client_subscribes_to(make: MakeClient, url: TypeUrl, name: str, *, expected: bool) -> None:
+    """Its vote counts for that alone."""
     client = make()
-    client.ack(client.ask(EDS, "a"), "a", error="no")
-    step = client.begin(replace(AFTER, by_type={**AFTER.by_type, CDS: BEFORE.by_type[CDS]}))
-    responses = client.look()
-    assert client.stream.standing(step) is Standing.PENDING
-    client.ack(responses, "a", error="no again")
+    client.ask(CDS)
+    client.ask(EDS, "a")
 
-    assert client.stream.standing(step) == Rejection(EDS, responses[0].version, frozenset("a"), "no again")
+    assert client.stream.selects(url, RowsChange(frozenset((name,)))) is expected
 
 
 @both

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fsxds.protocol.messages import Node
-from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send
-from fsxds.protocol.polling_node import LONGEST_PAUSE_S
+from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Wait
+from fsxds.protocol.polling_node import LEAST_PAUSE_S
 from fsxds.protocol.subscription import Selection, Subscription, select
 from fsxds.resources import Snapshot
 from fsxds.rollout import Standing
@@ -174,8 +174,9 @@ class Polling(RuleBasedStateMachine):
                 assert is_gone or client.was_unsure_at_restart or client.held == wanted or self.is_silent(client)
 
     def is_silent(self, client: Client) -> bool:
-        """Whether a client has not polled for so long that nobody waits for it."""
-        return not client.is_waiting and self.now_s - client.ended_at_s > LONGEST_PAUSE_S
+        """Whether nobody waits for a client: it has not polled for long, or not since it got that there is nothing for it."""
+        is_without = client.held.keys() <= {"in part"} and not client.request.subscription.wildcard
+        return not client.is_waiting and (is_without or self.now_s - client.ended_at_s > LEAST_PAUSE_S)
 
     def teardown(self) -> None:
         """End with the fact that counts."""
@@ -186,8 +187,8 @@ class Polling(RuleBasedStateMachine):
     def receive(self, client: Client, decision: Decision, fate: str) -> None:
         """Hand a decision to a client, and hold it against what a server may do."""
         started = client.version is None and self.now_s - client.ended_at_s >= 1.0 and not client.is_waiting
-        client.is_waiting = isinstance(decision, Hold)
-        if isinstance(decision, Hold):
+        client.is_waiting = isinstance(decision, Wait)
+        if isinstance(decision, Wait):
             client.until_s = decision.until_s
             if client.version == select(self.current, client.request.subscription).version:
                 client.is_known = True

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node, SotwRequest, SotwResponse
-from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send
+from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
@@ -298,7 +298,7 @@ class MembersByPolls(Members):
         """Poll, and take what is sent; a poll that is held has nothing to be sent."""
         request = PollRequest(Node("n1"), Subscription.for_request(CDS, self.wanted), self.version)
         decision, _ = self.polls.receive_request(request, self.current, self.now_s)
-        assert isinstance(decision, Hold | Send)
+        assert isinstance(decision, Wait | Send)
         if isinstance(decision, Send):
             assert decision.selection.version != self.version
             self.version = decision.selection.version

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.protocol.messages import Node
-from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send, Unavailable, nonce_of, patience_s
+from fsxds.protocol.poll import PollMemory, PollRequest, Send, Unavailable, Wait, nonce_of, patience_s
 from fsxds.protocol.subscription import Subscription
 from fsxds.values import Version
 from tests.support.snapshots import snapshot, type_url
@@ -20,7 +20,7 @@ def poll(node: str, version: str | None = None) -> PollRequest:
 def rejects(memory: PollMemory, node: str) -> bool:
     """Poll with the version before: whether `memory` takes that for a rejection of what it sent before."""
     decision, _ = memory.receive_request(poll(node, "old"), CURRENT, 0.0)
-    return isinstance(decision, Hold)
+    return isinstance(decision, Wait)
 
 
 def test_nonce_is_the_version() -> None:
@@ -36,8 +36,8 @@ def test_hold_tells_when_to_look_again() -> None:
     rejected, _ = memory.receive_request(poll("n1", "old"), CURRENT, 10.5)
     held, _ = memory.receive_request(poll("n2", OFFERED), CURRENT, 10.5)
 
-    assert Hold(11.0) == rejected
-    assert Hold(None) == held
+    assert Wait(11.0) == rejected
+    assert Wait(None) == held
 
 
 def test_unavailable_says_why() -> None:
@@ -84,7 +84,7 @@ def test_client_that_is_answered_is_not_forgotten() -> None:
 
     decision, acknowledgement = memory.receive_request(poll("n1", OFFERED), changed, 0.0)
 
-    assert Hold(1.0) == decision
+    assert Wait(1.0) == decision
     assert acknowledgement is not None
     assert not acknowledgement.accepted
 

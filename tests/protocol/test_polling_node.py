@@ -1,24 +1,30 @@
-"""How a node that polls stands in a step of a rollout."""
+"""Where a node that polls is with the steps of a rollout, and what it rejects."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from fsxds.protocol.messages import Node
-from fsxds.protocol.poll import Hold, PollMemory, PollRequest, Send
-from fsxds.protocol.polling_node import LONGEST_PAUSE_S
+from fsxds.protocol.messages import ENVOY, Node
+from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
+from fsxds.protocol.polling_node import LEAST_PAUSE_S, PollingNode
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resources import Snapshot
-from fsxds.rollout import Rejection, Standing, Step
+from fsxds.rollout import Nack, ResourceVersion, Standing, Step
 from fsxds.values import Version
+from tests.support.rollouts import tree_snapshot
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between
 
-NODE = Node("n1")
+NODE = Node("n1", agent=ENVOY)
 CDS, LDS = Subscription(type_url("CDS")), Subscription(type_url("LDS"))
 BEFORE = snapshot({"CDS": {"a": "1"}, "EDS": {"a": "1", "b": "1"}, "LDS": {"l": "1"}, "SDS": {"s": "1"}})
-GROWN = snapshot(
-    {"CDS": {"a": "1", "b": "1"}, "EDS": {"a": "2", "b": "1"}, "LDS": {"l": "1"}, "SDS": {"s": "2"}}, generation=2
+GROWN = replace(
+    tree_snapshot(
+        {"CDS": {"a": "1", "b": "1 EDS:b"}, "EDS": {"a": "2", "b": "1"}, "LDS": {"l": "1"}, "SDS": {"s": "2"}}
+    ),
+    generation=2,
 )
 
 
@@ -30,8 +36,9 @@ def eds(*names: str) -> Subscription:
 class Polls:
     """The polls of one node, as a transport drives them."""
 
-    def __init__(self, *held: Subscription, served: Snapshot = BEFORE) -> None:
+    def __init__(self, *held: Subscription, served: Snapshot = BEFORE, node: Node = NODE) -> None:
         self.memory = PollMemory()
+        self.described = node
         self.served = served
         self.now_s = 100.0
         for subscription in held:
@@ -59,7 +66,9 @@ class Polls:
 
     def request(self, subscription: Subscription, version: str | None, error_detail: str | None = None) -> PollRequest:
         """Make a poll."""
-        return PollRequest(NODE, subscription, Version(version) if version else None, error_detail=error_detail)
+        return PollRequest(
+            self.described, subscription, Version(version) if version else None, error_detail=error_detail
+        )
 
     def begin(self, served: Snapshot = GROWN, endpoints: tuple[str, ...] = ()) -> Step:
         """Serve something newer."""
@@ -73,11 +82,27 @@ class Polls:
         self.look(subscription, version_of(before, subscription))
         assert not self.poll(subscription, version_of(self.served, subscription))
 
-    def standing(self, step: Step) -> Standing | Rejection:
+    def standing(self, step: Step) -> Standing:
         """Ask the node."""
-        node = self.memory.node_of(NODE)
+        return self.node.standing(step)
+
+    def nack(self) -> Nack | None:
+        """Return what it rejected with its last poll, once."""
+        nack, self.node.nack = self.node.nack, None
+        return nack
+
+    @property
+    def node(self) -> PollingNode:
+        """What is known of it."""
+        node = self.memory.node_of(self.described)
         assert node is not None
-        return node.standing(step)
+        return node
+
+
+def resource_version(served: Snapshot, short_name: str, name: str) -> ResourceVersion:
+    """Return the version of a resource."""
+    key = type_url(short_name), name
+    return key, served.resources(key[0])[name].version
 
 
 def test_a_step_is_taken_when_its_versions_came_back() -> None:
@@ -125,13 +150,29 @@ def test_a_step_of_more_names_than_polls() -> None:
 
 def test_endpoints_that_new_clusters_need_are_waited_for() -> None:
     """After its clusters a node polls their endpoints; only when it has these it has taken the step."""
-    polls = Polls(CDS)
-    step = polls.begin(endpoints=("b",))
-    polls.take(CDS)
+    before = tree_snapshot({"CDS": {"a": "1 EDS:a"}, "EDS": {"a": "1"}})
+    grown = tree_snapshot({"CDS": {"a": "1 EDS:a", "b": "1 EDS:b"}, "EDS": {"a": "2", "b": "1"}}, before)
+    polls = Polls(CDS, served=before)
+    step = polls.begin(grown, endpoints=("b",))
+    polls.take(CDS, before)
     assert polls.standing(step) is Standing.PENDING
     assert polls.poll(eds("b"), None)
     assert polls.standing(step) is Standing.PENDING
-    polls.poll(eds("b"), version_of(GROWN, eds("b")))
+    polls.poll(eds("b"), version_of(grown, eds("b")))
+
+    assert polls.standing(step) is Standing.TAKEN
+
+
+def test_endpoints_of_clusters_that_were_taken_back_are_not_waited_for() -> None:
+    """A node that rejected a cluster is served those before: it has nothing to poll the endpoints for."""
+    before = tree_snapshot({"CDS": {"a": "1 EDS:a"}, "EDS": {"a": "1"}})
+    grown = tree_snapshot({"CDS": {"a": "1 EDS:a", "b": "1 EDS:b"}, "EDS": {"a": "1", "b": "1"}}, before)
+    polls = Polls(CDS, served=before)
+    polls.begin(grown, endpoints=("b",))
+    back = tree_snapshot({"CDS": {"a": "2 EDS:a"}, "EDS": {"a": "1", "b": "1"}}, grown)
+    step = polls.begin(back)
+    assert polls.standing(step) is Standing.PENDING
+    polls.take(CDS, before)
 
     assert polls.standing(step) is Standing.TAKEN
 
@@ -210,7 +251,7 @@ def test_a_poll_that_did_not_come_back_for_long_is_not_waited_for() -> None:
     """A cluster that goes between two polls of its endpoints leaves no other sign."""
     polls = Polls(CDS)
     polls.poll(eds("a"), None)
-    polls.now_s += LONGEST_PAUSE_S + 1
+    polls.now_s += LEAST_PAUSE_S + 1
     polls.poll(CDS, version_of(BEFORE, CDS))
     step = polls.begin()
     polls.take(CDS)
@@ -219,12 +260,13 @@ def test_a_poll_that_did_not_come_back_for_long_is_not_waited_for() -> None:
 
 
 def test_a_pause_between_two_polls_is_waited_out() -> None:
-    """A client that has just been answered will poll again."""
-    polls = Polls(CDS)
+    """A client that has just been answered will poll again, for endpoints that a cluster of it needs."""
+    served = tree_snapshot({"CDS": {"a": "1 EDS:a"}, "EDS": {"a": "1"}})
+    polls = Polls(CDS, served=served)
     polls.poll(eds("a"), None)
-    polls.now_s += LONGEST_PAUSE_S - 1
-    polls.poll(CDS, version_of(BEFORE, CDS))
-    step = polls.begin()
+    polls.now_s += LEAST_PAUSE_S - 1
+    polls.poll(CDS, version_of(served, CDS))
+    step = polls.begin(tree_snapshot({"CDS": {"a": "2 EDS:a"}, "EDS": {"a": "2"}}, served))
     polls.take(CDS)
 
     assert polls.standing(step) is Standing.PENDING
@@ -288,67 +330,109 @@ def test_the_version_before_counts_only_when_it_was_sent_again() -> None:
     assert polls.standing(step) is Standing.TAKEN
 
 
-def test_two_nacks_in_a_row_reject_a_step() -> None:
-    """One may be a response that was lost; a step that is rejected says what it changed."""
+def test_two_nacks_in_a_row_are_a_rejection() -> None:
+    """One may be a response that was lost; what is rejected is answered, and not waited for in the next step either."""
     polls = Polls(CDS, LDS)
     step = polls.begin()
     polls.look(CDS, version_of(BEFORE, CDS))
     polls.poll(CDS, version_of(BEFORE, CDS))
-    assert polls.standing(step) is Standing.PENDING
+    assert (polls.standing(step), polls.nack()) == (Standing.PENDING, None)
     polls.now_s += 1
     polls.look(CDS, version_of(BEFORE, CDS))
     polls.poll(CDS, version_of(BEFORE, CDS))
 
-    rejection = Rejection(CDS.type_url, version_of(GROWN, CDS), frozenset("b"), None)
-    assert polls.standing(step) == rejection
-    polls.now_s += 2
-    polls.look(CDS, version_of(BEFORE, CDS))
-    assert polls.standing(step) == rejection
-    polls.poll(CDS, version_of(GROWN, CDS))
     assert polls.standing(step) is Standing.TAKEN
+    assert polls.nack() == Nack(frozenset({resource_version(GROWN, "CDS", "b")}))
+    again = polls.begin(replace(GROWN, generation=3))
+    assert polls.standing(again) is Standing.TAKEN
 
 
-@pytest.mark.parametrize("reason", [None, "no such thing"])
-def test_what_was_rejected_before_a_step_does_not_reject_it(reason: str | None) -> None:
-    """Where the client says nothing, it may be the same that it rejects again; a client that says why rejects the step."""
+def test_what_was_rejected_before_is_rejected_at_once() -> None:
+    """A client that NACKs a response with a resource that it rejected did not lose it."""
     polls = Polls(CDS)
-    polls.served = snapshot({"CDS": {"a": "2"}, "LDS": {"l": "1"}}, generation=2)
-    for _ in range(3):
-        polls.now_s += 10
-        polls.poll(CDS, version_of(BEFORE, CDS))
-    step = polls.begin(snapshot({"CDS": {"a": "2", "b": "1"}, "LDS": {"l": "1"}}, generation=3))
-    polls.poll(CDS, version_of(BEFORE, CDS))
-    assert polls.standing(step) is Standing.PENDING
+    polls.begin()
     for _ in range(2):
-        polls.now_s += 10
-        polls.poll(CDS, version_of(BEFORE, CDS), reason)
+        polls.look(CDS, version_of(BEFORE, CDS))
+        polls.poll(CDS, version_of(BEFORE, CDS))
+        polls.now_s += 2
+    assert polls.nack() is not None
+    polls.begin(replace(tree_snapshot({"CDS": {"a": "1", "b": "1 EDS:b", "c": "1"}}), generation=3))
+    polls.look(CDS, version_of(BEFORE, CDS))
+    polls.poll(CDS, version_of(BEFORE, CDS))
 
-    assert isinstance(polls.standing(step), Rejection) is (reason is not None)
-    assert polls.standing(step) is not Standing.PENDING
+    names = {resource_version(polls.served, "CDS", name) for name in "bc"}
+    assert polls.nack() == Nack(frozenset(names))
 
 
-def test_a_nack_with_an_error_rejects_a_step_at_once() -> None:
-    """A client that says why did not lose the response."""
+def test_a_nack_with_an_error_is_a_rejection_at_once() -> None:
+    """A client that says why did not lose the response; what it had before is no suspect."""
     polls = Polls(eds("a", "b"))
     step = polls.begin()
     polls.look(eds("a", "b"), version_of(BEFORE, eds("a", "b")))
     polls.poll(eds("a", "b"), version_of(BEFORE, eds("a", "b")), "no such thing")
 
-    rejection = Rejection(type_url("EDS"), version_of(GROWN, eds("a", "b")), frozenset("a"), "no such thing")
-    assert polls.standing(step) == rejection
-    polls.give_up(eds("a", "b"))
+    assert polls.standing(step) is Standing.TAKEN
+    assert polls.nack() == Nack(frozenset({resource_version(GROWN, "EDS", "a")}), words="no such thing")
+
+
+def test_a_node_has_returned_when_it_polled_after_an_answer() -> None:
+    """Of this process, or of another one; one that comes once has not, however many types it polls."""
+    polls = Polls()
+    found = []
+    for subscription, version in ((CDS, None), (LDS, None), (eds("a"), None), (CDS, version_of(BEFORE, CDS))):
+        polls.poll(subscription, version)
+        found.append(polls.node.has_returned)
+    other = Polls()
+    other.poll(CDS, "of another process")
+
+    assert found == [False, False, False, True]
+    assert other.node.has_returned
+
+
+def test_a_dashboard_polls_no_endpoints() -> None:
+    """Whoever polls clusters alone, and is no Envoy, is not waited for to ask for what these need."""
+    polls = Polls(CDS, node=Node("dashboard"))
+    step = polls.begin(endpoints=("b",))
+    polls.take(CDS)
+    assert polls.standing(step) is Standing.TAKEN
+
+    follower = Polls(CDS, eds("a"), node=Node("resolver"))
+    step = follower.begin(endpoints=("b",))
+    follower.take(CDS)
+    follower.take(eds("a"))
+    assert follower.standing(step) is Standing.PENDING
+
+
+def test_what_a_step_waited_for_in_vain_is_waited_for_in_the_next() -> None:
+    """Also where that changes something else."""
+    polls = Polls(CDS, LDS)
+    polls.begin()
+    step = polls.begin(
+        snapshot({"CDS": {"a": "1", "b": "1"}, "EDS": {"a": "2", "b": "1"}, "LDS": {"l": "2"}}, generation=3)
+    )
+    polls.take(LDS)
+    assert polls.standing(step) is Standing.PENDING
+    polls.take(CDS)
+
     assert polls.standing(step) is Standing.TAKEN
 
 
-def test_a_nack_of_something_before_is_none_of_the_step() -> None:
-    """What a client rejected before a step, and the step does not change, does not reject it."""
-    polls = Polls(CDS, served=GROWN)
-    polls.poll(CDS, "old", "no")
-    changed = snapshot({"CDS": {"a": "1", "b": "1"}, "LDS": {"l": "2"}}, generation=3)
-    step = polls.begin(changed)
-    polls.poll(CDS, "old", "no")
+def test_what_a_client_has_nothing_of_is_waited_for_when_it_polls_again() -> None:
+    """Since it got that a name does not exist, it may have given up on that."""
+    polls = Polls()
+    polls.poll(eds("new"), None)
+    step = polls.begin(snapshot({"EDS": {"a": "1", "b": "1", "new": "1"}}, generation=2))
 
     assert polls.standing(step) is Standing.TAKEN
+
+
+@pytest.mark.parametrize(
+    ("short_name", "name", "expected"),
+    [("CDS", "x", True), ("EDS", "a", True), ("EDS", "b", False), ("LDS", "l", False)],
+)
+def test_what_a_node_subscribes_to(short_name: str, name: str, *, expected: bool) -> None:
+    """Its vote counts for that alone."""
+    assert Polls(CDS, eds("a", "c")).node.selects(type_url(short_name), name) is expected
 
 
 def test_what_is_forgotten_is_not_waited_for() -> None:
@@ -362,7 +446,7 @@ def test_what_is_forgotten_is_not_waited_for() -> None:
     assert node is not None
     for other in ("n2", "n3"):
         decision, _ = polls.memory.receive_request(PollRequest(Node(other), CDS), polls.served, 0.0)
-        assert not isinstance(decision, Hold)
+        assert not isinstance(decision, Wait)
 
     assert polls.memory.node_of(NODE) is None
     assert not node.is_polling

@@ -194,12 +194,12 @@ def test_cost_of_an_update_follows_the_change() -> None:
     for stream in streams:
         (sent,) = stream.receive_request(SotwRequest(EDS, ("*",)), before, 0.0).responses
         stream.receive_request(ack(sent, "*"), before, 0.0)
-    start_s = time.perf_counter()
+    start_s = time.thread_time()
     pushed = [stream.receive_snapshot(after, 0.0) for stream in streams]
-    spent_s = time.perf_counter() - start_s
+    spent_s = time.thread_time() - start_s
 
     assert all([resource.name for resource in response.resources] == [names[0]] for (response,) in pushed)
-    # 20 ms of two cores that are busy otherwise; comparing all names takes a second.
+    # 20 ms; comparing all names takes a second.
     assert spent_s < 0.3
 
 

@@ -147,9 +147,9 @@ def test_names_that_rows_lack_are_found_without_walking_over_the_rows() -> None:
     """A request for one name among a hundred thousand costs what the name costs."""
     one = resource("EDS", "a")
     rows = {str(number): one for number in range(100_000)}
-    start_s = time.perf_counter()
+    start_s = time.thread_time()
     found = [names_without(rows, frozenset(("7", "none"))) for _ in range(500)]
-    spent_s = time.perf_counter() - start_s
+    spent_s = time.thread_time() - start_s
 
     assert all(names == {"none"} for names in found)
     # A millisecond; to walk over the rows each time takes five seconds.

@@ -23,6 +23,7 @@ from tests.end_to_end.test_draining_envoy import LONG_S, ask, clusters, connecti
 from tests.end_to_end.test_mirror_envoy import BACKENDS, LDS, Out
 from tests.support.envoy import Envoy
 from tests.support.polls import named, snapshot_of
+from tests.support.ports import free_port
 from tests.support.publishing import CDS, NUMBERS, Client, Publishing, publishing
 
 LISTENERS = BY_SHORT_NAME["lds"].type_url
@@ -80,7 +81,7 @@ async def test_an_envoy_that_drains(drain_s: int, tmp_path: Path, *, expected: b
             assert not has_drained(await EnvoyPage(page).statistics(_FILTER), Version(before[LDS]))
 
 
-async def test_a_page_that_does_not_answer(unused_tcp_port: int, tmp_path: Path) -> None:
+async def test_a_page_that_does_not_answer(tmp_path: Path) -> None:
     """It says nothing: nobody, and one that sends something else."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,7 +91,7 @@ async def test_a_page_that_does_not_answer(unused_tcp_port: int, tmp_path: Path)
     path = tmp_path / "admin.sock"
     async with await asyncio.start_unix_server(answer, path):
         assert await EnvoyPage(UnixAddress(path)).statistics(_FILTER) == {}
-    assert await EnvoyPage(TcpAddress("127.0.0.1", unused_tcp_port)).statistics(_FILTER) == {}
+    assert await EnvoyPage(TcpAddress("127.0.0.1", free_port())).statistics(_FILTER) == {}
     assert await EnvoyPage(UnixAddress(tmp_path / "none")).statistics(_FILTER) == {}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -13,32 +12,23 @@ from fsxds.events import SnapshotPublished
 from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
 from fsxds.publishing.publisher import PublishRules
-from fsxds.rollout import Held, RolloutOptions, Standing
+from fsxds.rollout import RolloutOptions
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
 from fsxds.views import Views
 from tests.support.polls import named, snapshot_of, until
-from tests.support.publishing import CDS, Client, Publishing, publishing
+from tests.support.publishing import CDS, RDS, VIEWS, Client, Publishing, publishing, virtually
+from tests.support.rollouts import tree_snapshot
 
-VIEWS = Views(
-    BY_NAME["views"].form.read(
-        [
-            {"name": "edge", "match": {"cluster": "edge"}, "layers": ["common", "nodes/{node.id}"]},
-            {"name": "inner", "match": {"cluster": "inner"}, "layers": ["common"]},
-        ]
-    )
-)
 RULES = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=60.0))
 
 
 async def joined(run: Publishing, name: str, cluster: str = "edge") -> Client:
     """Let a node follow its channel, when that is loaded; it takes every step."""
-    asking = asyncio.ensure_future(run.channels.channel_of(Node(name, cluster)))
+    asking = asyncio.ensure_future(run.join(name, cluster, is_quick=True))
     await asyncio.sleep(0)
     run.load_views(*run.existing)
-    client = Client(await asking, name, Standing.TAKEN)
-    client.node = Node(name, cluster)
-    return client
+    return await asking
 
 
 def served(channel: Channel) -> list[str]:
@@ -47,11 +37,11 @@ def served(channel: Channel) -> list[str]:
     return list(channel.store.current.resources(CDS))
 
 
+@virtually
 async def test_nodes_with_the_same_layers_follow_one_channel() -> None:
     """Views with other names share it too; a node that has a layer of its own follows another one."""
-    async with publishing(RULES) as run:
-        run.see(VIEWS, "common", "nodes/b")
-        run.load_views(*run.existing)
+    async with publishing(RULES, views=VIEWS) as run:
+        run.load_views("common", "nodes/b")
         a, c, b = [await joined(run, *node) for node in (("a", "edge"), ("c", "inner"), ("b", "edge"))]
 
         assert a.channel is c.channel is not b.channel
@@ -59,10 +49,10 @@ async def test_nodes_with_the_same_layers_follow_one_channel() -> None:
         assert run.wanted == {("common",), ("common", "nodes/b")}
 
 
+@virtually
 async def test_a_node_that_no_rule_matches() -> None:
     """It is refused, with the reason."""
-    async with publishing(RULES) as run:
-        run.see(VIEWS, "common")
+    async with publishing(RULES, views=VIEWS) as run:
         run.load_views("common")
         with pytest.raises(ProtocolError, match="no rule of `views`") as raised:
             await run.channels.channel_of(Node("x", "other"))
@@ -70,11 +60,11 @@ async def test_a_node_that_no_rule_matches() -> None:
         assert raised.value.code == "NOT_FOUND"
 
 
+@virtually
 async def test_the_first_node_with_its_layers_takes_what_it_is_served_along() -> None:
     """A folder appears: its node goes on in a channel of its own, which begins with what the node has."""
-    async with publishing(RULES) as run:
-        run.see(VIEWS, "common")
-        run.load_views(*run.existing)
+    async with publishing(RULES, views=VIEWS) as run:
+        run.load_views("common")
         a, c = await joined(run, "a"), await joined(run, "c", "inner")
         before = a.channel
         run.load_views("common", "nodes/a")
@@ -84,54 +74,77 @@ async def test_the_first_node_with_its_layers_takes_what_it_is_served_along() ->
 
         assert c.channel is before
         assert served(before) == ["common"]
-        assert [list(step.snapshot.resources(CDS)) for step in a.asked][-1] == ["common", "nodes/a"]
+        assert [name for name, _ in a.offers][-1] == "nodes/a"
         assert await run.channels.channel_of(a.node) is a.channel
 
 
-async def test_nodes_that_come_together_again_share_a_channel() -> None:
-    """A folder goes: its node goes on in a channel of its own until that serves the same as that of the others."""
-    async with publishing(RULES) as run:
-        run.see(VIEWS, "common", "nodes/a")
-        run.load_views(*run.existing)
+@virtually
+async def test_a_node_moves_at_once_where_one_step_leads() -> None:
+    """A folder goes that has a cluster which nothing names: its node follows the channel of those that have the rest."""
+    async with publishing(RULES, views=VIEWS) as run:
+        run.load_views("common", "nodes/a")
         a, c = await joined(run, "a"), await joined(run, "c", "inner")
         run.load_views("common")
-        moving = a.channel
-        assert moving is not c.channel
-        assert served(moving) == ["common", "nodes/a"]
-        assert await run.channels.channel_of(a.node) is moving
-        await until(lambda: a.channel is c.channel)
+        await run.settled()
 
-        assert served(moving) == ["common"]
-        assert all(not key.transition for key in run.publisher.rollouts)
+        assert a.channel is c.channel
+        assert set(a.held[CDS]) == {"common"}
         assert await run.channels.channel_of(a.node) is c.channel
 
 
+@virtually
+async def test_a_node_moves_by_steps_where_several_lead() -> None:
+    """In a channel of its own until that serves the same as that of the others."""
+    trees = {
+        ("common", "nodes/a"): tree_snapshot({"CDS": {"a": "1"}, "RDS": {"r": "1 CDS:a"}}),
+        ("common",): tree_snapshot({"CDS": {"b": "1"}, "RDS": {"r": "1 CDS:b"}}),
+    }
+    async with publishing(RULES, views=VIEWS) as run:
+        run.load_views("common", "nodes/a")
+        a, c = await joined(run, "a"), await joined(run, "c", "inner")
+        run.publisher.receive(trees, 5.0)
+        await run.settled()
+        a.is_quick, run.existing = False, frozenset({"common"})
+        run.publisher.receive({("common",): trees["common",]}, 6.0)
+        await run.settled()
+        moving = a.channel
+        assert (moving.key.cohort, served(moving)) == ("catching up", ["a", "b"])
+        assert await run.channels.channel_of(a.node) is moving
+        for expected in (["a", "b"], ["a", "b"], ["b"]):
+            assert served(moving) == expected
+            a.take()
+            await run.settled()
+
+        assert a.channel is c.channel
+        assert all(key.is_main for key in run.publisher.rollouts)
+
+
+@virtually
 async def test_what_nobody_follows_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while, and its layers are not loaded any more; what somebody follows stays."""
     monkeypatch.setattr(node_channels, "LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(node_channels, "DROPPED_AFTER_S", 0.05)
-    async with publishing(RULES) as run:
-        run.see(VIEWS, "common", "nodes/a")
-        run.load_views(*run.existing)
+    async with publishing(RULES, views=VIEWS) as run:
+        run.load_views("common", "nodes/a")
         a, c = await joined(run, "a"), await joined(run, "c", "inner")
-        a.channel.leave(a)
+        a.leave()
         await until(lambda: run.wanted == {("common",)})
 
         assert a.channel.key not in run.publisher.rollouts
         assert await run.channels.channel_of(c.node) is c.channel
 
 
+@virtually
 async def test_what_is_waited_for_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that waits is no client, and its channel stays; it is woken when its node may follow another one."""
     monkeypatch.setattr(node_channels, "LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(node_channels, "DROPPED_AFTER_S", 0.05)
-    async with publishing(RULES) as run:
-        run.see(VIEWS, "common", "nodes/a", "nodes/b")
-        run.load_views(*run.existing)
+    async with publishing(RULES, views=VIEWS) as run:
+        run.load_views("common", "nodes/a", "nodes/b")
         a, b = await joined(run, "a"), await joined(run, "b")
         a.channel.readers += 1
         for client in (a, b):
-            client.channel.leave(client)
+            client.leave()
         woken: list[bool] = []
         run.channels.on_moved = lambda: woken.append(True)
         await until(lambda: b.channel.key not in run.publisher.rollouts)
@@ -139,16 +152,16 @@ async def test_what_is_waited_for_is_not_dropped(monkeypatch: pytest.MonkeyPatch
         assert a.channel.key in run.publisher.rollouts
         a.channel.readers -= 1
         await until(lambda: a.channel.key not in run.publisher.rollouts)
-        run.see(VIEWS, "common")
+        run.load_views("common")
 
         assert woken
 
 
+@virtually
 async def test_a_change_of_many_views_is_reported_once() -> None:
     """One line for each change of the tree; what a view has when its first node comes is none."""
-    async with publishing(RULES) as run:
-        run.see(VIEWS, "common", "nodes/a", "nodes/b")
-        run.load_views(*run.existing)
+    async with publishing(RULES, views=VIEWS) as run:
+        run.load_views("common", "nodes/a", "nodes/b")
         nodes = [await joined(run, *node) for node in (("a", "edge"), ("b", "edge"), ("c", "inner"))]
         assert run.recorder.of(SnapshotPublished) == []
         run.load_views("nodes/a", "nodes/b")
@@ -157,31 +170,10 @@ async def test_a_change_of_many_views_is_reported_once() -> None:
         assert len(run.recorder.of(SnapshotPublished)) == 1
 
 
-async def test_a_folder_that_goes_with_most_of_a_view_is_asked_about() -> None:
-    """What its nodes are served stays until somebody approves: a folder that is not mounted looks the same."""
-    many = [named("cds", f"c{number}") for number in range(6)]
-    async with publishing(RULES) as run:
-        run.see(VIEWS, "common", "nodes/a")
-        run.load_views(*run.existing)
-        a = await joined(run, "a")
-        run.publisher.receive({("common", "nodes/a"): snapshot_of(101, *many), ("common",): snapshot_of(101)}, 2.0)
-        await until(lambda: len(served(a.channel)) == 6)
-        before = a.channel
-        run.want(("common",))
-        run.existing = frozenset({"common"})
-        run.publisher.receive({("common",): snapshot_of(102, many[0])}, 3.0)
-        await until(lambda: any(isinstance(one, Held) for one in run.happened()))
-        assert a.channel is not before
-        [held] = [one for one in run.happened() if isinstance(one, Held)]
-        assert len(served(a.channel)) == 6
-        run.publisher.change_rules(replace(RULES, approved=frozenset({held.snapshot_id})))
-        await until(lambda: served(a.channel) == ["c0"])
-
-
+@virtually
 async def test_layers_that_appear_while_a_node_waits() -> None:
     """A node that comes before its view is loaded follows the channel of the layers that there are then."""
-    async with publishing(RULES) as run:
-        run.see(VIEWS, "common")
+    async with publishing(RULES, views=VIEWS) as run:
         run.load_views("common")
         asking = asyncio.ensure_future(run.channels.channel_of(Node("a", "edge")))
         await asyncio.sleep(0)
@@ -192,15 +184,222 @@ async def test_layers_that_appear_while_a_node_waits() -> None:
         assert served(await asking) == ["common", "nodes/a"]
 
 
+@virtually
 async def test_canaries_that_change_go_on_with_what_they_are_served() -> None:
     """Other settings make another share of the nodes canaries: those that change follow another channel, on each transport."""
     async with publishing(RULES) as run:
         run.load(("a",))
         await run.settled()
-        client = Client(await run.channels.channel_of(Node("n1")), "n1", Standing.TAKEN)
+        client = await run.join("n1", is_quick=True)
         before = client.channel
         run.channels.change_rules(Views(None), Canary(share=1.0))
         assert client.channel is not before
         assert client.channel.key.is_canary
         assert served(client.channel) == ["a"]
         assert await run.channels.channel_of(client.node) is client.channel
+
+
+OTHER_VIEWS = Views(BY_NAME["views"].form.read([{"name": "inner", "match": {"cluster": "edge"}, "layers": ["moved"]}]))
+
+
+@virtually
+async def test_nodes_move_to_a_view_when_it_is_loaded() -> None:
+    """Other rules by SIGHUP: until a tree was loaded by them they are served what they were, new ones likewise."""
+    async with publishing(RULES, views=VIEWS) as run:
+        run.load_views("common")
+        a = await joined(run, "a")
+        before = a.channel
+        run.see(OTHER_VIEWS)
+        await run.settled()
+        assert a.channel is before
+        assert await run.channels.channel_of(Node("b", "edge")) is before
+        assert ("moved",) in run.wanted
+        run.publisher.receive({("common",): snapshot_of(50, named("cds", "common"))}, 5.0)
+        await run.settled()
+        assert a.channel is before
+        assert await run.channels.channel_of(Node("d", "inner")) is before
+        run.load_views("common", "moved")
+        await run.settled()
+
+        assert a.channel.key.layers == ("moved",)
+        assert set(a.held[CDS]) == {"moved"}
+
+
+@virtually
+async def test_nodes_that_no_rule_is_for_any_more_stay() -> None:
+    """They are served what they are; new ones are refused."""
+    async with publishing(RULES, views=VIEWS) as run:
+        run.load_views("common")
+        c = await joined(run, "c", "inner")
+        before = c.channel
+        run.see(OTHER_VIEWS)
+        run.load_views("common", "moved")
+        await run.settled()
+
+        assert (c.channel, set(c.held[CDS])) == (before, {"common"})
+        with pytest.raises(ProtocolError, match="no rule of `views`"):
+            await run.channels.channel_of(Node("d", "inner"))
+
+
+SHORT = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=5.0))
+
+
+@virtually
+async def test_who_is_late_catches_up_step_by_step() -> None:
+    """At its own pace, in the order in which the others got it, however far they are by then."""
+    async with publishing(SHORT) as run:
+        run.load(("a",), "a")
+        await run.settled()
+        slow, quick = await run.join("slow"), await run.join("quick", is_quick=True)
+        for name in "bcd":
+            run.load((name,), name)
+            await run.passed(6.0)
+        assert (set(quick.clusters()), slow.channel.key.cohort) == ({"d"}, "catching up")
+        for _ in range(6):
+            slow.take()
+            await run.settled()
+            assert slow.held[RDS]["r"].body.decode().rpartition(":")[2] in slow.clusters()
+
+        assert set(slow.clusters()) == {"d"}
+        assert slow.channel is quick.channel
+        assert len(run.publisher.rollouts) == 1
+
+
+@virtually
+async def test_those_who_are_late_with_the_same_step_share_a_lane() -> None:
+    """A thousand clients of a broken data center are one channel more."""
+    async with publishing(SHORT) as run:
+        run.load(("a",), "a")
+        await run.settled()
+        slow = [await run.join(f"slow-{number}") for number in range(5)]
+        await run.join("quick", is_quick=True)
+        run.load(("b",), "b")
+        await run.passed(6.0)
+
+        assert {client.channel.key.cohort for client in slow} == {"catching up"}
+        assert len(run.publisher.rollouts) == 2
+
+
+@virtually
+async def test_who_comes_back_goes_on_where_it_was() -> None:
+    """A node that holds what it was served is not served at once what takes several steps."""
+    async with publishing(SHORT) as run:
+        run.load(("a",), "a")
+        await run.settled()
+        gone, stays = await run.join("gone", is_quick=True), await run.join("stays", is_quick=True)
+        gone.leave()
+        run.load(("b",), "b")
+        await run.settled()
+
+        back = await run.channels.channel_of(Node("gone"), holds=True)
+        assert back.key.cohort == "catching up"
+        assert set(back.store.current.resources(CDS) if back.store.current else ()) == {"a"}
+        other = await run.channels.channel_of(Node("other"), holds=True)
+        assert other is stays.channel
+
+
+@virtually
+async def test_who_leaves_within_a_step_comes_back_to_that_step() -> None:
+    """Nobody knows whether it took the routes before it left: the cluster that these do not name any more waits."""
+    async with publishing(SHORT) as run:
+        run.load(("a", "b"), "a")
+        await run.settled()
+        gone = await run.join("gone", is_quick=True)
+        gone.is_quick = False
+        run.load(("b",), "b")
+        await run.settled()
+        gone.leave()
+        await run.settled()
+        assert set(served(run.publisher.whole)) == {"b"}
+
+        back = await run.channels.channel_of(Node("gone"), holds=True)
+        assert back.key.cohort == "catching up"
+        assert set(served(back)) == {"a", "b"}
+
+
+@virtually
+async def test_those_who_leave_within_a_step_come_back_to_one_lane() -> None:
+    """A thousand clients behind one proxy that restarts are one channel more."""
+    async with publishing(SHORT) as run:
+        run.load(("a", "b"), "a")
+        await run.settled()
+        gone = [await run.join(f"gone-{number}", is_quick=True) for number in range(5)]
+        for client in gone:
+            client.is_quick = False
+        run.load(("b",), "b")
+        await run.settled()
+        for client in gone:
+            client.leave()
+
+        back = [await run.channels.channel_of(client.node, holds=True) for client in gone]
+        assert {channel.key.cohort for channel in back} == {"catching up"}
+        assert len(run.publisher.rollouts) == 2
+
+
+@virtually
+async def test_who_never_says_what_it_took_gets_all_at_once_in_the_end() -> None:
+    """A client whose polls say nothing, and that has none open when it is waited for, stays nowhere for ever."""
+    async with publishing(SHORT) as run:
+        run.load(("a",), "a")
+        await run.settled()
+        await run.join("stays", is_quick=True)
+        channel, cohorts = run.publisher.whole, list[str]()
+        for number in range(10):
+            client = Client(channel, "silent")
+            client.is_away = True
+            if not number:
+                run.load(("b",), "b")
+            await run.passed(100.0)
+            channel = await run.channels.channel_of(Node("silent"), holds=True)
+            cohorts.append(channel.key.cohort)
+
+        assert (cohorts[0], cohorts[-1]) == ("catching up", "main")
+
+
+@virtually
+async def test_who_comes_back_with_nothing_gets_all_at_once() -> None:
+    """An Envoy that was restarted holds nothing that could break."""
+    async with publishing(SHORT) as run:
+        run.load(("a",), "a")
+        await run.settled()
+        gone, stays = await run.join("gone", is_quick=True), await run.join("stays", is_quick=True)
+        gone.leave()
+        run.load(("b",), "b")
+        await run.settled()
+
+        assert await run.channels.channel_of(Node("gone"), holds=False) is stays.channel
+
+
+@virtually
+async def test_nodes_without_an_id_are_one_each() -> None:
+    """One that rejects something has a channel of its own, and the others keep theirs."""
+    async with publishing(SHORT) as run:
+        run.load(("a",), "a")
+        await run.settled()
+        odd, *others = [Client(run.publisher.whole, "", is_quick=True) for _ in range(5)]
+        for number, client in enumerate((odd, *others)):
+            client.identity = client.name = f"10.0.0.{number}"
+        odd.rejects.add("bad")
+        run.save({"CDS": {"a": "1", "new": "bad"}})
+        await run.settled()
+
+        assert (set(odd.clusters()), odd.channel.key.cohort) == ({"a"}, "rejecting")
+        assert all(set(client.clusters()) == {"a", "new"} for client in others)
+
+
+@virtually
+async def test_so_many_channels_of_a_view_are_for_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes beyond that follow the others, and keep what they have of what they reject."""
+    monkeypatch.setattr(node_channels, "MOST_HELD", 2)
+    async with publishing(SHORT) as run:
+        run.load(("a",))
+        await run.settled()
+        clients = [await run.join(f"n{number}", is_quick=True) for number in range(20)]
+        for number, client in enumerate(clients[:4]):
+            client.rejects.add(f"bad-{number}")
+        run.save({"CDS": {f"c{number}": f"bad-{number}" for number in range(4)}})
+        await run.passed(0.5)
+
+        assert sum(key.held is not None for key in run.publisher.rollouts) <= 2
+        assert all(len(client.clusters()) == 4 for client in clients[4:])
+        assert all(len(client.clusters()) == 3 for client in clients[:4])

@@ -1,37 +1,33 @@
-"""Publishing: what a channel serves when, in steps that its clients take, and what becomes of rejections."""
+"""Publishing: what a channel serves when, in steps that its clients take, and what is held back of the tree."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from unittest.mock import patch
 
-from fsxds.events import RejectionsChanged, RolloutChanged, SnapshotPublished, SnapshotSetAside
+import pytest
+
+from fsxds.events import CanaryAwaited, RolloutChanged, SnapshotPublished, SnapshotSetAside
 from fsxds.protocol.messages import Node
 from fsxds.publishing.publisher import PublishRules
-from fsxds.rollout import (
-    Completed,
-    Held,
-    Rejection,
-    RolloutOptions,
-    Standing,
-    Step,
-    StepStarted,
-    StepTimedOut,
-)
+from fsxds.resources import Key
+from fsxds.rollout import Completed, Held, HoldingRules, RolloutOptions, StepStarted, StepTimedOut
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
-from fsxds.settings.rollout_forms import Canary
-from fsxds.values import Version
-from tests.support.polls import until
-from tests.support.publishing import CDS, RULES, Client, Publishing, publishing
+from fsxds.settings.rollout_forms import Canary, NackLimit
+from tests.support.publishing import CDS, RDS, RULES, Client, publishing, virtually
+from tests.support.rollouts import Tree
+
+OLD: Tree = {"CDS": {"old": "1"}, "RDS": {"r": "1 CDS:old"}}
+NEW: Tree = {"CDS": {"new": "1"}, "RDS": {"r": "2 CDS:new"}}
 
 
 def kinds(client: Client) -> list[str]:
     """Return the steps that a client was asked about, each once."""
-    return [step.step_kind.value for step in dict.fromkeys(client.asked)]
+    return [step.step_kind.value for step in {step.snapshot.generation: step for step in client.asked}.values()]
 
 
+@virtually
 async def test_without_clients_a_change_is_served_at_once() -> None:
     """Nobody is waited for, and the change is reported once."""
     async with publishing() as run:
@@ -44,6 +40,7 @@ async def test_without_clients_a_change_is_served_at_once() -> None:
         assert [event.snapshot for event in run.recorder.of(SnapshotPublished)] == loaded
 
 
+@virtually
 async def test_what_is_the_same_is_not_published_again() -> None:
     """Equal content has no other generation, and wakes nobody."""
     async with publishing() as run:
@@ -58,6 +55,7 @@ async def test_what_is_the_same_is_not_published_again() -> None:
         assert len(run.recorder.of(SnapshotPublished)) == 1
 
 
+@virtually
 async def test_each_step_waits_for_the_clients() -> None:
     """Clusters come before the route that changes to them, and go after it, each when all clients have the step before."""
     async with publishing() as run:
@@ -77,10 +75,11 @@ async def test_each_step_waits_for_the_clients() -> None:
 
         assert served == [["a", "b"], ["a", "b"], ["b"]]
         assert kinds(clients[0]) == ["grow", "switch", "shrink"]
-        generations = [step.snapshot.generation for step in dict.fromkeys(clients[0].asked)]
-        assert sorted(set(generations)) == generations
+        generations = [step.snapshot.generation for step in clients[0].asked]
+        assert sorted(generations) == generations
 
 
+@virtually
 async def test_a_client_that_leaves_is_not_waited_for() -> None:
     """The step ends with the last of those that are there."""
     async with publishing() as run:
@@ -90,81 +89,75 @@ async def test_a_client_that_leaves_is_not_waited_for() -> None:
         run.load(("b",))
         await run.settled()
         assert run.is_waiting()
-        run.publisher.whole.leave(client)
+        client.leave()
         await run.settled()
 
         assert not run.is_waiting()
         assert any(isinstance(happened, Completed) for happened in run.happened())
 
 
+@virtually
 async def test_a_client_that_is_silent_is_waited_for_once() -> None:
-    """A step times out without it, which is reported with its name, and later steps do not wait for it."""
-    async with publishing(PublishRules(RolloutOptions(linger_s=0, step_timeout_s=0.05))) as run:
+    """A step times out without it, which is reported with its name; later steps do not wait for it until it caught up."""
+    async with publishing(PublishRules(RolloutOptions(linger_s=0, step_timeout_s=5.0))) as run:
         run.load(("a",), "a")
         await run.settled()
-        client = Client(run.publisher.whole, "dead-1")
+        silent, quick = Client(run.publisher.whole, "silent-1"), Client(run.publisher.whole, is_quick=True)
         run.load(("b",), "b")
-        await until(lambda: run.clusters() == ["b"])
-        run.load(("c",), "c")
-        await until(lambda: run.clusters() == ["c"])
-
-        [late] = [event for event in run.recorder.of(RolloutChanged) if isinstance(event.happened, StepTimedOut)]
-        assert list(late.names.values()) == ["dead-1"]
-        assert client in run.publisher.whole.clients
-
-
-async def test_a_client_that_took_a_step_too_late_is_waited_for_again() -> None:
-    """Also when no step waits for anybody any more by then: without it, nobody would ever wait for it again."""
-    rules = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=0.05))
-    async with publishing(rules) as run:
-        run.load(("a",), "a")
-        await run.settled()
-        client = Client(run.publisher.whole)
-        run.load(("b",), "b")
-        await until(lambda: run.clusters() == ["b"] and not run.is_waiting())
-        client.take()
-        run.publisher.change_rules(RULES)
-        await run.settled()
-        run.load(("c",), "c")
-        await run.settled()
-
-        assert run.clusters() == ["b", "c"]
+        await run.passed(4.9)
         assert run.is_waiting()
+        await run.passed(0.2)
+        assert (run.clusters(), quick.clusters()) == (["b"], {"b": "1"})
+        for name in "cd":
+            run.load((name,), name)
+            await run.settled()
+            assert (run.clusters(), quick.clusters()) == ([name], {name: "1"})
+        late = [event for event in run.recorder.of(RolloutChanged) if isinstance(event.happened, StepTimedOut)]
+        assert [(event.cohort, list(event.names.values())) for event in late] == [("main", ["silent-1"])]
+
+        silent.quicken()
+        await run.settled()
+        assert silent.clusters() == {"d": "1"}
+        silent.is_quick = False
+        run.load(("e",), "e")
+        await run.settled()
+        assert run.clusters() == ["d", "e"]
 
 
-def take_until(run: Publishing, name: str, clients: tuple[Client, Client]) -> bool:
-    """Whether nothing but a cluster is served, and nobody waited for; before that, the second client takes what there is."""
-    dead, live = clients
-    if run.is_waiting():
-        # As a stream does that was sent nothing.
-        run.publisher.whole.progressed(dead)
-        live.take()
-    return run.clusters() == [name] and not run.is_waiting()
-
-
-async def test_a_silent_client_is_not_waited_for_again_because_of_what_it_does_not_follow() -> None:
-    """A step that changes no type of its own says nothing about a client that missed another one."""
-
-    class ClustersOnly(Client):
-        """Follows clusters, and takes none of them."""
-
-        def standing(self, step: Step) -> Standing | Rejection:
-            """Return where it is."""
-            self.asked.append(step)
-            return Standing.PENDING if CDS in step.changed else Standing.TAKEN
-
-    rules = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=0.05))
-    async with publishing(rules) as run:
+@virtually
+async def test_a_client_that_has_not_shown_that_it_stays_costs_nobody_anything() -> None:
+    """A step does not wait for it, and it gets all the same."""
+    async with publishing() as run:
         run.load(("a",), "a")
         await run.settled()
-        dead, live = ClustersOnly(run.publisher.whole, "dead-1"), Client(run.publisher.whole)
-        for name in "bcdef":
-            run.load((name,), name)
-            await until(partial(take_until, run, name, (dead, live)))
+        once, quick = Client(run.publisher.whole, "once"), Client(run.publisher.whole, is_quick=True)
+        once.has_returned = False
+        run.load(("b",), "b")
+        await run.settled()
+        assert (run.clusters(), quick.clusters()) == (["b"], {"b": "1"})
+        once.quicken()
+        await run.settled()
 
-        assert len([happened for happened in run.happened() if isinstance(happened, StepTimedOut)]) == 1
+        assert once.clusters() == {"b": "1"}
 
 
+@virtually
+async def test_a_client_of_one_type_is_waited_for_this_type_alone() -> None:
+    """A dashboard that follows clusters holds up no edit of routes."""
+    async with publishing() as run:
+        run.save(OLD)
+        await run.settled()
+        dashboard, quick = Client(run.publisher.whole, "dashboard", types=[CDS]), Client(run.publisher.whole, "e")
+        quick.quicken()
+        run.save({**OLD, "RDS": {"r": "2 CDS:old"}})
+        await run.settled()
+
+        assert not run.is_waiting()
+        assert quick.held[RDS]["r"].body == b"r=2 CDS:old"
+        assert all(RDS in step.changed for step in dashboard.asked)
+
+
+@virtually
 async def test_clients_are_asked_when_they_do_something() -> None:
     """An answer of one client asks no other one: a thousand of them cost a thousand questions for a step."""
     async with publishing() as run:
@@ -173,51 +166,67 @@ async def test_clients_are_asked_when_they_do_something() -> None:
         clients = [Client(run.publisher.whole, f"edge-{number}") for number in range(100)]
         run.load(("a", "b"))
         await run.settled()
-        for client in clients:
+        counts = [len(client.asked) for client in clients]
+        for client in clients[1:]:
             client.take()
         await run.settled()
 
-        assert not run.is_waiting()
-        assert {len(client.asked) for client in clients} == {2}
+        assert len(clients[0].asked) == counts[0]
+        assert run.is_waiting()
 
 
-async def test_a_rejected_change_is_taken_back() -> None:
-    """All get again what was good, and the rejection is a problem of the file until the tree changes."""
-    async with publishing() as run:
-        run.load(("good",))
+@virtually
+async def test_a_rename_in_two_saves() -> None:
+    """In either order, any time apart, no client ever has a route to a cluster that it lacks."""
+    for saves in (({**OLD, "CDS": NEW["CDS"]}, NEW), ({**OLD, "RDS": NEW["RDS"]}, NEW)):
+        async with publishing() as run:
+            run.save(OLD)
+            await run.settled()
+            client = Client(run.publisher.whole, is_quick=True)
+            for tree in saves:
+                run.save(tree)
+                await run.passed(100.0)
+                route = client.held[RDS]["r"].body.decode().partition("CDS:")[2]
+                assert route in client.clusters()
+                assert {route} == {"new" if tree is NEW else "old"}
+                assert bool(run.problems()) is (tree is not NEW)
+
+            assert client.clusters() == {"new": "1"}
+
+
+@virtually
+async def test_references_may_be_served_as_they_are() -> None:
+    """With `--references warn`, a removed cluster goes whoever names it."""
+    async with publishing(replace(RULES, holding=HoldingRules(keeps_references=False))) as run:
+        run.save(OLD)
         await run.settled()
-        client = Client(run.publisher.whole)
-        client.answer = Rejection(CDS, Version("1"), frozenset({"new"}), "cluster new: ring sizes")
-        run.load(("good", "new"))
-        await until(lambda: run.clusters() == ["good"] and bool(run.recorder.of(RejectionsChanged)))
-        [rejected] = run.recorder.of(RejectionsChanged)
-        [problem] = rejected.problems
-        assert (str(problem.path), problem.line, problem.rule) == ("edge.yaml", 1, "rejected-by-client")
-        assert "edge-1 rejected cds new: cluster new: ring sizes" in problem.message
-        client.answer = Standing.TAKEN
-        run.load(("good", "other"))
+        run.save({**OLD, "CDS": NEW["CDS"]})
         await run.settled()
 
-        assert run.clusters() == ["good", "other"]
-        assert run.recorder.of(RejectionsChanged)[-1].problems == ()
+        assert run.clusters() == ["new"]
+        assert run.problems() == ()
 
 
+MANY = tuple(f"c{number}" for number in range(6))
+
+
+@virtually
 async def test_a_large_removal_is_held_unless_it_is_approved() -> None:
-    """The id in the settings releases it, also while it is held."""
-    many = tuple(f"c{number}" for number in range(6))
+    """It alone: a hotfix beside it is served. The id in the settings releases it, also while it is held."""
     async with publishing() as run:
-        run.load(many)
+        run.load(MANY)
         await run.settled()
-        run.load(many[:1])
+        run.save({"CDS": {"c0": "2"}, "RDS": {"hotfix": "1 CDS:c0"}})
         await run.settled()
-        assert run.clusters() == list(many)
+        assert (run.clusters(), run.served()["RDS"]) == ([*MANY], {"hotfix": "1 CDS:c0"})
         [held] = [happened for happened in run.happened() if isinstance(happened, Held)]
-        run.publisher.change_rules(replace(RULES, approved=frozenset({held.snapshot_id})))
+        run.publisher.change_rules(replace(RULES, holding=HoldingRules(approved=frozenset({held.snapshot_id}))))
         await run.settled()
 
-        assert run.clusters() == list(many[:1])
+        assert run.clusters() == ["c0"]
 
 
+@virtually
 async def test_rollout_off_serves_at_once() -> None:
     """One step, whoever has not taken it."""
     async with publishing(PublishRules(RolloutOptions(is_on=False))) as run:
@@ -231,84 +240,164 @@ async def test_rollout_off_serves_at_once() -> None:
         assert client.asked == []
 
 
+@virtually
 async def test_canaries_come_first() -> None:
-    """The others follow when all canaries have taken the change and have had it for a while."""
-    async with publishing(replace(RULES, canary=Canary(share=0.5), bake_s=0.05)) as run:
+    """The others follow when the canaries have taken the change and have had it for a while."""
+    async with publishing(replace(RULES, canary=Canary(share=0.5), bake_s=30.0)) as run:
         channels = {await run.channels.channel_of(Node(f"n{number}")) for number in range(20)}
         assert len(channels) == 2
         run.load(("a",))
         await run.settled()
-        canary, others = sorted(channels, key=lambda channel: not channel.key.is_canary)
-        client, other = Client(canary), Client(others)
-        other.answer = Standing.TAKEN
+        canary = next(channel for channel in channels if channel.key.is_canary)
+        client = Client(canary, "n1")
+        Client(run.publisher.whole, "n2", is_quick=True)
         run.load(("a", "b"))
-        await run.settled()
+        await run.passed(1000.0)
         assert canary.store.current is not None
         assert list(canary.store.current.resources(CDS)) == ["a", "b"]
         assert run.clusters() == ["a"]
         client.take()
-        await until(lambda: run.clusters() == ["a", "b"])
+        await run.passed(29.0)
+        assert run.clusters() == ["a"]
+        await run.passed(1.1)
+        assert run.clusters() == ["a", "b"]
 
-        started = [
-            event.is_canary for event in run.recorder.of(RolloutChanged) if isinstance(event.happened, StepStarted)
-        ]
-        assert started[-2:] == [True, False]
+        started = [event.cohort for event in run.recorder.of(RolloutChanged) if isinstance(event.happened, StepStarted)]
+        assert started[-2:] == ["canary", "main"]
 
 
-async def test_what_canaries_reject_comes_to_nobody_else() -> None:
-    """It is taken back from them, and the next change of the tree is tried again."""
-    async with publishing(replace(RULES, canary=Canary(share=0.5), bake_s=0.0)) as run:
-        channels = {await run.channels.channel_of(Node(f"n{number}")) for number in range(20)}
+@virtually
+async def test_the_silence_of_canaries_is_no_consent() -> None:
+    """None connected, or one that left while the change baked: the others wait, which is reported, until one is back."""
+    async with publishing(replace(RULES, canary=Canary(share=0.5), bake_s=30.0)) as run:
+        run.load(("a",))
+        found = [await run.channels.channel_of(Node(f"n{number}")) for number in range(20)]
+        channel = next(one for one in found if one.key.is_canary)
+        await run.settled()
+        run.load(("a", "b"))
+        await run.passed(3600.0)
+        assert run.clusters() == ["a"]
+        assert run.recorder.of(CanaryAwaited)[-1] == CanaryAwaited(0, 0)
+
+        client = Client(channel, "n0", is_quick=True)
+        await run.passed(10.0)
+        client.leave()
+        await run.passed(3600.0)
+        assert run.clusters() == ["a"]
+        assert run.recorder.of(CanaryAwaited)[-1] == CanaryAwaited(1, 1)
+        Client(channel, "n0", is_quick=True)
+        await run.passed(31.0)
+        assert run.clusters() == ["a", "b"]
+
+
+@virtually
+async def test_patience_with_canaries_may_end() -> None:
+    """With `--canary-patience`, the others follow in the end."""
+    rules = replace(RULES, canary=Canary(view="none"), bake_s=30.0, canary_patience_s=600.0)
+    async with publishing(rules) as run:
         run.load(("a",))
         await run.settled()
-        canary = next(channel for channel in channels if channel.key.is_canary)
-        client = Client(canary)
-        client.answer = Rejection(CDS, Version("1"), frozenset({"new"}), "no")
-        run.load(("a", "new"))
-        await until(lambda: bool(run.recorder.of(RejectionsChanged)))
-        await run.settled()
+        run.load(("a", "b"))
+        await run.passed(590.0)
         assert run.clusters() == ["a"]
-        client.answer = Standing.TAKEN
-        run.load(("a", "better"))
-        await until(lambda: run.clusters() == ["a", "better"])
+        await run.passed(11.0)
+
+        assert run.clusters() == ["a", "b"]
 
 
+@virtually
+async def test_what_canaries_reject_comes_to_nobody_else() -> None:
+    """Not while they reject it; the next change of the tree is tried again."""
+    async with publishing(replace(RULES, canary=Canary(share=1.0), bake_s=5.0)) as run:
+        canary = await run.channels.channel_of(Node("n0"))
+        run.publisher.whole.readers += 1
+        run.load(("a",))
+        await run.settled()
+        client = Client(canary, "n0", is_quick=True)
+        client.rejects.add("bad")
+        run.save({"CDS": {"a": "1", "new": "bad"}})
+        await run.passed(3600.0)
+        assert (run.clusters(), client.clusters()) == (["a"], {"a": "1"})
+        run.save({"CDS": {"a": "1", "new": "good"}})
+        await run.passed(10.0)
+
+        assert run.clusters() == ["a", "new"]
+
+
+@virtually
+async def test_a_canary_that_rejects_what_the_others_have_decides_nothing() -> None:
+    """A version that it rejects keeps a change back, even with patience; once promoted, it is no part of the next one."""
+    canaries = replace(RULES, canary=Canary(share=0.5), bake_s=5.0, canary_patience_s=600.0)
+    async with publishing(replace(canaries, nack_limit=NackLimit(count=9))) as run:
+        found = [await run.channels.channel_of(Node(f"n{number}")) for number in range(20)]
+        run.load(("a",))
+        await run.settled()
+        client = Client(next(one for one in found if one.key.is_canary), "n1", is_quick=True)
+        Client(run.publisher.whole, "n2", is_quick=True)
+        client.rejects.add("bad")
+        run.save({"CDS": {"a": "1", "new": "bad"}})
+        await run.passed(3600.0)
+        assert run.clusters() == ["a"]
+        run.publisher.promote()
+        await run.passed(10.0)
+        assert run.clusters() == ["a", "new"]
+        run.save({"CDS": {"a": "1", "b": "1", "new": "bad"}})
+        await run.passed(100.0)
+
+        assert (run.clusters(), client.clusters()) == (["a", "b", "new"], {"a": "1", "b": "1"})
+
+
+@virtually
 async def test_an_error_of_a_rollout_ends_nothing() -> None:
     """What is served stays; the change is tried again, and set aside after three failures; the next one is served."""
-    async with publishing() as run:
+    async with publishing(may_fail=True) as run:
         run.load(("a",))
         await run.settled()
-        with patch("fsxds.rollout.machine.removals_to_approve", side_effect=RuntimeError("broken")):
+        with patch("fsxds.rollout.target.compose", side_effect=RuntimeError("broken")):
             run.load(("b",))
-            await until(lambda: bool(run.recorder.of(SnapshotSetAside)))
-            await run.settled()
-            assert len(run.recorder.errors) == 3
+            await run.passed(10.0)
+            assert run.recorder.of(SnapshotSetAside)
             assert run.clusters() == ["a"]
         run.load(("c",))
-        await run.settled()
+        await run.passed(10.0)
 
         assert run.clusters() == ["c"]
 
 
+@virtually
 async def test_an_error_of_a_client_ends_nothing() -> None:
     """What was published stays, and the rollout goes on from there."""
-    async with publishing() as run:
+    async with publishing(may_fail=True) as run:
         run.load(("a",), "a")
         await run.settled()
-        client = Client(run.publisher.whole)
-        with patch.object(client, "standing", side_effect=(RuntimeError("broken"), *[Standing.TAKEN] * 9)):
+        client = Client(run.publisher.whole, is_quick=True)
+        with patch.object(client, "standing", side_effect=RuntimeError("broken")):
             run.load(("b",), "b")
-            await until(lambda: run.clusters() == ["b"])
+            await run.passed(0.0)
+        await run.passed(10.0)
 
-        assert [where for where, _ in run.recorder.errors] == ["publisher"]
+        assert run.clusters() == ["b"]
+        assert {where for where, _ in run.recorder.errors} == {"publisher"}
 
 
-def test_rules_are_those_of_the_settings() -> None:
-    """Nothing is held where no share is too large; what lingers does so for longer than a drain, where it does at all."""
-    settings = read_settings({}, {"FSXDS_MAX_REMOVAL": "off", "FSXDS_LINGER": "60s"})
-    rules = PublishRules.of(settings).rollout
+@pytest.mark.parametrize("name", ["references", "max-removal"])
+def test_rules_are_those_of_the_settings(name: str) -> None:
+    """What may be held has its rules there; what lingers does so for longer than a drain, where it does at all."""
+    environment = {
+        "FSXDS_MAX_REMOVAL": "off",
+        "FSXDS_LINGER": "60s",
+        "FSXDS_REFERENCES": "warn",
+        "FSXDS_NACK_LIMIT": "3",
+    }
 
-    assert rules.max_removal is None
-    assert rules.linger_s > 60
-    assert PublishRules.of(replace(Settings(), linger_s=0.0)).rollout.linger_s == 0
-    assert PublishRules.of(Settings()).rollout.max_removal == 0.5
+    def is_static(key: Key) -> bool:
+        return key[1] == name
+
+    rules = PublishRules.of(read_settings({}, environment), is_static)
+    assert (rules.holding.max_removal, rules.holding.keeps_references) == (None, False)
+    assert rules.nack_limit == NackLimit(count=3)
+    assert rules.rollout.linger_s > 60
+    assert rules.holding.is_static((CDS, name))
+    usual = PublishRules.of(replace(Settings(), linger_s=0.0), is_static)
+    assert (usual.rollout.linger_s, usual.holding.max_removal, usual.holding.keeps_references) == (0, 0.5, True)
+    assert usual.nack_limit == NackLimit(0.5)

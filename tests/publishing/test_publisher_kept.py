@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 from fsxds.channels import ChannelKey
+from fsxds.events import VersionsHeld
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
 from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
-from fsxds.rollout import RolloutOptions, Standing
+from fsxds.rollout import RolloutOptions
 from fsxds.settings.rollout_forms import Canary
-from tests.publishing.test_node_channels import VIEWS
+from fsxds.views import Views
 from tests.support.polls import until
-from tests.support.publishing import CDS, Client, Publishing, publishing
+from tests.support.publishing import CDS, VIEWS, WHOLE_TREE_ALONE, Client, Publishing, publishing
 
 # What was restored rests for as long as a step may take.
 RULES = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=0.05))
@@ -28,11 +29,13 @@ EDGE_A = ("common", "nodes/a")
 
 
 @asynccontextmanager
-async def process(directory: Path, rules: PublishRules = RULES) -> AsyncIterator[Publishing]:
+async def process(
+    directory: Path, rules: PublishRules = RULES, views: Views = WHOLE_TREE_ALONE
+) -> AsyncIterator[Publishing]:
     """Run a publisher whose rollouts are kept in a directory, as one process would."""
     state = State.open(directory, print)
     try:
-        async with publishing(rules, StateWriter(state, directory, print)) as run:
+        async with publishing(rules, StateWriter(state, directory, print), views=views) as run:
             yield run
     finally:
         state.close()
@@ -57,23 +60,21 @@ async def test_step_that_a_process_ended_at_is_served_by_the_next(tmp_path: Path
     async with process(tmp_path) as run:
         assert run.clusters() == ["a", "b"]
         assert (await run.channels.channel_of(Node("x"))).store.current is not None
-        Client(run.publisher.whole, answer=Standing.TAKEN)
+        Client(run.publisher.whole, is_quick=True)
         run.load(("b",), "b")
         await until(lambda: run.clusters() == ["b"])
 
 
 async def test_nodes_of_views_need_not_wait_for_the_tree(tmp_path: Path) -> None:
     """A node whose layers had a channel follows it at once, and its view is loaded; others wait for the first tree."""
-    async with process(tmp_path) as run:
-        run.see(VIEWS, *EDGE_A)
+    async with process(tmp_path, views=VIEWS) as run:
         run.load_views(*EDGE_A)
         asking = asyncio.ensure_future(run.channels.channel_of(Node("a", "edge")))
         await asyncio.sleep(0)
         run.load_views(*EDGE_A)
         await asking
         await run.settled()
-    async with process(tmp_path) as run:
-        run.see(VIEWS)
+    async with process(tmp_path, views=VIEWS) as run:
         channel = await run.channels.channel_of(Node("a", "edge"))
         waiting = asyncio.ensure_future(run.channels.channel_of(Node("c", "inner")))
         await asyncio.sleep(0)
@@ -109,13 +110,93 @@ async def test_channel_that_is_dropped_is_not_restored(tmp_path: Path, monkeypat
     """What nobody followed for long is dropped on the disk as well."""
     monkeypatch.setattr(node_channels, "LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(node_channels, "DROPPED_AFTER_S", 0.02)
-    async with process(tmp_path) as run:
-        run.see(VIEWS, *EDGE_A)
+    async with process(tmp_path, views=VIEWS) as run:
         run.load_views(*EDGE_A)
         asking = asyncio.ensure_future(run.channels.channel_of(Node("a", "edge")))
         await asyncio.sleep(0)
         run.load_views(*EDGE_A)
         await asking
         await until(lambda: ChannelKey(EDGE_A) not in run.publisher.rollouts)
-    async with process(tmp_path) as run:
+    async with process(tmp_path, views=VIEWS) as run:
         assert set(run.publisher.rollouts) == {ChannelKey()}
+
+
+async def test_what_was_rejected_is_still_held_after_a_restart(tmp_path: Path) -> None:
+    """Also when clients come before the tree is loaded; it is reported again, and offered to nobody."""
+    bad = {"CDS": {"a": "1", "new": "bad"}}
+    async with process(tmp_path) as run:
+        run.load(("a",))
+        await run.settled()
+        client = await run.join("edge-1", is_quick=True)
+        client.rejects.add("bad")
+        run.save(bad)
+        await until(lambda: bool(run.recorder.of(VersionsHeld)))
+        await run.settled()
+        assert run.clusters() == ["a"]
+    async with process(tmp_path) as run:
+        client = await run.join("edge-1", is_quick=True)
+        await run.settled()
+        run.save(bad)
+        await run.settled()
+        await until(lambda: bool(run.recorder.of(VersionsHeld)))
+        assert run.clusters() == ["a"]
+        assert client.clusters() == {"a": "1"}
+        [held] = run.recorder.of(VersionsHeld)
+        assert [node.name for node in held.nodes] == ["edge-1"]
+        assert [one.rule for one in run.problems()] == ["rejected-by-client"]
+
+
+async def test_the_first_that_is_back_after_a_restart_does_not_decide_alone(tmp_path: Path) -> None:
+    """What it rejects it is not offered at once, and the others keep it: they are about to come back."""
+    bad = {"CDS": {"a": "1", "new": "bad"}}
+    async with process(tmp_path) as run:
+        run.load(("a",))
+        await run.settled()
+        clients = [await run.join(f"edge-{number}", is_quick=True) for number in range(5)]
+        clients[0].rejects.add("bad")
+        run.save(bad)
+        await run.settled()
+        assert [client.channel.key.cohort for client in clients] == ["rejecting", *["main"] * 4]
+    async with process(tmp_path) as run:
+        client = await run.join("edge-0", is_quick=True)
+        client.rejects.add("bad")
+        run.save(bad)
+        await run.settled()
+        assert client.offers == [("a", "1")]
+        assert run.recorder.of(VersionsHeld) == []
+        assert run.clusters() == ["a", "new"]
+
+
+async def test_those_who_return_to_a_step_follow_the_channel(tmp_path: Path) -> None:
+    """A process ended while a step was under way: the next one waits for them all together."""
+    async with process(tmp_path, PublishRules(RolloutOptions(linger_s=0, step_timeout_s=60.0))) as run:
+        run.load(("a",), "a")
+        await run.settled()
+        await run.join("edge-1")
+        run.load(("b",), "b")
+        await run.settled()
+    async with process(tmp_path, PublishRules(RolloutOptions(linger_s=0, step_timeout_s=60.0))) as run:
+        run.load(("b",), "b")
+        await run.settled()
+        channel = await run.channels.channel_of(Node("edge-1"), holds=True)
+        assert channel is run.publisher.whole
+
+
+async def test_a_rollback_stays_over_a_restart(tmp_path: Path) -> None:
+    """Until somebody ends it, or the content changes in the tree."""
+    async with process(tmp_path) as run:
+        old = run.save({"CDS": {"a": "1"}})
+        await run.settled()
+        run.save({"CDS": {"a": "2"}})
+        await run.settled()
+        (rollout,) = run.publisher.rollouts.values()
+        rollout.target.pin(old, 7.0)
+        run.publisher.recompose(rollout)
+        await until(lambda: run.served() == {"CDS": {"a": "1"}})
+    async with process(tmp_path) as run:
+        run.save({"CDS": {"a": "2", "b": "1"}})
+        await until(lambda: run.served() == {"CDS": {"a": "1", "b": "1"}})
+        (rollout,) = run.publisher.rollouts.values()
+        assert rollout.target.pinned_at_s == 7.0
+        run.save({"CDS": {"a": "3", "b": "1"}})
+        await until(lambda: run.served() == {"CDS": {"a": "3", "b": "1"}})

@@ -14,13 +14,13 @@ from fsxds.history.state_directory import DATABASE
 from fsxds.protocol.messages import Node
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import NO_HISTORY, RolloutOperator
-from fsxds.rollout import OnNack, Rejection, RolloutOptions, Standing
+from fsxds.rollout import PinsChanged, RolloutOptions
 from fsxds.settings.rollout_forms import Canary
-from fsxds.transports.admin.rollout_control import ChannelReport, HoldReport, WaitingReport
-from fsxds.values import Version
-from tests.publishing.test_node_channels import VIEWS, joined
+from fsxds.transports.admin.rollout_control import ChannelReport, WaitingReport
+from tests.publishing.test_node_channels import joined
 from tests.support.polls import until
-from tests.support.publishing import CDS, RULES, Client, Publishing, publishing
+from tests.support.publishing import CDS, RULES, VIEWS, Client, Publishing, publishing
+from tests.support.rollouts import tree_snapshot
 
 MANY = tuple("abcdefghij")
 
@@ -48,7 +48,7 @@ async def test_before_the_first_tree() -> None:
     async with publishing() as run:
         found = report(run)
 
-        assert (found.views, found.layers, found.cohort, found.clients) == (("",), (), "all", 0)
+        assert (found.views, found.layers, found.cohort, found.clients) == (("",), (), "main", 0)
         assert (found.served, found.target, found.asked) == (None, None, None)
 
 
@@ -67,7 +67,7 @@ async def test_a_step_with_those_who_are_waited_for() -> None:
         assert 0 <= during.step.since_s < 60
         assert during.step.since_s + during.step.ends_within_s == pytest.approx(60)
         age_s = during.step.since_s
-        assert during.step.waits_for == tuple(WaitingReport(name, "REST", age_s) for name in ("edge-1", "edge-2"))
+        assert during.step.waits_for == tuple(WaitingReport(name, "gRPC", age_s) for name in ("edge-1", "edge-2"))
         assert (during.clients, during.is_done) == (2, False)
         assert before.served != during.served
         assert during.target == during.asked
@@ -81,76 +81,71 @@ async def test_a_step_with_those_who_are_waited_for() -> None:
         assert after.served == after.target == after.asked
 
 
-async def test_a_removal_that_is_held() -> None:
-    """It is approved by its id, once."""
+async def test_a_removal_that_waits() -> None:
+    """It is approved by its id, once; all else of the tree is served."""
     async with publishing() as run:
         run.load(MANY)
         await run.settled()
         run.load(("a", "b"))
         await run.settled()
-        held = report(run)
-        assert held.held == HoldReport(held.asked or "", "removes 8 of 10 clusters")
-        assert (held.is_done, held.target == held.asked) == (False, False)
+        found = report(run)
+        assert found.approval is not None
+        assert found.approval.removal == "8 of 10 clusters"
+        assert (found.is_done, run.clusters()) == (True, list(MANY))
         assert operator_of(run).approve("0" * 12) == 0
-        assert operator_of(run).approve(held.asked or "") == 1
+        assert operator_of(run).approve(found.approval.id) == 1
         await run.settled()
 
         assert run.clusters() == ["a", "b"]
-        assert (report(run).held, report(run).is_done) == (None, True)
-        assert operator_of(run).approve(held.asked or "") == 0
+        assert (report(run).approval, report(run).is_done) == (None, True)
+        assert operator_of(run).approve(found.approval.id) == 0
 
 
-async def test_what_clients_rejected() -> None:
-    """The version is tainted, and the file, the client and its words are shown until the tree changes."""
+async def test_what_is_held_is_shown_with_its_place() -> None:
+    """What clients reject, with the client and its words; and what that holds back in turn. It may be offered again."""
     async with publishing() as run:
-        run.load(("a",))
-        await run.settled()
-        client = Client(run.publisher.whole)
-        client.answer = Rejection(CDS, Version("1"), frozenset({"new"}), "no such thing")
-        run.load(("a", "new"))
-        await run.settled()
-        found = report(run)
-        assert found.tainted == (found.asked,)
-        assert found.rejections == ("edge.yaml:1: edge-1 rejected cds new: no such thing",)
-        assert not found.is_done
-        client.answer = Standing.TAKEN
-        run.load(("a", "better"))
-        await run.settled()
-
-        assert (report(run).tainted, report(run).rejections, report(run).is_done) == ((), (), True)
-
-
-async def test_what_stays_where_it_was_rejected() -> None:
-    """With `--on-nack hold` it waits for approval."""
-    rules = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=60.0, on_nack=OnNack.HOLD))
-    async with publishing(rules) as run:
         run.load(("a",), "a")
         await run.settled()
-        client = Client(run.publisher.whole)
-        client.answer = Rejection(CDS, Version("1"), frozenset({"b"}), "no")
-        run.load(("b",), "b")
+        client = await run.join("edge-1", is_quick=True)
+        client.rejects.add("bad")
+        run.save({"CDS": {"new": "bad"}, "RDS": {"r": "1 CDS:new"}})
         await run.settled()
-        found = report(run)
-        assert found.held == HoldReport(found.target or "", "was rejected by clients")
-        client.answer = Standing.TAKEN
-        assert operator_of(run).approve(found.target or "") == 1
+        held = next(each for each in operator_of(run).status() if each.cohort == "main").held
+        assert {one.place for one in held} == {"a.yaml:1"}
+        assert sorted((one.reason, f"{one.type} {one.name}", one.message) for one in held) == [
+            ("in use", "cds a", "cluster a was removed, and is still served: route r names it"),
+            (
+                "names a held resource",
+                "rds r",
+                "route r would name cluster new, which is held back; what was good last stays",
+            ),
+            ("rejected", "cds new", "edge-1 rejects cluster new: Error adding/updating cluster(s) new: no such thing"),
+        ]
+        assert [one.nodes for one in held if one.reason == "rejected"] == [("edge-1",)]
+        client.rejects.clear()
+        assert operator_of(run).retry("other") == 0
+        assert operator_of(run).retry("new") == 1
         await run.settled()
 
-        assert run.clusters() == ["b"]
+        assert (client.clusters(), report(run).held) == ({"new": "bad"}, ())
+        assert operator_of(run).retry(None) == 0
 
 
-async def test_clients_that_are_late() -> None:
-    """Those who let a step time out are named, while they are there."""
+async def test_those_who_are_late() -> None:
+    """They are a cohort of their own, until they have what the others have."""
     async with publishing(PublishRules(RolloutOptions(linger_s=0, step_timeout_s=0.05))) as run:
         run.load(("a",))
         await run.settled()
-        client = Client(run.publisher.whole, "dead-1")
+        client, _ = await run.join("dead-1"), await run.join("edge-1", is_quick=True)
         run.load(("b",))
-        await until(lambda: report(run).late == ("dead-1",))
-        run.publisher.whole.leave(client)
+        await until(lambda: {each.cohort: each.clients for each in operator_of(run).status()} == BEHIND)
+        client.leave()
         await run.settled()
 
-        assert report(run).late == ()
+        assert [each.cohort for each in operator_of(run).status()] == ["main"]
+
+
+BEHIND = {"main": 1, "catching up": 1}
 
 
 async def test_abort_takes_back_what_goes_on() -> None:
@@ -166,12 +161,13 @@ async def test_abort_takes_back_what_goes_on() -> None:
         assert operator.abort(frozenset({("edge",)})) == 0
         assert operator.abort(frozenset({()})) == 1
         await run.settled()
-        client.take()
+        client.quicken()
         await run.settled()
 
         assert run.clusters() == ["a"]
-        assert report(run).tainted == (report(run).asked,)
+        assert report(run).pinned == 3
         assert operator.abort(None) == 0
+        assert operator.resume(None) == 1
 
 
 async def canary_that_has_it(run: Publishing) -> Client:
@@ -179,7 +175,7 @@ async def canary_that_has_it(run: Publishing) -> Client:
     channels = {await run.channels.channel_of(Node(f"n{number}")) for number in range(20)}
     run.load(("a",))
     await run.settled()
-    client = Client(next(channel for channel in channels if channel.key.is_canary))
+    client = Client(next(channel for channel in channels if channel.key.is_canary), "n1")
     run.load(("a", "b"))
     await run.settled()
     assert report(run).waits_for_canary
@@ -188,7 +184,7 @@ async def canary_that_has_it(run: Publishing) -> Client:
     await run.settled()
     assert not report(run).waits_for_canary
     assert 0 < (report(run).baking_s or 0) <= 60
-    assert (report(run).cohort, report(run).is_done) == ("others", False)
+    assert (report(run).cohort, report(run).is_done) == ("main", False)
     return client
 
 
@@ -229,24 +225,18 @@ async def test_abort_takes_it_back_from_the_canary() -> None:
         assert 0 < (report(run).baking_s or 0) <= 60
 
 
-async def test_nodes_on_their_way_to_other_layers() -> None:
-    """Their channel is listed beside that of the nodes that have these layers already, with the name of the view."""
-    async with publishing() as run:
-        run.see(VIEWS, "common", "nodes/a")
-        run.load_views(*run.existing)
-        moving = await joined(run, "a")
-        await joined(run, "c", "inner")
-        moving.answer = Standing.PENDING
-        run.load_views("common")
-        await run.settled()
+async def test_views_have_their_names() -> None:
+    """One channel is for all nodes with the same layers, whatever their view is called."""
+    async with publishing(views=VIEWS) as run:
+        run.load_views("common", "nodes/a")
+        for name, cluster in (("a", "edge"), ("b", "edge"), ("c", "inner")):
+            await joined(run, name, cluster)
         operator = RolloutOperator(run.publisher, lambda: run.channels.views, None)
 
-        assert [
-            (each.views, each.cohort, each.clients) for each in operator.status() if each.layers == ("common",)
-        ] == [
-            (("edge",), "all", 1),
-            (("edge",), "moving", 1),
-        ]
+        assert {(each.views, each.layers, each.clients) for each in operator.status()} == {
+            (("edge",), ("common", "nodes/a"), 1),
+            (("edge",), ("common",), 2),
+        }
 
 
 async def test_layers_of_a_node() -> None:
@@ -259,26 +249,56 @@ async def test_layers_of_a_node() -> None:
 
 
 async def test_rollback_and_resume(state: State) -> None:
-    """A snapshot of the history is served until the tree is followed again."""
+    """What a snapshot of the history reverts is served as it was there; other files go on being served."""
     async with publishing() as run:
-        first = run.load(("a",), "a")
+        first = run.save({"CDS": {"a": "1", "b": "1"}})
         number = state.record((), first, "c0ffee", 7.0)
         await run.settled()
-        run.load(("b",), "b")
+        run.save({"CDS": {"a": "2", "b": "1"}})
         await run.settled()
         operator = operator_of(run, state)
         assert [(kept.number, kept.commit) for kept in await operator.history()] == [(number, "c0ffee")]
         assert await operator.rollback(number) == 1
         await run.settled()
         found = report(run)
-        assert run.clusters() == ["a"]
-        assert (found.pinned, found.served, found.is_done) == (found.target, found.target, False)
+        assert run.served() == {"CDS": {"a": "1", "b": "1"}}
+        assert (found.pinned, found.is_done, found.served == found.asked) == (1, True, False)
+        assert 0 <= (found.pinned_for_s or 0) < 60
+        run.save({"CDS": {"a": "2", "b": "2"}})
+        await run.settled()
+        assert run.served() == {"CDS": {"a": "1", "b": "2"}}
         assert operator.resume(None) == 1
         await run.settled()
 
-        assert run.clusters() == ["b"]
-        assert (report(run).pinned, report(run).is_done) == (None, True)
+        assert run.served() == {"CDS": {"a": "2", "b": "2"}}
+        assert (report(run).pinned, report(run).pinned_for_s, report(run).is_done) == (0, None, True)
         assert operator.resume(None) == 0
+        assert [(one.count, one.before) for one in run.happened() if isinstance(one, PinsChanged)] == [(1, 0), (0, 1)]
+
+
+async def test_rollback_of_all_views(state: State) -> None:
+    """Each view is served what it was served at a time, by one command."""
+    async with publishing(views=VIEWS) as run:
+        run.load_views("common", "nodes/a")
+        nodes = [await joined(run, "a"), await joined(run, "c", "inner")]
+        for time_s, content in ((100.0, "1"), (200.0, "2"), (300.0, "3")):
+            trees = {layers: tree_snapshot({"CDS": {"x": content}}) for layers in run.wanted}
+            for layers, snapshot in trees.items():
+                state.record(layers, snapshot, None, time_s)
+            run.publisher.receive(trees, time_s)
+            await run.settled()
+        operator = RolloutOperator(run.publisher, lambda: run.channels.views, state)
+        with pytest.raises(ProtocolError, match="nothing that was served then") as raised:
+            await operator.rollback_all(99.0)
+        assert raised.value.code == "NOT_FOUND"
+        assert await operator.rollback_all(250.0) == 2
+        await run.settled()
+
+        assert [client.clusters() for client in nodes] == [{"x": "2"}] * 2
+        assert {each.pinned for each in operator.status()} == {1}
+        assert operator.resume(frozenset({("common",)})) == 1
+        await run.settled()
+        assert [client.clusters() for client in nodes] == [{"x": "2"}, {"x": "3"}]
 
 
 async def test_histories_that_cannot_be_used(state: State) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -12,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.rollout.machine import Rollout
-from fsxds.rollout.rollout_events import RolledBack, RolloutEvent, StepTimedOut, Stopped
-from fsxds.rollout.rollout_state import OnNack, RolloutOptions
-from fsxds.rollout.step import Client, Rejection, Standing, Step, snapshot_id
+from fsxds.rollout.rollout_events import StepTimedOut
+from fsxds.rollout.rollout_state import RolloutOptions
+from fsxds.rollout.step import Client, Standing, Step
 from fsxds.values import TypeUrl
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url
@@ -23,8 +22,6 @@ LINGER_S, TIMEOUT_S = 60.0, 5.0
 MOST_TURNS = 100
 TYPES = tuple(type_url(name) for name in ("CDS", "EDS", "RDS", "LDS"))
 CDS, EDS, RDS, LDS = TYPES
-# Enough of them that removing some has to be approved.
-SPARE = tuple(f"spare{number}" for number in range(6))
 
 
 @st.composite
@@ -40,7 +37,6 @@ def trees(draw: st.DrawFn) -> Tree:
     clusters = {name: draw(content) for name in sorted(used | draw(st.sets(cluster)))}
     with_endpoints = draw(st.sets(st.sampled_from("abc"))) & clusters.keys()
     clusters |= {name: f"{clusters[name]} EDS:{name}" for name in with_endpoints}
-    clusters |= dict.fromkeys(SPARE if draw(st.booleans()) else SPARE[:1], "1")
     return {
         "LDS": listeners,
         "RDS": routes,
@@ -53,20 +49,17 @@ def trees(draw: st.DrawFn) -> Tree:
 class TakingClient:
     """A client that takes each type by itself, and whose listeners drain.
 
-    `is_sure` as long as it keeps up: nothing is promised to one that let a step time out, or rejected what went on.
+    `is_sure` as long as it keeps up: nothing is promised to one that let a step time out.
     """
 
     held: dict[TypeUrl, Rows]
     drains: list[tuple[Resource, float]] = field(default_factory=list)
-    rejected: dict[TypeUrl, Rows] = field(default_factory=dict)
     is_sure: bool = True
 
-    def standing(self, step: Step) -> Standing | Rejection:
+    def standing(self, step: Step) -> Standing:
         """Compare what it has with a step."""
         for url in step.changed:
             rows = step.snapshot.resources(url)
-            if self.rejected.get(url) is rows:
-                return Rejection(url, rows.version)
             if self.held[url] is not rows:
                 return Standing.PENDING
         return Standing.TAKEN
@@ -77,7 +70,6 @@ class TakingClient:
             change = rows.changes_since(self.held[LDS])
             old = (self.held[LDS][name] for name in self.held[LDS].among(change.fresh | change.removed))
             self.drains += [(listener, now_s + LINGER_S) for listener in old]
-        self.rejected.pop(url, None)
         self.held[url] = rows
 
     def drop_promises(self) -> None:
@@ -108,7 +100,6 @@ class Rollouts(RuleBasedStateMachine):
         self.clients: list[TakingClient] = []
         self.published: Snapshot | None = None
         self.announced: Step | None = None
-        self.has_restarted = False
         self.rollout.receive_target(self.tree, self.now_s)
         self.publish()
         self.join()
@@ -152,26 +143,11 @@ class Rollouts(RuleBasedStateMachine):
             for url in TYPES:
                 self.take_type(client, url)
 
-    @rule(number=st.integers(0, 3), is_applied=st.booleans())
-    def reject(self, number: int, *, is_applied: bool) -> None:
-        """Let a client reject what it did not take yet of the step; it may apply it all the same."""
-        if number >= len(self.clients) or self.rollout.step is None:
-            return
-        client, snapshot = self.clients[number], self.rollout.step.snapshot
-        missing = [url for url in self.rollout.step.changed if client.held[url] is not snapshot.resources(url)]
-        for url in missing[:1]:
-            if is_applied:
-                client.take(url, snapshot.resources(url), self.now_s)
-            client.rejected[url] = snapshot.resources(url)
-            rejection = Rejection(url, snapshot.resources(url).version)
-            self.rollout.receive_rejected(client, rejection, self.now_s)
-            self.publish(rejecting=client)
-
     @rule(number=st.integers(0, 3))
     def leave(self, number: int) -> None:
         """Let a client go."""
         if number < len(self.clients):
-            self.rollout.receive_gone(self.clients.pop(number), self.now_s)
+            self.rollout.receive_taken(self.clients.pop(number), self.now_s)
             self.publish()
 
     @precondition(lambda self: len(self.clients) < 4)
@@ -206,47 +182,16 @@ class Rollouts(RuleBasedStateMachine):
             client.drains = [(listener, end_s + 1000) for listener, end_s in client.drains]
             if self.published is None or any(client.held[url] is not self.published.resources(url) for url in TYPES):
                 client.drop_promises()
-        self.rollout, self.announced, self.has_restarted = Rollout(self.options, state), None, True
+        self.rollout, self.announced = Rollout(self.options, state), None
         self.publish()
         if is_loaded:
             self.load_again()
 
-    @rule(on_nack=st.sampled_from(OnNack), nack_limit=st.sampled_from([1, 1, 2]))
-    def set_options(self, on_nack: OnNack, nack_limit: int) -> None:
-        """Change the settings."""
-        self.options = RolloutOptions(
-            linger_s=LINGER_S, step_timeout_s=TIMEOUT_S, on_nack=on_nack, nack_limit=nack_limit
-        )
-        self.rollout.options = self.options
-
-    @rule()
-    def approve(self) -> None:
-        """Approve what is held or stopped."""
-        status = self.rollout.status
-        if status.is_stopped:
-            # Those who rejected it are not waited for.
-            self.distrust_rejecting()
-        for wanted in (status.held.snapshot_id if status.held else None, status.target_id):
-            if wanted is not None and self.rollout.approve(wanted, self.now_s):
-                break
-        self.publish()
-
-    @rule()
-    def abort(self) -> None:
-        """Take back what is under way."""
-        self.rollout.abort(self.now_s)
-        self.publish()
-
     @rule(number=st.integers(0, 5))
-    def pin(self, number: int) -> None:
-        """Ask for an earlier target."""
-        self.rollout.pin(self.targets[-1 - number % len(self.targets)], self.now_s)
-        self.publish()
-
-    @rule()
-    def resume(self) -> None:
-        """Ask for the tree again."""
-        self.rollout.resume(self.now_s)
+    def go_back(self, number: int) -> None:
+        """Ask for an earlier tree."""
+        self.tree = self.targets[-1 - number % len(self.targets)]
+        self.rollout.receive_target(self.tree, self.now_s)
         self.publish()
 
     @rule()
@@ -278,68 +223,40 @@ class Rollouts(RuleBasedStateMachine):
                 assert set(names_in(listener, "CDS")) <= clusters.keys(), "a draining listener lost its cluster"
                 assert set(names_in(listener, "RDS")) <= client.held[RDS].keys(), "a draining listener lost its routes"
 
-    @invariant()
-    def nothing_tainted_is_served(self) -> None:
-        """What was taken back is not what is served."""
-        if self.published is not None and not self.has_restarted:
-            assert snapshot_id(self.published) not in self.rollout.status.tainted
-
     def teardown(self) -> None:
         """End with the facts that count."""
-        self.set_options(OnNack.ROLLBACK, 1)
         self.load_again()
         for _ in range(MOST_TURNS):
-            self.approve()
-            self.resume()
             self.all_take_all()
             self.nobody_loses_what_it_uses()
-            if self.rollout.timer_at_s is None and self.rollout.status.held is None:
+            if self.rollout.timer_at_s is None:
                 break
             self.pass_time(LINGER_S / 4)
-        status, served = self.rollout.status, self.rollout.served
-        assert (None, None, False, {}) == (status.held, status.step, status.is_stopped, dict(status.lingering))
-        assert served is not None
-        if status.asked_id == snapshot_id(self.tree) and status.asked_id not in status.tainted:
-            assert tree_of(self.tree) == tree_of(served)
-            assert self.rollout.has_completed(self.tree)
-        else:
-            assert status.good_id == status.served_id
+        assert (None, {}) == (self.rollout.step, dict(self.rollout.lingering))
+        assert self.rollout.served is not None
+        assert tree_of(self.tree) == tree_of(self.rollout.served)
+        assert self.rollout.has_reached(self.tree)
 
     # How a publisher does it.
 
-    def publish(self, rejecting: TakingClient | None = None) -> None:
+    def publish(self) -> None:
         """Publish what is to be served, and say who has not taken it yet, until there is something to wait for."""
         for _ in range(MOST_TURNS):
-            self.receive_events(self.rollout.take_events(), rejecting)
+            self.note_late()
             self.published, step = self.rollout.served, self.rollout.step
             if step is self.announced or step is None:
                 return
             self.announced = step
-            standings: dict[Standing | None, set[Client]] = defaultdict(set)
-            for client in self.clients:
-                standing = client.standing(step)
-                standings[standing if isinstance(standing, Standing) else None].add(client)
-                if isinstance(standing, Rejection):
-                    client.drop_promises()
-            self.rollout.receive_waiting(standings[Standing.PENDING], self.now_s)
+            pending: set[Client] = {one for one in self.clients if one.standing(step) is Standing.PENDING}
+            self.rollout.receive_waiting(pending, self.now_s)
         raise AssertionError("steps that never end")
 
-    def receive_events(self, events: tuple[RolloutEvent, ...], rejecting: TakingClient | None) -> None:
+    def note_late(self) -> None:
         """Note who cannot rely on anything any more."""
-        late: set[Client] = set()
-        for event in events:
-            late |= event.clients if isinstance(event, StepTimedOut) else set()
-        for client in self.clients:
-            if client in late:
-                client.drop_promises()
-        if rejecting is not None and not any(isinstance(event, RolledBack | Stopped) for event in events):
-            rejecting.drop_promises()
-
-    def distrust_rejecting(self) -> None:
-        """Promise nothing to who rejected what goes on."""
-        for client in self.clients:
-            if client.rejected:
-                client.drop_promises()
+        for event in self.rollout.take_events():
+            for client in self.clients:
+                if isinstance(event, StepTimedOut) and client in event.clients:
+                    client.drop_promises()
 
     def take_type(self, client: TakingClient, url: TypeUrl) -> None:
         """Let a client take a type, and the rollout know when it has all."""

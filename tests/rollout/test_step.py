@@ -1,34 +1,64 @@
-"""What a client rejects."""
+"""What one step changes, and which steps need no order between them."""
 
 from __future__ import annotations
 
 import pytest
 
-from fsxds.rollout.step import Rejection
-from fsxds.values import Version
-from tests.support.rollouts import tree_snapshot
+from fsxds.rollout.step import snapshot_id
+from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import type_url
+from tests.support.steps import step_between
 
-LDS = type_url("LDS")
+BASE: Tree = {"CDS": {"a": "1"}, "EDS": {"e": "1"}, "RDS": {"r": "1"}, "LDS": {"l": "1"}}
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"),
+    ("first", "second", "expected"),
     [
-        ("Error adding/updating listener(s) old: cannot bind", True),
-        ("Error adding/updating listener(s) old: cannot bind\nnew: cannot bind\n", False),
-        ("Error adding/updating listener(s) old: cannot bind, older: cannot bind", True),
-        ("Error adding/updating listener(s) old: the one that new has", False),
-        ("Error adding/updating scoped route(s) old: no", True),
-        ("Error adding/updating listener(s) unknown: cannot bind", False),
-        ("Error adding/updating listener(s) ", False),
-        ("old: cannot bind", False),
-        ("", False),
-        (None, False),
+        pytest.param({"EDS": {"e": "2"}}, {"EDS": {"e": "3"}}, True, id="what is used changes twice"),
+        pytest.param({"CDS": {"a": "2"}}, {"EDS": {"e": "2", "f": "1"}}, True, id="what is used comes"),
+        pytest.param({"RDS": {"r": "2"}}, {"LDS": {}}, True, id="users, which may go"),
+        pytest.param({"CDS": {"a": "2"}}, {"RDS": {"r": "2"}}, False, id="users after what they use"),
+        pytest.param({"RDS": {"r": "2"}}, {"CDS": {"a": "2"}}, False, id="what is used after its users"),
+        pytest.param({"EDS": {"e": "2"}}, {"EDS": {}}, False, id="what is used goes"),
+        pytest.param({"EDS": {}}, {"CDS": {"a": "2"}}, False, id="what is used went"),
     ],
 )
-def test_what_a_rejection_is_about(reason: str | None, expected: bool) -> None:
-    """Envoy names what it rejects; another client, and one that says nothing, may mean anything."""
-    rows = tree_snapshot({"LDS": {"old": "1", "older": "1", "new": "1"}}).resources(LDS)
+def test_steps_between_which_no_order_counts(first: Tree, second: Tree, *, expected: bool) -> None:
+    """Both change users alone, or add and change what is used alone."""
+    base = tree_snapshot(BASE)
+    one = tree_snapshot({**BASE, **first}, base)
+    two = tree_snapshot({**BASE, **first, **second}, one)
 
-    assert expected is Rejection(LDS, Version("v"), frozenset(("new",)), reason).is_about_others(rows)
+    assert step_between(base, one).needs_no_order_with(step_between(one, two)) is expected
+
+
+def test_clusters_that_wait_for_endpoints_are_waited_for_by_themselves() -> None:
+    """A client may poll these only when it has taken the clusters."""
+    base = tree_snapshot(BASE)
+    one = tree_snapshot({**BASE, "CDS": {"a": "2"}}, base)
+    two = tree_snapshot({**BASE, "CDS": {"a": "3"}}, one)
+
+    assert not step_between(base, one, ["e"]).needs_no_order_with(step_between(one, two))
+
+
+def test_steps_that_are_joined_have_the_names_of_both() -> None:
+    """What came and went is gone, what went and came is there, and what changed back is among them."""
+    base = tree_snapshot({"EDS": {"stays": "1", "goes": "1", "comes back": "1", "changes back": "1"}})
+    one = tree_snapshot({"EDS": {"stays": "1", "goes": "2", "changes back": "2", "passes": "1"}}, base)
+    two = tree_snapshot({"EDS": {"stays": "1", "comes back": "1", "changes back": "1"}, "CDS": {"a": "1"}}, one)
+    joined = step_between(base, one).joined_with(step_between(one, two))
+
+    endpoints = joined.changed[type_url("EDS")]
+    assert endpoints.fresh == {"comes back", "changes back"}
+    assert endpoints.removed == {"goes", "passes"}
+    assert joined.changed[type_url("CDS")].fresh == {"a"}
+    assert joined.snapshot is two
+
+
+def test_equal_content_has_one_id() -> None:
+    """It has 12 digits, and other content has another one."""
+    one, same, other = tree_snapshot(BASE), tree_snapshot(BASE), tree_snapshot({**BASE, "CDS": {"a": "2"}})
+
+    assert snapshot_id(one) == snapshot_id(same) != snapshot_id(other)
+    assert 12 == len(snapshot_id(one))

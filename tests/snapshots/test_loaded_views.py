@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from fsxds.values import NO_LAYERS
-from tests.support.views import ViewStory, held, problems, served
+from dataclasses import replace
+
+import pytest
+
+from fsxds.snapshots.load import Acceptance
+from fsxds.values import NO_LAYERS, Layers
+from tests.support.views import ACCEPTANCE, ViewStory, held, problems, rules_of, served
 
 COMMON = ("common",)
 A = ("common", "nodes/a")
@@ -300,3 +305,71 @@ def test_names_that_go_round_between_layers() -> None:
     (loaded,) = views.by_layers.values()
     assert served(loaded) == {"CDS b": "common/cds:1", "CDS c": "edge/cds:1", "CDS a": "nodes/a/cds:1"}
     assert held(views) == {}
+
+
+# Layers that are lost
+
+EDGE = ("common", "edge")
+
+
+def demanding(*wanted: Layers, layers: tuple[str, ...] = EDGE, acceptance: Acceptance = ACCEPTANCE) -> ViewStory:
+    """Return a story in which these layers have to have a folder."""
+    story = ViewStory(*wanted, acceptance=acceptance)
+    story.rules = rules_of(*layers, adjusted=lambda problem: problem)
+    return story
+
+
+def test_layer_that_vanishes_is_served_on() -> None:
+    """In each view that has it, for as long as it is gone, a broken file of it as it was good last; others are edited."""
+    story = demanding(EDGE)
+    story.step({"common/cds": "CDS web", "edge/cds": "CDS edge", "edge/eds": "EDS e"})
+    story.step({"edge/eds": "!"})
+    story.wanted = (EDGE, COMMON)
+    views = story.step({"edge/cds": None, "edge/eds": None, "common/cds": "CDS api"})
+
+    expected = {"CDS api": "common/cds:1", "CDS edge": "edge/cds:1", "EDS e": "edge/eds:1"}
+    assert served(views.by_layers[EDGE]) == expected
+    assert problems(views) == ["edge:1: missing-layer", "edge/eds:1: broken"]
+    assert held(views) == {"edge": True, "edge/eds": True}
+    assert views.existing == {"common", "edge"}
+    assert views.by_layers[EDGE].snapshot.incomplete == frozenset()
+    assert served(story.step({}).by_layers[EDGE]) == expected
+    views = story.step({"edge/cds": "CDS edge"})
+    assert served(views.by_layers[EDGE]) == {"CDS api": "common/cds:1", "CDS edge": "edge/cds:1"}
+    assert (problems(views), held(views)) == ([], {})
+
+
+@pytest.mark.parametrize("whole_trees", [False, True])
+def test_layer_that_never_was_there_may_hold_anything(*, whole_trees: bool) -> None:
+    """All else of its views is served, also where trees are taken whole; nothing of them may be reported as removed."""
+    story = demanding(EDGE, COMMON, acceptance=replace(ACCEPTANCE, whole_trees=whole_trees))
+    views = story.step({"common/cds": "CDS web"})
+
+    assert served(views.by_layers[EDGE]) == {"CDS web": "common/cds:1"}
+    assert views.by_layers[EDGE].snapshot.incomplete == frozenset(views.by_layers[EDGE].snapshot.by_type)
+    assert views.by_layers[COMMON].snapshot.incomplete < views.by_layers[EDGE].snapshot.incomplete
+    assert (problems(views), held(views)) == (["edge:1: missing-layer"], {"edge": False})
+    views = story.step({"edge/cds": "CDS edge"})
+    assert served(views.by_layers[EDGE]) == {"CDS web": "common/cds:1", "CDS edge": "edge/cds:1"}
+    assert (problems(views), held(views)) == ([], {})
+
+
+def test_lost_layer_is_reported_before_its_first_node() -> None:
+    """A layer that no view has that is loaded is a problem too: its nodes may come any time."""
+    views = demanding().step({"common/cds": "CDS web"})
+
+    assert (problems(views), held(views)) == (["edge:1: missing-layer"], {"edge": False})
+
+
+def test_view_that_the_settings_do_not_name_any_more_stays() -> None:
+    """Nodes that no rule is for any more, or that are about to move, keep what they have; other views follow the tree."""
+    story = demanding(EDGE, COMMON)
+    before = story.step({"common/cds": "CDS web", "edge/cds": "CDS edge"})
+    story.rules = rules_of("common")
+    views = story.step({"common/cds": "CDS api"})
+
+    assert views.by_layers[EDGE] is before.by_layers[EDGE]
+    assert served(views.by_layers[COMMON]) == {"CDS api": "common/cds:1"}
+    assert story.step({}).by_layers[EDGE] is before.by_layers[EDGE]
+    story.wanted = (COMMON,)
+    assert story.step({}).by_layers.keys() == {COMMON}

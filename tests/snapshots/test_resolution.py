@@ -204,6 +204,15 @@ def test_a_cluster_that_becomes_a_dangling_redirect_stays(tree: Served) -> None:
     assert tree.step({"cds.yaml": None}) == {}
 
 
+def test_a_dangling_redirect_names_only_what_it_leads_to_now(tree: Served) -> None:
+    """What its content is a copy of is not in use any more, and may go."""
+    tree.step({"cds.yaml": WEB + redirect("one", "web")})
+    assert {"web"} == {each.name for each in tree.rows("cds")["one"].references} & {"web", "gone"}
+    tree.step({"cds.yaml": redirect("one", "gone")})
+
+    assert {"gone"} == {each.name for each in tree.rows("cds")["one"].references} & {"web", "gone"}
+
+
 def test_a_dangling_redirect_at_a_start_is_unresolved(tree: Served) -> None:
     """Nothing is known of what the name stood for; all else is served, and the type is complete."""
     tree.step({"cds.yaml": WEB + redirect("one", "gone")})
@@ -404,6 +413,32 @@ def test_rules_that_change_are_followed(tree: Served) -> None:
 
     assert tree.step({"c/cds.yaml": cluster("c")})["one"] == "3"
     assert "outside of the tree" in tree.told()[0]
+
+
+@pytest.mark.parametrize("unasked", [frozenset({"far.example"}), None])
+def test_what_an_upstream_may_have_is_not_missing(
+    parser: FileParser, catalogue: Catalogue, unasked: frozenset[str] | None
+) -> None:
+    """A command asks no upstream: nothing is said of redirects to its names, and an alternative is taken without a note."""
+    tree = Served(parser, catalogue, unasked=unasked)
+    far, near = f"xdstp://far.example/{CDS}/web", f"xdstp:///{CDS}/web"
+
+    assert tree.step({"cds.yaml": redirect("one", far)}) == {}
+    assert tree.resolved is not None
+    assert tree.resolved.problems == ()
+    assert [name for _, name in tree.resolved.snapshot.unresolved] == ["one"]
+    assert tree.step({"cds.yaml": redirect("one", f"{far}#alt={near}") + WEB})["one"] == tree.waits()["web"]
+    assert tree.resolved.problems == ()
+    tree.step({"cds.yaml": redirect("one", "file:///tree/gone.yaml")})
+    assert ["outside of the tree" in told or "nothing of this type" in told for told in tree.told()] == [True]
+
+
+def test_an_upstream_has_the_names_of_its_authority_alone(parser: FileParser, catalogue: Catalogue) -> None:
+    """A redirect to another authority, or to the tree's own, leads nowhere still."""
+    tree = Served(parser, catalogue, unasked=frozenset({"far.example"}))
+    tree.step({"cds.yaml": redirect("one", f"xdstp://other.example/{CDS}/web") + redirect("two", "gone")})
+
+    assert len(tree.told()) == 2
 
 
 NAMES = (*"abcd", f"xdstp:///{CDS}/d/x", f"xdstp:///{CDS}/d/y")

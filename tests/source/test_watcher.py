@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Collection
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from fsxds.source.scan import Look, Scanner
 from fsxds.source.targets import WatchOptions
 from fsxds.source.watcher import watch
 from fsxds.values import SourceTree
-from tests.source.watching import PATIENCE_S, Contents, Watched, contents_of, is_read, watched, write
+from tests.source.watching import ONLY_AT_ONCE, UNHURRIED, Contents, Watched, contents_of, is_read, watched, write
+from tests.support.patience import NEVER_S, PATIENCE_S
 
 POLL = WatchOptions(mode="poll", poll_s=0.1)
 MODES = pytest.mark.parametrize("options", [WatchOptions(), POLL], ids=["inotify", "poll"])
@@ -24,12 +27,8 @@ MODES = pytest.mark.parametrize("options", [WatchOptions(), POLL], ids=["inotify
 
 async def test_an_empty_tree_is_yielded_at_once(tmp_path: Path) -> None:
     """The first tree comes without a change and without a wait, even when it is empty."""
-    started_s = time.monotonic()
-    async with watched(tmp_path) as record:
-        took_s = time.monotonic() - started_s
-
+    async with watched(tmp_path, ONLY_AT_ONCE) as record:
         assert record.history == [{}]
-        assert took_s < 1.0
         assert record.modes == [("inotify", "all changes are made on this machine")]
 
 
@@ -144,10 +143,45 @@ async def test_a_watch_goes_on_where_another_ended(tmp_path: Path) -> None:
     assert len(record.settled) == 1
 
 
-async def follow_changing(scanner: Scanner, record: Watched) -> None:
-    async with contextlib.aclosing(watch(scanner, WatchOptions(), record)) as trees:
+async def follow_changing(scanner: Scanner, record: Watched, options: WatchOptions | None = None) -> None:
+    async with contextlib.aclosing(watch(scanner, options or WatchOptions(), record)) as trees:
         async for settled in trees:
             record.take(settled)
+
+
+@MODES
+@pytest.mark.parametrize("before", [{}, {"a.yaml": "old"}], ids=["new", "changed"])
+async def test_what_was_closed_since_it_was_read_is_read_again(
+    tmp_path: Path, options: WatchOptions, before: Contents
+) -> None:
+    """A look may read half of a file whose writer is done before anybody asks who writes: the half is never yielded."""
+    path, record = tmp_path / "a.yaml", Watched()
+    write(tmp_path, {"b.yaml": "b", **before})
+
+    class Overtaken(Scanner):
+        def look(self) -> Look:
+            found = super().look()
+            self.finish()
+            return found
+
+        def look_at(self, paths: Collection[str]) -> Look | None:
+            found = super().look_at(paths)
+            self.finish()
+            return found
+
+        def finish(self) -> None:
+            """Write the rest behind the back of who looks."""
+            if path.exists() and path.read_text() == "half":
+                path.write_text("half and half")
+
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(follow_changing(Overtaken(tmp_path, is_read=is_read), record, options))
+        await record.until(lambda: record.settled)
+        path.write_text("half")
+        await record.until_contents({"a.yaml": "half and half", "b.yaml": "b"})
+        following.cancel()
+
+    assert record.history == [{"b.yaml": "b", **before}, {"a.yaml": "half and half", "b.yaml": "b"}]
 
 
 async def test_links_that_never_hold_still_keep_only_what_they_lead_to(tmp_path: Path) -> None:
@@ -189,20 +223,22 @@ async def test_directories_that_come_all_the_time_keep_nobody_waiting(tmp_path: 
 async def test_a_burst_is_one_tree(tmp_path: Path) -> None:
     """Many files written one after another within the settle time are yielded together, detected at the first."""
     expected: Contents = {f"{number:03}.yaml": "x" for number in range(200)}
-    async with watched(tmp_path) as record:
+    async with watched(tmp_path, UNHURRIED) as record:
         before_s = time.monotonic()
         write(tmp_path, dict(list(expected.items())[:1]))
-        first_written_s = time.monotonic()
+        # The event of the first arrives meanwhile.
+        await asyncio.sleep(0.5)
+        others_s = time.monotonic()
         write(tmp_path, expected)
         await record.until_contents(expected)
 
         assert len(record.history) == 2
-        assert before_s <= record.settled[-1].detected_s < first_written_s + 0.04
+        assert before_s <= record.settled[-1].detected_s < others_s
 
 
 async def test_a_burst_that_does_not_end_is_cut(tmp_path: Path) -> None:
     """While changes never pause, what is whole is yielded every half second, and what was removed is kept up to the cap."""
-    options = WatchOptions(settle_s=0.2, settle_cap_s=3.0)
+    options = WatchOptions(settle_s=1.0, settle_cap_s=3.0)
     write(tmp_path, {"a.yaml": "1", "gone.yaml": "1"})
     async with watched(tmp_path, options) as record:
         (tmp_path / "gone.yaml").unlink()
@@ -215,7 +251,7 @@ async def test_a_burst_that_does_not_end_is_cut(tmp_path: Path) -> None:
                 if len(record.settled) > 1 + len(took_s):
                     took_s.append(time.monotonic() - started_s)
 
-        assert took_s[0] < 1.5
+        assert len(took_s) > 1
         assert took_s[-1] > 2.5
         assert all(text for contents in record.history for text in contents.values())
 
@@ -224,33 +260,31 @@ async def test_a_log_beside_the_files_keeps_nobody_waiting(tmp_path: Path) -> No
     """A file that is not read may be written without end, and the tree settles all the same."""
     write(tmp_path, {"a.yaml": "1"})
     with (tmp_path / "access.log").open("w") as log:
-        async with watched(tmp_path, WatchOptions(settle_s=0.1)) as record:
+        options = WatchOptions(settle_s=0.1, settle_cap_s=NEVER_S, share_s=NEVER_S)
+        async with watched(tmp_path, options) as record:
             write(tmp_path, {"a.yaml": "2"})
-            started_s = time.monotonic()
             async with asyncio.timeout(PATIENCE_S):
                 while len(record.settled) < 2:
                     log.write("GET /\n")
                     log.flush()
                     await asyncio.sleep(0.01)
-            took_s = time.monotonic() - started_s
 
-            assert took_s < 1.0
             assert record.ignored == ["access.log"]
 
 
 async def test_a_rename_is_yielded_within_the_settle_time_and_little_more(tmp_path: Path) -> None:
-    """From the rename to the tree it takes the settle time and a few milliseconds."""
-    options = WatchOptions(settle_s=0.05)
-    took_ms = []
-    async with watched(tmp_path, options) as record:
-        for number in range(10):
+    """From the rename to the tree it takes the settle time and a few milliseconds, unless the machine is busy."""
+    took_s = PATIENCE_S
+    async with watched(tmp_path, WatchOptions(settle_s=0.05)) as record, asyncio.timeout(PATIENCE_S):
+        for number in count():
             write(tmp_path, {".next": str(number)})
             renamed_s = time.monotonic()
             (tmp_path / ".next").rename(tmp_path / "a.yaml")
             await record.until_contents({"a.yaml": str(number)})
-            took_ms.append((time.monotonic() - renamed_s) * 1000)
-
-    assert min(took_ms) < 50 + 30  # 57 ms on an idle machine; the others may have met a busy one
+            took_s = min(took_s, time.monotonic() - renamed_s)
+            # An idle machine takes 57 ms.
+            if number > 1 and took_s < 0.05 + 0.03:
+                break
 
 
 async def test_the_tree_ends_up_as_the_disk_is(tmp_path: Path) -> None:

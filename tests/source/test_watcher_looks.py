@@ -13,7 +13,8 @@ from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Look, Scanner
 from fsxds.source.targets import WatchOptions
 from fsxds.source.watcher import watch
-from tests.source.watching import PATIENCE_S, Watched, is_read, watched, write
+from tests.source.watching import Watched, is_read, watched, write
+from tests.support.patience import PATIENCE_S
 
 
 class Counted(Scanner):

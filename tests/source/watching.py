@@ -23,12 +23,18 @@ from fsxds.source.scan import Scanner
 from fsxds.source.targets import WatchOptions
 from fsxds.source.watcher import Settled, watch
 from fsxds.values import SourceTree
+from tests.support.patience import NEVER_S, PATIENCE_S
 
 Contents: TypeAlias = dict[str, str]
 
+# What is not known to be complete before the settle time is over is not seen within the patience of a test.
+ONLY_AT_ONCE = WatchOptions(settle_s=NEVER_S, settle_cap_s=NEVER_S, share_s=NEVER_S)
+
+# Steps of one change may be so far apart, on a machine that is busy otherwise too.
+UNHURRIED = WatchOptions(settle_s=2.0, settle_cap_s=NEVER_S, share_s=NEVER_S)
+
 # As long as a tree needs to settle, and as much again for a busy machine.
 QUIET_S = 0.3
-PATIENCE_S = 60.0
 
 
 def is_read(name: str) -> bool:

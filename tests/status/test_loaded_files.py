@@ -119,7 +119,7 @@ async def test_what_clients_reject_is_a_problem_too() -> None:
     warning = Problem(A, 1, 1, "", "rejected-by-client", "envoy-1 rejected it", "", Severity.WARNING)
     rejected = Problem(B, 2, 1, "", "rejected-by-client", "envoy-1 rejected it", "")
     seen.receive(whole_tree(loaded_of({"a.yaml": CONTENT}, frozenset({"a.yaml"}))), 0.0)
-    seen.files.receive_rejections((warning, rejected), asyncio.get_running_loop().time())
+    seen.files.receive_holds((warning, rejected), asyncio.get_running_loop().time())
     _, problems, count = await seen.files.problems()
     found: list[ProblemReport] = list(problems)
 
@@ -129,6 +129,16 @@ async def test_what_clients_reject_is_a_problem_too() -> None:
         ("a.yaml", "rejected", "warning"),
     ]
     assert count == 3
+
+
+async def test_what_is_held_back_for_another_reason_is_kept() -> None:
+    """Nobody rejected it: it is served as it was."""
+    seen = Seen()
+    seen.receive(whole_tree(loaded_of({"a.yaml": CONTENT}, frozenset())), 0.0)
+    seen.files.receive_holds((Problem(A, 1, 1, "", "removed-in-use", "it stays", ""),), 0.0)
+    _, [problem], _ = await seen.files.problems()
+
+    assert (problem.state, problem.rule) == ("kept", "removed-in-use")
 
 
 async def test_before_the_first_load_there_is_nothing() -> None:

@@ -17,8 +17,9 @@ from fsxds.history.entries import HistoryChange, HistoryEntry, SomeNames
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
 from fsxds.transports.admin.rollout_control import (
+    ApprovalReport,
     ChannelReport,
-    HoldReport,
+    HeldReport,
     LingeringReport,
     StepReport,
     WaitingReport,
@@ -31,6 +32,33 @@ from tests.support.errors import Recorder
 LOCALHOST = TcpAddress("127.0.0.1", 0)
 COMMON: Layers = ("common",)
 EDGE: Layers = ("common", "edge")
+REJECTED = HeldReport(
+    type="lds",
+    name="web",
+    reason="rejected",
+    place="edge/lds.yaml:3",
+    message="envoy-1 rejects listener web: cannot bind",
+    remedy="correct it, or that node; until then it keeps what it has, and all others are served it",
+    nodes=("envoy-1",),
+    since_s=42.0,
+)
+REMOVED = HeldReport(
+    type="cds",
+    name="old",
+    reason="waits for approval",
+    place="common/cds.yaml:9",
+    message="cluster old was removed, and stays until that is approved",
+    remedy="run `fsxds rollout approve`",
+    since_s=7.0,
+)
+ROLLED_BACK = replace(
+    REMOVED,
+    name="web",
+    reason="pinned",
+    place="common/cds.yaml:1",
+    message="cluster web is rolled back",
+    remedy="change it, or run `fsxds rollout resume`",
+)
 BUSY = ChannelReport(
     views=("edge",),
     layers=EDGE,
@@ -42,21 +70,22 @@ BUSY = ChannelReport(
     is_done=False,
     step=StepReport("grow", 1.25, 3.75, (WaitingReport("envoy-1", "gRPC", 1.25),)),
     lingering=(LingeringReport("cds", "old", ("web",), 598.4),),
-    tainted=("aaaaaaaaaaaa",),
-    rejections=("edge/lds.yaml:3: envoy-1 rejected lds web: cannot bind",),
+    held=(REJECTED,),
 )
 HELD = ChannelReport(
     views=("everyone",),
     layers=COMMON,
-    cohort="all",
+    cohort="main",
     clients=40,
     served="0123456789ab",
     target="0123456789ab",
     asked="ba9876543210",
-    is_done=False,
-    held=HoldReport("ba9876543210", "removes 6 of 10 clusters"),
+    is_done=True,
+    held=(REMOVED,),
+    approval=ApprovalReport("9b8c7d6e5f4a", "6 of 10 clusters"),
 )
-QUIET = replace(HELD, served="ba9876543210", target="ba9876543210", is_done=True, held=None)
+QUIET = replace(HELD, served="ba9876543210", target="ba9876543210", held=(), approval=None)
+PINNED = replace(QUIET, held=(ROLLED_BACK,), pinned=1, pinned_for_s=300.0)
 
 
 CHANGES = {
@@ -97,9 +126,17 @@ class KeptRollouts:
         """Return the layers of a client."""
         return self.nodes.get(node_id)
 
-    def approve(self, version: str) -> int:
-        """Serve what is held."""
-        return self._change(None, lambda each: each.held is not None and each.held.version == version, QUIET)
+    def approve(self, approval_id: str) -> int:
+        """Let a removal go on."""
+        return self._change(None, lambda each: each.approval and each.approval.id == approval_id, QUIET)
+
+    def retry(self, name: str | None) -> int:
+        """Offer what is rejected again."""
+        rejected = {one for each in self.channels for one in each.held if one.reason == "rejected"}
+        retried = {one for one in rejected if name in (None, one.name)}
+        for index, each in enumerate(self.channels):
+            self.channels[index] = replace(each, held=tuple(one for one in each.held if one not in retried))
+        return len(retried)
 
     def promote(self) -> int:
         """End canaries."""
@@ -111,7 +148,7 @@ class KeptRollouts:
 
     def resume(self, layers: frozenset[Layers] | None) -> int:
         """End pins."""
-        return self._change(layers, lambda each: each.pinned is not None, QUIET)
+        return self._change(layers, lambda each: each.pinned, QUIET)
 
     async def history(self) -> Sequence[HistoryEntry]:
         """Return the snapshots."""
@@ -123,9 +160,13 @@ class KeptRollouts:
         """Pin a snapshot."""
         for snapshot in await self.history():
             if snapshot.number == number:
-                pinned = replace(QUIET, pinned=snapshot.version, served=snapshot.version)
-                return self._change(frozenset((snapshot.layers,)), bool, pinned)
+                return self._change(frozenset((snapshot.layers,)), bool, replace(PINNED, served=snapshot.version))
         raise ProtocolError(f"@{number}: the history has no such snapshot", "NOT_FOUND")
+
+    async def rollback_all(self, time_s: float) -> int:
+        """Pin the newest snapshots that were there at a time."""
+        found = {each.layers: each for each in reversed(await self.history()) if each.time_s <= time_s}
+        return sum([await self.rollback(each.number) for each in found.values()])
 
     def _change(self, layers: frozenset[Layers] | None, wants: Any, after: ChannelReport) -> int:
         count = 0

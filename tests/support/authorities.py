@@ -44,7 +44,6 @@ def envoy_bootstrap(servers: Mapping[str, str], *features: str, **more: Any) -> 
     layers = [{"name": "features", "static_layer": dict.fromkeys(features, True)}]
     return {
         "node": {"id": "edge-1", "cluster": "edge"},
-        "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}},
         "static_resources": {"clusters": clusters},
         "layered_runtime": {"layers": layers},
         **more,
@@ -65,17 +64,24 @@ def grpc_servers(*addresses: str) -> dict[str, Any]:
     return {"xds_servers": servers}
 
 
-def relay(folder: Path, authorities: Mapping[str, Iterable[str]], *options: str, grpc: str = "127.0.0.1:0") -> Server:
-    """Return an fsxds without files, to be started.
+def relay(
+    folder: Path,
+    authorities: Mapping[str, Iterable[str]],
+    *options: str,
+    grpc: str = "127.0.0.1:0",
+    tree: Path | None = None,
+) -> Server:
+    """Return an fsxds that asks the servers of authorities, to be started.
 
     Args:
         folder: for its settings, log and ready file; it is made.
         authorities: the servers of each.
         options: more of the command line.
         grpc: where it listens.
+        tree: the directory of its own files; None for none.
     """
     folder.mkdir(exist_ok=True)
     settings = folder / "fsxds.yaml"
     named = {name: {"upstream": list(servers)} for name, servers in authorities.items()}
     settings.write_text(yaml.safe_dump({"authorities": named}))
-    return Server(None, folder, "--settings", str(settings), *options, grpc=grpc)
+    return Server(tree, folder, "--settings", str(settings), *options, grpc=grpc)

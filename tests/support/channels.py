@@ -15,6 +15,6 @@ class OneChannel:
         self.channel = channel or Channel(ChannelKey())
         self.store = self.channel.store
 
-    async def channel_of(self, _: Node) -> Channel:
+    async def channel_of(self, _: Node, *, holds: bool | None = None) -> Channel:
         """Return the channel."""
         return self.channel

@@ -37,7 +37,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from fsxds.protocol.messages import Acknowledgement, Node
-from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable, nonce_of
+from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavailable, Wait, nonce_of
 from fsxds.protocol.subscription import Subscription
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
@@ -156,7 +156,7 @@ class Conversation:
         match decision:
             case Send():
                 return [self._answer(poll.request, decision)]
-            case Hold(until_s, awaits_answers):
+            case Wait(until_s, awaits_answers):
                 poll.until_s, poll.awaits_answers = until_s, awaits_answers
                 self._open.append(poll)
                 return ["server holds" + _who(poll.request)]

@@ -1,6 +1,7 @@
 """Drive a real Envoy from a test: start it, wait for it, look through its admin port, stop it.
 
-The admin listener is always on 127.0.0.1 with a port that the kernel chooses, so any number of instances can run at once::
+The admin listener is always on 127.0.0.1, whatever the bootstrap says, with a port that the kernel chooses, so any number of
+instances can run at once::
 
     bootstrap = load_bootstrap("config/envoy-rest.yaml", XDS_PORT=18000)
     with Envoy(bootstrap) as envoy:
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import yaml
 
 from tests.support.envoy_admin import EnvoyAdmin, EnvoyError
+from tests.support.patience import PATIENCE_S
 
 __all__ = ["Envoy", "EnvoyError", "find_envoy", "load_bootstrap", "validate"]
 
@@ -80,7 +82,8 @@ class Envoy(EnvoyAdmin):
     """One Envoy process; a context manager.
 
     Args:
-        bootstrap: what to start it with; its admin section is replaced, and a node is added where there is none.
+        bootstrap: what to start it with; its admin address is replaced, and a node is added where there is none.
+        admin_port: of the admin listener, where others are told it before Envoy starts; by default one that is free.
         binary: the executable, the one of `find_envoy` by default.
         workdir: where bootstrap and log go; a folder of its own by default, removed at the end.
         log_level: of Envoy's log.
@@ -97,12 +100,13 @@ class Envoy(EnvoyAdmin):
         self,
         bootstrap: Mapping[str, Any],
         *,
+        admin_port: int = 0,
         binary: str | None = None,
         workdir: str | Path | None = None,
         log_level: str = "info",
         component_log_level: str | None = None,
         wait: Literal["live", "admin", "none"] = "live",
-        start_timeout: float = 30.0,
+        start_timeout: float = PATIENCE_S,
         extra_args: Iterable[str] = (),
         cwd: str | Path | None = None,
         drain_s: int = 1,
@@ -114,7 +118,8 @@ class Envoy(EnvoyAdmin):
         self._cwd = cwd
         self._bootstrap = json.loads(json.dumps(bootstrap))
         self._bootstrap.setdefault("node", {"id": "test-node", "cluster": "test-cluster"})
-        self._bootstrap.setdefault("admin", {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}})
+        address = {"socket_address": {"address": "127.0.0.1", "port_value": admin_port}}
+        self._bootstrap.setdefault("admin", {})["address"] = address
         self._owns_workdir = workdir is None
         self.workdir = Path(workdir) if workdir else Path(tempfile.mkdtemp(prefix="envoy-"))
         self.log_path = self.workdir / "envoy.log"
@@ -201,7 +206,7 @@ class Envoy(EnvoyAdmin):
     # -- waiting
 
     def wait(
-        self, predicate: Callable[[], Any], timeout: float = 14.0, what: str = "condition", every: float = 0.02
+        self, predicate: Callable[[], Any], timeout: float = PATIENCE_S, what: str = "condition", every: float = 0.02
     ) -> Any:
         """Ask every `every` seconds until `predicate()` is true, and return what it said.
 
@@ -218,20 +223,20 @@ class Envoy(EnvoyAdmin):
                 raise EnvoyError(f"timed out after {timeout}s waiting for {what}\n{self.log_tail()}")
             time.sleep(every)
 
-    def wait_live(self, timeout: float = 30.0) -> None:
+    def wait_live(self, timeout: float = PATIENCE_S) -> None:
         """Wait until every init target (CDS, warming clusters, LDS, ...) is done: state LIVE."""
         self.wait(lambda: self.server_info()["state"] == "LIVE", timeout, "state LIVE")
 
-    def wait_version(self, scope: str, version: str, timeout: float = 14.0) -> None:
+    def wait_version(self, scope: str, version: str, timeout: float = PATIENCE_S) -> None:
         """Wait until `<scope>.version_text` is `version`, for example of scope `cluster_manager.cds`."""
         self.wait(lambda: self.version_texts().get(scope) == version, timeout, f"{scope} at version {version!r}")
 
-    def wait_stat(self, name: str, at_least: int, timeout: float = 14.0) -> int:
+    def wait_stat(self, name: str, at_least: int, timeout: float = PATIENCE_S) -> int:
         """Wait until a counter or gauge is `at_least` so high, and return it."""
         self.wait(lambda: self.stat(name) >= at_least, timeout, f"{name} >= {at_least}")
         return self.stat(name)
 
-    def wait_converged(self, versions: Mapping[str, str], timeout: float = 14.0) -> None:
+    def wait_converged(self, versions: Mapping[str, str], timeout: float = PATIENCE_S) -> None:
         """Wait until each subscription (by stat scope) is at its version and nothing is warming.
 
         This is the proof that a set of resources is in effect: version_text moves when Envoy has accepted an update,
@@ -249,7 +254,7 @@ class Envoy(EnvoyAdmin):
         self.wait(is_converged, timeout, f"versions {dict(versions)}")
 
     @contextlib.contextmanager
-    def expect_update(self, scope: str, timeout: float = 14.0) -> Iterator[None]:
+    def expect_update(self, scope: str, timeout: float = PATIENCE_S) -> Iterator[None]:
         """Wait, on leaving the block, until the subscription has finished one more update.
 
         Counts accepted, rejected and failed updates, so it returns whatever the verdict; read `subscription(scope)` for

@@ -25,6 +25,7 @@ from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
 from tests.support.errors import AT_ONCE
 from tests.support.grpc_clients import DiscoveryClient, method_path
+from tests.support.ports import free_address
 from tests.support.server import write_file
 
 CDS_URL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -92,7 +93,7 @@ async def serving_with_faults(folder: Path, *patches: Any) -> AsyncIterator[Faul
     """Run all that `fsxds serve` has, on free addresses; what fails starts again at once."""
     tree, out, ready_file = folder / "tree", folder / "out", folder / "ready.json"
     settings = replace(
-        Settings(), http="127.0.0.1:0", admin="127.0.0.1:0", grpc=f"unix:{folder / 's'}", mirror=out, ready_file=ready_file,
+        Settings(), http=free_address(), admin=free_address(), grpc=f"unix:{folder / 's'}", mirror=out, ready_file=ready_file,
         settle_s=0.005, rescan_s=0.5, mirror_pause_s=0.0, mirror_durable=False, ads_config_sources=True, max_hold_s=5.0,
     )  # fmt: skip
     lines: list[str] = []

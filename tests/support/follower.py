@@ -10,7 +10,8 @@ from typing import Any, Self
 import grpc
 from envoy.service.discovery.v3 import discovery_pb2
 
-PATIENCE_S = 60.0
+from tests.support.patience import PATIENCE_S
+
 METHODS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
 
 

@@ -29,10 +29,10 @@ from fsxds.transports.grpc_streams.stream_requests import AGGREGATED
 from fsxds.transports.limits import DEFAULTS, Limiter
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder
+from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import snapshot, type_url
 
 LOCALHOST = TcpAddress("127.0.0.1", 0)
-PATIENCE_S = 60.0
 # Long enough for an answer that should not come; it is waited for in full by each test that expects silence.
 SILENCE_S = 0.15
 
@@ -41,6 +41,7 @@ SILENCE_S = 0.15
 class GrpcServer:
     """A server that runs, and all that a test wants to know of it."""
 
+    channels: OneChannel
     store: SnapshotStore
     recorder: Recorder
     clients: Clients
@@ -160,7 +161,7 @@ async def serving_grpc(
         listening_grpc(services, address, Supervisor(recorder, AT_ONCE), grace_s=grace_s, security=security) as bound,
         channel_to(bound) as channel,
     ):
-        yield GrpcServer(channels.store, recorder, clients, services, bound, channel, unready)
+        yield GrpcServer(channels, channels.store, recorder, clients, services, bound, channel, unready)
 
 
 def channel_to(address: Address, **options: int) -> AbstractAsyncContextManager[grpc.aio.Channel]:

@@ -16,14 +16,14 @@ import yaml
 
 from fsxds.envoy.envoy_bootstrap import XDS_CLUSTER, BootstrapRequest, Identity, ads_bootstrap
 from tests.support.envoy import Envoy, EnvoyError
+from tests.support.patience import PATIENCE_S
 from tests.support.resources import document
 from tests.support.server import Server, write_file
 
 CDS, LDS = "cluster_manager.cds", "listener_manager.lds"
 # Longer than all that a test allows for on a busy machine: who waits for it fails.
-INITIAL_FETCH_TIMEOUT = "60s"
-# Below the time for which an Envoy waits in vain, so that it is seen when one does.
-PATIENCE_S = 45.0
+# Longer than tests wait, so that it is seen when an Envoy waits in vain.
+INITIAL_FETCH_TIMEOUT = f"{2 * PATIENCE_S}s"
 NODE = "edge-1"
 
 VERDICTS = ("update_success", "update_rejected")
@@ -205,7 +205,6 @@ __all__ = [
     "DELTA_ADS",
     "LDS",
     "NODE",
-    "PATIENCE_S",
     "SOTW",
     "SOTW_ADS",
     "VARIANTS",

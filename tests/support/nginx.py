@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.dockerfile import TOP
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 MISSING = "needs nginx: apt-get install nginx-light"
-PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)

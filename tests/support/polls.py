@@ -33,6 +33,7 @@ from fsxds.values import TypeUrl
 from tests.support.channels import OneChannel
 from tests.support.envoy import find_envoy
 from tests.support.errors import Recorder
+from tests.support.patience import PATIENCE_S
 
 REAL_REQUEST = Path(__file__).parents[1] / "data" / "rest-request-clusters.json"
 ORIGIN = Origin(PurePosixPath("edge.yaml"), 1)
@@ -125,8 +126,8 @@ class Server:
 
 
 async def until(predicate: Callable[[], bool]) -> None:
-    """Wait until `predicate` holds, for 10 seconds at most."""
-    async with asyncio.timeout(60):
+    """Wait until `predicate` holds."""
+    async with asyncio.timeout(PATIENCE_S):
         # Nothing tells when a server has taken a poll in hand.
         while not predicate():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
@@ -136,6 +137,7 @@ async def until(predicate: Callable[[], bool]) -> None:
 async def running(
     *,
     max_hold_s: float = 60.0,
+    grace_s: float = 1.0,
     address: Address = LOCALHOST,
     settings: Settings = DEFAULTS,
     access: AccessInUse | None = None,
@@ -151,7 +153,7 @@ async def running(
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue()), access))
     get = HttpGet(held, envoy_catalogue(), recorder, lambda: rules)
     get.join(application)
-    async with listening(application, address, grace_s=1.0, options=options) as bound:
+    async with listening(application, address, grace_s=grace_s, options=options) as bound:
         is_tcp = isinstance(bound, TcpAddress)
         connector = aiohttp.TCPConnector(limit=0) if is_tcp else aiohttp.UnixConnector(str(bound)[len("unix:") :])
         base = f"http://{bound}" if is_tcp else "http://fsxds"

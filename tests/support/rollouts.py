@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
@@ -15,6 +15,14 @@ SHORT_NAMES = tuple(row.short_name.upper() for row in RESOURCE_TYPES)
 
 Tree = Mapping[str, Mapping[str, str]]
 """By the short name of a type (`CDS`): the content of each resource by its name. `1 EDS:e` has the content and names `e`."""
+
+
+@dataclass(frozen=True)
+class OneVoter:
+    """A client as far as its votes count."""
+
+    name: str
+    identity: str
 
 
 def tree_resource(short_name: str, name: str, content: str) -> Resource:

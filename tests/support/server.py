@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
+from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_address
 
-PATIENCE_S = 60.0
+# Stands for a port that no connection takes before the server, or another one in its place, listens there again.
+ANY = "127.0.0.1:0"
 
 
 class Server:
@@ -31,8 +34,8 @@ class Server:
         tree: Path | None,
         workdir: Path,
         *options: str,
-        http: str = "127.0.0.1:0",
-        grpc: str = "127.0.0.1:0",
+        http: str = ANY,
+        grpc: str = ANY,
         fresh: bool = False,
         wrapped: tuple[str, ...] = (),
         module: tuple[str, ...] = ("fsxds",),
@@ -43,10 +46,11 @@ class Server:
         self._start = partial(start_fsxds, preloaded=preloaded)
         self.ready_file = workdir / "ready.json"
         self.log_file = workdir / "fsxds.log"
-        # Several of them run beside one another.
-        addresses = ["--http", http, "--grpc", grpc, "--admin", "127.0.0.1:0"]
+        # Several of them run beside one another, and another process may take over the address of one.
+        addresses = [free_address() if each == ANY else each for each in (http, grpc, ANY)]
+        listeners = [word for pair in zip(("--http", "--grpc", "--admin"), addresses, strict=True) for word in pair]
         directory = [] if tree is None else [str(tree)]
-        self._arguments = ["serve", *directory, *addresses, "--ready-file", str(self.ready_file), *options]
+        self._arguments = ["serve", *directory, *listeners, "--ready-file", str(self.ready_file), *options]
         self._process: FsxdsProcess | subprocess.Popen[bytes] | None = None
         self._ready: dict[str, Any] = {}
         # How much of the log is of earlier processes.
@@ -81,7 +85,7 @@ class Server:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(10)
+            return self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise
@@ -100,7 +104,7 @@ class Server:
     def wait_for_end(self) -> int:
         """Wait for the end of a process that somebody else ends, and return its exit status."""
         assert self._process is not None
-        return self._process.wait(10)
+        return self._process.wait(PATIENCE_S)
 
     @property
     def pid(self) -> int:

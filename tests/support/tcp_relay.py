@@ -5,18 +5,23 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
+import time
 from contextlib import suppress
 from typing import Self
 
 
 class Relay(socketserver.ThreadingTCPServer):
-    """A context manager. While `is_cut`, connections are closed as soon as they are accepted."""
+    """A context manager. While `is_cut`, connections are closed as soon as they are accepted.
+
+    `pause_s`: before a connection is passed on.
+    """
 
     daemon_threads = True
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, pause_s: float = 0.0) -> None:
         super().__init__(("127.0.0.1", 0), _Pass)
         self.target = port
+        self.pause_s = pause_s
         self.is_cut = False
         self.sockets: list[socket.socket] = []
 
@@ -48,6 +53,7 @@ class _Pass(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         if self.server.is_cut:
             return
+        time.sleep(self.server.pause_s)
         with socket.create_connection(("127.0.0.1", self.server.target)) as target:
             self.server.sockets += [self.request, target]
             back = threading.Thread(target=_copy, args=(target, self.request), daemon=True)

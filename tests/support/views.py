@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from fsxds.lint.linter import Linter
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import ParsedFile
-from fsxds.settings.view_rules import Variables
+from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
 from fsxds.values import Layers, Problem, Severity, SourceFile
+from fsxds.views import Views
 from tests.support import mentions
 from tests.support.trees import tree_of
 
@@ -38,8 +39,7 @@ class ViewStory:
         self._acceptance = acceptance
         self._parse = parse
         self._sources: dict[str, SourceFile] = {}
-        names = frozenset(layers)
-        self.layer_names = lambda folders: folders & names
+        self.rules = rules_of(*layers)
 
     def step(self, edits: Mapping[str, str | None], problems: Iterable[Problem] = ()) -> LoadedViews:
         """Change files (None deletes one), and load what is then there."""
@@ -50,15 +50,20 @@ class ViewStory:
         files = tuple(self._sources.get(str(file.path), file) for file in tree.files)
         files = tuple(old if old == new else new for old, new in zip(files, tree.files, strict=True))
         self._sources = {str(file.path): file for file in files}
-        load = ViewsLoad(type(tree)(files, tree.problems), self.wanted, self.layer_names, self.loaded)
+        load = ViewsLoad(type(tree)(files, tree.problems), self.wanted, self.rules, self.loaded)
         self.parsed = [str(file.path) for file in load.unparsed]
         self.loaded = load.load([self._parse(file) for file in load.unparsed], self._acceptance)
         return self.loaded
 
     def anew(self) -> LoadedViews:
         """Load the tree as it is now as if nothing had been before."""
-        load = ViewsLoad(tree_of(self.files), self.wanted, self.layer_names, None)
+        load = ViewsLoad(tree_of(self.files), self.wanted, self.rules, None)
         return load.load([self._parse(file) for file in load.unparsed], self._acceptance)
+
+
+def rules_of(*layers: str, adjusted: Callable[[Problem], Problem | None] = lambda _: None) -> Views:
+    """Return rules by which these are layers; where they have no folder that is no problem, unless it is `adjusted` to one."""
+    return Views((ViewRule("all", (), layers),), adjusted=adjusted)
 
 
 def served(loaded: Loaded) -> dict[str, str]:

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.patience import PATIENCE_S
+
 METHOD = "/echo.Echo/Who"
-CALL_TIMEOUT_S = 8.0
 # What the resolver tells its log goes there, or hides among the answers.
 LOG_LEVEL = "ERROR"
 
@@ -57,7 +58,7 @@ class XdsCaller:
     def __exit__(self, *_: object) -> None:
         """End it."""
         assert self._process is not None
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=PATIENCE_S)
 
     def call(self) -> str:
         """Make one call; return who answered, or `error:` and why nobody did."""
@@ -110,7 +111,7 @@ def main() -> None:
         who = channel.unary_unary(METHOD)
         for _ in sys.stdin:
             try:
-                answer = who(b"", timeout=CALL_TIMEOUT_S).decode()
+                answer = who(b"", timeout=PATIENCE_S).decode()
             except grpc.RpcError as error:
                 answer = f"error: {error.code().name} {error.details()}".replace("\n", " ")
             sys.stdout.write(f"{answer}\n")

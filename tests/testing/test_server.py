@@ -21,6 +21,7 @@ from fsxds.settings.options import Settings
 from fsxds.testing import server
 from fsxds.testing.server import serve
 from tests.cli.trees import CLUSTERS, TYPO
+from tests.support.patience import PATIENCE_S
 
 CLUSTER = "[{name: web, type: STATIC, connect_timeout: 1s}]"
 
@@ -50,7 +51,7 @@ def clusters_streamed(address: str) -> list[str]:
     request = discovery_pb2.DiscoveryRequest(type_url=BY_SHORT_NAME["cds"].type_url)
     with grpc.insecure_channel(address) as channel:
         call = channel.stream_stream("/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters")
-        body = next(call(iter([request.SerializeToString()]), timeout=5))
+        body = next(call(iter([request.SerializeToString()]), timeout=PATIENCE_S))
     resources = discovery_pb2.DiscoveryResponse.FromString(body).resources
     return [cluster_pb2.Cluster.FromString(resource.value).name for resource in resources]
 

@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 from fsxds.api.converter import Converter
 from fsxds.relay_ids import RelayIds
 from fsxds.resources import Rows
+from fsxds.rollout import RejectingNode
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.upstream.intake import LinkContext
+from fsxds.upstream.late_nacks import LateNacks
 from fsxds.upstream.link import Link
+from fsxds.upstream.server_order import PAUSES
 from fsxds.upstream.subscriptions import NameScope
-from fsxds.upstream.upstream import Received, Upstream
-from fsxds.upstream.verdicts import Verdicts
+from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamLost
 from fsxds.values import BackOff
 from tests.support.errors import Recorder
@@ -25,25 +27,8 @@ from tests.upstream.made import CDS, NOW_S, cluster, reader_of, update
 
 OWN = "0" * 16
 # As the real pauses are, a hundred times shorter.
-SHORT = BackOff(first_s=0.005, longest_s=0.3, well_after_s=0.1)
+SHORT = BackOff(PAUSES.first_s / 100, PAUSES.longest_s / 100, PAUSES.well_after_s / 100)
 SETTINGS = replace(Settings(), upstream_patience_s=5.0)
-
-
-class ScriptedVerdicts(Verdicts):
-    """Says what a test says, when it says so."""
-
-    def __init__(self) -> None:
-        self.asked: list[Received] = []
-        self.words: str | None = None
-        self.is_open = asyncio.Event()
-        self.is_open.set()
-
-    async def of(self, upstream: str, received: Received) -> str | None:
-        """Wait until there is one."""
-        del upstream
-        self.asked.append(received)
-        await self.is_open.wait()
-        return self.words
 
 
 @dataclass
@@ -52,7 +37,7 @@ class Linked:
 
     upstream: Upstream
     recorder: Recorder
-    verdicts: ScriptedVerdicts
+    late_nacks: LateNacks
     relays: RelayIds
 
     @property
@@ -64,6 +49,12 @@ class Linked:
     def trouble(self) -> str:
         """Why there is no connection."""
         return self.upstream.status().trouble
+
+    def hold_back(self, name: str, reason: str | None = None, node: str = "envoy-1") -> None:
+        """Have what is held of a cluster held back from all nodes, because one rejects it."""
+        version = (CDS, name), self.upstream.content.rows[CDS][name].version
+        rejecting = RejectingNode(node, node, {version: (reason, 0.0)})
+        self.late_nacks.receive_held({version}, (rejecting,))
 
     async def until(self, predicate: Callable[[], object]) -> None:
         """Wait until a fact holds; tell what happened where it never does."""
@@ -93,7 +84,12 @@ def rule_of(*servers: str) -> UpstreamRule:
 
 @asynccontextmanager
 async def linked(
-    rule: UpstreamRule, settings: Settings = SETTINGS, *, holds: str = "", relays: RelayIds | None = None
+    rule: UpstreamRule,
+    settings: Settings = SETTINGS,
+    *,
+    holds: str = "",
+    relays: RelayIds | None = None,
+    back_off: BackOff = SHORT,
 ) -> AsyncIterator[Linked]:
     """Keep an upstream connected as long as the context lasts; nothing of fsxds may fail meanwhile.
 
@@ -102,18 +98,20 @@ async def linked(
         settings: as they would be given.
         holds: a cluster that is held already.
         relays: knows other relays.
+        back_off: the pauses between attempts to connect.
     """
     scope = NameScope(is_asked_only=settings.upstream_names == "asked")
     upstream = Upstream(rule, reader_of(envoy_catalogue(), rule.name), scope)
     if holds:
         upstream.receive(update(CDS, {holds: cluster(holds)}), "before", NOW_S)
-    recorder, verdicts = Recorder(), ScriptedVerdicts()
+    recorder = Recorder()
+    late_nacks = LateNacks(lambda: settings, recorder, [rule.name], lambda _: upstream.content.rows)
     context = LinkContext(
-        lambda: settings, recorder, verdicts, relays or RelayIds(OWN), Converter(envoy_catalogue()), SHORT
+        lambda: settings, recorder, late_nacks, relays or RelayIds(OWN), Converter(envoy_catalogue()), back_off
     )
     link = Link(upstream, context)
     async with asyncio.TaskGroup() as tasks:
         keeping = tasks.create_task(link.keep_connected())
-        yield Linked(upstream, recorder, verdicts, context.relays)
+        yield Linked(upstream, recorder, late_nacks, context.relays)
         assert not keeping.done(), "the component failed"
         keeping.cancel()

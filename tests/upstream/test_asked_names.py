@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fsxds.upstream.asked_names import PASSING_S, AskedNames, can_exist
 from fsxds.values import TypeUrl
+from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import type_url
 
 CDS, EDS, VHDS = map(type_url, ("cds", "eds", "vhds"))
-PATIENCE_S = 30.0
 
 
 class Denier:

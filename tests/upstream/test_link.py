@@ -16,6 +16,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.client.connection import Streaming, Wire
 from fsxds.errors import UsageError
+from fsxds.events import AckReceived, NackReceived
 from fsxds.relay_ids import LoopError, RelayIds
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.upstream_node import UpstreamNode
@@ -26,6 +27,7 @@ from fsxds.upstream_events import (
     UpstreamFailedOver,
     UpstreamLooped,
     UpstreamLost,
+    UpstreamNacked,
     UpstreamRejected,
 )
 from tests.client.scripted import CDS, delta, packed, scripted, sotw, wrapped
@@ -34,7 +36,8 @@ from tests.support.certificates import Authority
 from tests.support.grpc_clients import GrpcServer, serving_grpc
 from tests.support.hostile_upstream import hostile
 from tests.support.polls import named, running, snapshot_of
-from tests.upstream.linked import SETTINGS, linked, rule_of, until
+from tests.support.ports import free_address
+from tests.upstream.linked import SETTINGS, SHORT, linked, rule_of, until
 from tests.upstream.made import NOW_S, update
 from tests.upstream.made import cluster as made_cluster
 from tests.upstream.test_link_hostile import open_only
@@ -64,7 +67,6 @@ class Restarting:
         """Start it."""
         host, _, port = self.address.rpartition(":")
         server = await self._stack.enter_async_context(serving_grpc(TcpAddress(host, int(port)), grace_s=0.0))
-        self.address = str(server.address)
         publish(server, *self.names)
 
     async def stop(self) -> None:
@@ -76,7 +78,7 @@ class Restarting:
 @asynccontextmanager
 async def restarting(*names: str) -> AsyncIterator[Restarting]:
     """Run a server that has these clusters."""
-    server = Restarting("127.0.0.1:0", names)
+    server = Restarting(free_address(), names)
     await server.start()
     try:
         yield server
@@ -149,6 +151,40 @@ async def test_the_next_server_is_asked_and_left_when_the_first_is_back() -> Non
     assert {first.address} == {event.server for event in relay.recorder.of(UpstreamLost)}
 
 
+async def test_an_earlier_server_is_asked_soon_when_the_one_that_answers_fails_first() -> None:
+    """Its own pause is long while another one answers; it may be there again when that one goes."""
+    pauses = replace(SHORT, longest_s=120.0)
+    async with (
+        restarting("a") as first,
+        restarting("b") as second,
+        linked(rule_of(first.address, second.address), back_off=pauses) as relay,
+    ):
+        await relay.until(lambda: relay.names == ["a"])
+        await first.stop()
+        await relay.until(lambda: any(event.retry_s >= 60 for event in relay.recorder.of(UpstreamLost)))
+        assert relay.names == ["b"]
+        await first.start()
+        await second.stop()
+        await until(lambda: relay.names == ["a"], patience_s=30)
+
+
+@pytest.mark.parametrize(("silent_s", "answering_s"), [(0.0, 0.2), (0.7, 0.0)], ids=["soon", "late"])
+async def test_a_server_that_answers_and_dies_is_asked_ever_more_seldom(silent_s: float, answering_s: float) -> None:
+    """A brief connection is a failure; the time before the first response does not count."""
+
+    async def answer_and_die(_: Any, context: grpc.aio.ServicerContext) -> None:
+        await asyncio.sleep(silent_s)
+        await context.write(delta("1", wrapped(scripted_cluster("a"), "a")))
+        await asyncio.sleep(answering_s)
+
+    async with serving_calls(answer_and_die) as address, linked(rule_of(address)) as relay:
+        await relay.until(lambda: len(relay.recorder.of(UpstreamLost)) == 6)
+        pauses = [event.retry_s for event in relay.recorder.of(UpstreamLost)]
+
+    # The chance that all of six random ones are so short is 1 in 30 000.
+    assert max(pauses) > SHORT.first_s
+
+
 async def test_a_server_that_is_silent_is_passed_over() -> None:
     """A server that takes the stream and says nothing is none, after its time; what it says late is taken in nevertheless."""
     settings = replace(SETTINGS, upstream_patience_s=0.3)
@@ -218,22 +254,57 @@ async def test_a_response_that_is_bad_in_part() -> None:
     assert [script.target] == [event.server for event in relay.recorder.of(UpstreamRejected)]
 
 
-async def test_what_clients_say_is_passed_on() -> None:
-    """A response is answered when it is known what clients make of it; others do not wait for that."""
+async def test_a_response_that_was_taken_in_is_acked() -> None:
+    """Each of them, at once: nobody waits for what nodes make of it."""
     async with scripted(DELTA_ADS) as script, linked(rule_of(script.target)) as relay:
-        relay.verdicts.is_open.clear()
-        relay.verdicts.words = "node n1: no"
         script.say(delta("1", wrapped(scripted_cluster("a"), "a")), delta("2", wrapped(scripted_cluster("b"), "b")))
-        await relay.until(lambda: len(relay.verdicts.asked) == 2)
-        before = relay.names
-        relay.verdicts.is_open.set()
-        answers: list[tuple[str, str]] = []
+        await relay.until(lambda: relay.names == ["a", "b"])
+        answers: list[tuple[str, bool]] = []
         while len(answers) < 2:
             if (request := await script.requested()).response_nonce:
-                answers.append((request.response_nonce, request.error_detail.message))
+                answers.append((request.response_nonce, request.HasField("error_detail")))
 
-    assert ["a", "b"] == before
-    assert [("n1", "node n1: no"), ("n2", "node n1: no")] == sorted(answers)
+    assert [("n1", False), ("n2", False)] == answers
+
+
+@pytest.mark.parametrize("is_delta", [True, False], ids=["Delta", "SotW"])
+async def test_what_too_many_nodes_reject_is_nacked_late(*, is_delta: bool) -> None:
+    """The last response of the type, which was ACKed, in the words of a node; once."""
+    async with scripted(DELTA_ADS if is_delta else SOTW_ADS) as script, linked(rule_of(script.target)) as relay:
+        if is_delta:
+            script.say(delta("1", wrapped(scripted_cluster("a"), "a")), delta("2", wrapped(scripted_cluster("b"), "b")))
+        else:
+            script.say(sotw("1", scripted_cluster("a")), sotw("2", scripted_cluster("a"), scripted_cluster("b")))
+        await relay.until(lambda: relay.names == ["a", "b"])
+        while (request := await script.requested()).response_nonce != "n2":
+            pass
+        relay.hold_back("a", "no such address")
+        relay.hold_back("a", "no such address")
+        rejected = await script.requested()
+        script.say(delta("3", removed=("a",)) if is_delta else sotw("3", scripted_cluster("b")))
+        after = await script.requested()
+
+    assert not request.HasField("error_detail")
+    assert ("n2", "node envoy-1: Error adding/updating cluster(s) a: no such address") == (
+        rejected.response_nonce,
+        rejected.error_detail.message,
+    )
+    assert ("n3", False) == (after.response_nonce, after.HasField("error_detail"))
+    assert [True] == [event.was_sent for event in relay.recorder.of(UpstreamNacked)]
+
+
+async def test_what_too_many_nodes_reject_is_nacked_late_in_a_poll() -> None:
+    """At once: the poll that is held is not waited for."""
+    async with running() as server:
+        server.publish(named("cds", "a"))
+        async with linked(rule_of(f"http://{server.address}")) as relay:
+            await relay.until(lambda: relay.names == ["a"])
+            await relay.until(lambda: server.recorder.of(AckReceived))
+            relay.hold_back("a", "no such address")
+            await relay.until(lambda: server.recorder.of(NackReceived))
+            (event,) = server.recorder.of(NackReceived)
+
+    assert "node envoy-1: Error adding/updating cluster(s) a: no such address" == event.acknowledgement.reason
 
 
 async def test_a_loop_by_the_header() -> None:
@@ -364,7 +435,6 @@ async def test_a_server_that_sends_without_end() -> None:
             )
 
     async with serving_calls(flood) as address, linked(rule_of(address), holds="held") as relay:
-        relay.verdicts.is_open.clear()
         await relay.until(lambda: len(relay.recorder.of(UpstreamChanged)) > 250)
         ticks = 0
         async with asyncio.timeout(30):
@@ -373,8 +443,6 @@ async def test_a_server_that_sends_without_end() -> None:
                 ticks += 1
 
     assert (100, ["a", "b0", "b1", "held"]) == (ticks, relay.names)
-    # Nobody is asked of more than so many at once.
-    assert len(relay.verdicts.asked) == 64
 
 
 async def test_types_and_names_that_nobody_asked_for() -> None:

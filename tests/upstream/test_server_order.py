@@ -45,15 +45,40 @@ def test_what_was_well_is_asked_again_before_another_is() -> None:
 
 
 def test_a_server_that_is_lost_again_and_again_has_failed() -> None:
-    """Responses alone do not make a server one that is well: its pauses grow, and another one is asked."""
+    """Less than a minute does not make a server one that is well: its pauses grow, and another one is asked."""
+    order = ServerOrder(2)
+    pauses = []
+    for answered_s in (59.0, 59.0, 59.0, 60.0):
+        order.answered(0)
+        order.failed(0, answered_s)
+        pauses.append(order.pause_s(0, 1.0))
+
+    assert ([0], [0.5, 1.0, 2.0, 0.5]) == (asked(order, 2), pauses)
+
+
+def test_a_server_that_is_left_is_as_well_as_before() -> None:
+    """The one before it, which answers for moments, does not make it forget that it fails."""
     order = ServerOrder(2)
     pauses = []
     for _ in range(3):
+        order.answered(1)
+        order.failed(1, 1.0)
+        pauses.append(order.pause_s(1, 1.0))
         order.answered(0)
-        order.failed(0, PAUSES.well_after_s / 2)
-        pauses.append(order.pause_s(0, 1.0))
+        order.left(1)
+        order.failed(0, 1.0)
 
-    assert ([0, 1], [0.5, 1.0, 2.0]) == (asked(order, 2), pauses)
+    assert [0.5, 1.0, 2.0] == pauses
+
+
+def test_a_first_failure_is_told_from_later_ones() -> None:
+    """Of a server that never failed, and of one that was well: then others are asked soon."""
+    order = ServerOrder(1)
+    first = [order.failed(0, 0.0), order.failed(0, 0.0)]
+    order.answered(0)
+    first.append(order.failed(0, PAUSES.well_after_s))
+
+    assert [True, False, True] == first
 
 
 def test_pauses_are_random_up_to_a_bound_that_doubles() -> None:

@@ -18,7 +18,7 @@ from tests.upstream.made import NOW_S
 
 async def test_a_server_has_nothing_to_add() -> None:
     """On a new connection it was told the versions of all that it is asked for, and is silent: it is connected, not lost."""
-    settings = replace(SETTINGS, upstream_names="asked", upstream_patience_s=0.3)
+    settings = replace(SETTINGS, upstream_names="asked", upstream_patience_s=2.0)
     method = Streaming(Wire.DELTA).method
     async with scripted(method) as server, linked(rule_of(server.target), settings) as relay:
         relay.upstream.ask({CDS: frozenset({"a"})}, NOW_S)

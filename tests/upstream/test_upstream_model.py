@@ -1,4 +1,4 @@
-"""Whatever an upstream sends and whenever: what is held is what a simple model of the protocol says."""
+"""Whatever an upstream sends and whenever: what is held is what a simple model of the protocol says, and is published in time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.client.updates import ConnectionLostError
-from fsxds.resources import Key
+from fsxds.resources import Key, Rows
 from fsxds.source.envoy_api import find_api
+from fsxds.upstream.gathering import LONGEST_S
 from fsxds.upstream.subscriptions import LINGER_S, NameScope, keys_referred_to
 from fsxds.values import TypeUrl
 from tests.upstream.made import CDS, EDS, NOW_S, came, cluster, endpoints, update_of, upstream_of
@@ -44,6 +45,7 @@ class Held(RuleBasedStateMachine):
         self.expected: dict[Key, tuple[int, float | None]] = {}
         self.asks_for_all = not is_asked_only
         self.needed_s: dict[Key, float] = {}
+        self.published: dict[Key, bytes] = {}
 
     @rule(contents=CONTENTS, removed=REMOVED, server=SERVERS, is_full=st.booleans())
     def send_clusters(
@@ -92,7 +94,7 @@ class Held(RuleBasedStateMachine):
         """Send heartbeats."""
         self.upstream.receive(replace(update_of(CDS), heartbeats=tuple(names)), "one", self.now_s)
         for name in names:
-            rows = self.upstream.content.rows.get(CDS)
+            rows = self.upstream.rows.get(CDS)
             held = None if rows is None else rows.get(name)
             if held is not None and held.ttl_s is not None:
                 self.expected[CDS, name] = self.expected[CDS, name][0], self.now_s + held.ttl_s
@@ -129,6 +131,13 @@ class Held(RuleBasedStateMachine):
         """Ask another server."""
         self.upstream.connected(server, "Delta ADS", self.now_s)
 
+    @rule(server=SERVERS)
+    def connect_for_long(self, server: str) -> None:
+        """Ask another server, for so long that all is published, whatever it did not answer."""
+        self.connect(server)
+        self.wait(LONGEST_S)
+        assert self.upstream.content.rows == self.upstream.rows
+
     @rule()
     def lose(self) -> None:
         """Lose the connection."""
@@ -138,6 +147,12 @@ class Held(RuleBasedStateMachine):
     def restart(self) -> None:
         """Go on in another process, which knows what was held."""
         held, self.asked = self.upstream.held, frozenset()
+        self.expected = {
+            (of_type, name): (_number((of_type, name), each.resource.body), each.expires_s)
+            for of_type, table in held.items()
+            for name, each in table.items()
+            if each.expires_s is None or each.expires_s > self.now_s
+        }
         self.upstream = upstream_of(self.catalogue, NameScope(is_asked_only=not self.asks_for_all))
         self.upstream.restore(held, self.now_s)
         # What nobody asks for was kept for ten minutes; nobody has asked the new process yet.
@@ -148,7 +163,7 @@ class Held(RuleBasedStateMachine):
 
     def _needed(self) -> set[Key]:
         found = {(CDS, name) for name in (NAMES_ALL if self.asks_for_all else self.asked)}
-        for rows in self.upstream.content.rows.values():
+        for rows in self.upstream.rows.values():
             for resource in rows.values():
                 found |= keys_referred_to(resource)
         return found
@@ -163,12 +178,14 @@ class Held(RuleBasedStateMachine):
     @invariant()
     def holds_what_was_sent(self) -> None:
         """Each resource has the content that came last and was good, and no other is held."""
-        found = {
-            (of_type, name): resource.body
-            for of_type, rows in self.upstream.content.rows.items()
-            for name, resource in rows.items()
-        }
-        assert found == {key: _body(key, number) for key, (number, _) in self.expected.items()}
+        assert _bodies(self.upstream.rows) == {key: _body(key, number) for key, (number, _) in self.expected.items()}
+
+    @invariant()
+    def publishes_all_or_nothing(self) -> None:
+        """What is published is all that is held, or what was published before."""
+        published = _bodies(self.upstream.content.rows)
+        assert published in (_bodies(self.upstream.rows), self.published)
+        self.published = published
 
     @invariant()
     def tables_agree(self) -> None:
@@ -191,6 +208,14 @@ class Held(RuleBasedStateMachine):
 
 
 NAMES_ALL = frozenset("abcd")
+
+
+def _bodies(rows: Mapping[TypeUrl, Rows]) -> dict[Key, bytes]:
+    return {(of_type, name): each.body for of_type, one in rows.items() for name, each in one.items()}
+
+
+def _number(key: Key, body: bytes) -> int:
+    return next(number for number in range(1, 4) if _body(key, number) == body)
 
 
 def _body(key: Key, number: int) -> bytes:

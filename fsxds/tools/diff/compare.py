@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import PurePosixPath
@@ -16,8 +17,9 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY, LONG_INTEGERS, SPECIAL_JSON, is_map, map_parts, type_of_url
 from fsxds.api.printing import Printer
 from fsxds.api.secrets import HIDDEN, Masker
+from fsxds.memo import Lru
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, name_of_domain, route_configuration_of
-from fsxds.resources import Resource, Snapshot
+from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.tools.diff.lists import Matching, canonical, match_items
 from fsxds.values import PlainValue, TypeUrl
 
@@ -275,6 +277,8 @@ def _default(field: FieldDescriptor | None) -> PlainValue:
     return str(field.default_value) if field.type in LONG_INTEGERS else cast("PlainValue", field.default_value)
 
 
+_MOST_KNOWN = 1000
+
 Gaps = Sequence[Gap]
 
 _VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
@@ -283,17 +287,24 @@ _VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 class Comparer:
     """Compares snapshots whose resources are messages of one catalogue."""
 
-    def __init__(self, catalogue: Catalogue, *, over_rest: bool = False) -> None:
+    def __init__(self, catalogue: Catalogue, *, over_rest: bool = False, of_views: bool = False) -> None:
         """Compare by this catalogue.
 
         Args:
             catalogue: the messages that the resources are.
             over_rest: compare only what REST transports: no types without a REST form, no TTL, no aliases.
+            of_views: the snapshots are those of views of two trees, which share most of their rows: each comparison after
+                the first one costs what differs from that.
         """
         self._catalogue = catalogue
         self._printer = Printer(catalogue)
         self._fields = FieldComparer(catalogue)
+        # Views share most of what changes.
+        self._known: Lru[object, tuple[FieldChange, ...]] = Lru(_MOST_KNOWN)
         self._over_rest = over_rest
+        self._of_views = of_views
+        # By type: the rows that were compared first, and the names of which something differs.
+        self._first: dict[TypeUrl, tuple[Rows, Rows, AbstractSet[str]]] = {}
         self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
 
     def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
@@ -303,16 +314,27 @@ class Comparer:
 
     def _compare_type(self, type_url: TypeUrl, earlier: Snapshot, later: Snapshot) -> TypeDifference:
         before, after = earlier.resources(type_url), later.resources(type_url)
+        pairs = [(before.get(name), after.get(name)) for name in sorted(self._may_differ(before, after))]
         return TypeDifference(
             type_url,
-            tuple(resource for name, resource in sorted(after.items()) if name not in before),
-            tuple(resource for name, resource in sorted(before.items()) if name not in after),
-            tuple(
-                self._change(before[name], resource)
-                for name, resource in sorted(after.items())
-                if name in before and not self._are_equal(before[name], resource)
-            ),
+            tuple(now for was, now in pairs if was is None and now is not None),
+            tuple(was for was, now in pairs if was is not None and now is None),
+            tuple(self._change(was, now) for was, now in pairs if was and now and not self._are_equal(was, now)),
         )
+
+    def _may_differ(self, before: Rows, after: Rows) -> AbstractSet[str]:
+        """Return names among which are all of which something differs."""
+        if (first := self._first.get(before.type_url)) is not None:
+            earlier, later, names = first
+            return names | before.changes_since(earlier).names | after.changes_since(later).names
+        names = {
+            name
+            for name in before.keys() | after.keys()
+            if not ((was := before.get(name)) and (now := after.get(name)) and self._are_equal(was, now))
+        }
+        if self._of_views:
+            self._first[before.type_url] = before, after, names
+        return names
 
     def _are_equal(self, before: Resource, after: Resource) -> bool:
         if before.version != after.version:
@@ -320,9 +342,13 @@ class Comparer:
         return self._over_rest or (before.ttl_s == after.ttl_s and before.aliases == after.aliases)
 
     def _change(self, before: Resource, after: Resource) -> ResourceChange:
+        key = before.type_url, before.name, *((one.version, one.ttl_s, one.aliases) for one in (before, after))
+        return ResourceChange(before, after, self._known.find(key, lambda: self._changed_fields(before, after)))
+
+    def _changed_fields(self, before: Resource, after: Resource) -> tuple[FieldChange, ...]:
         fields = self._fields.compare(self._plain(before), self._plain(after)) if before.body != after.body else ()
         around = () if self._over_rest else self._around(before, after)
-        return ResourceChange(before, after, (*around, *fields))
+        return (*around, *fields)
 
     def _around(self, before: Resource, after: Resource) -> tuple[FieldChange, ...]:
         """Compare the other fields of the `Resource` around a resource."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
 
 from rich.text import Text
 
@@ -16,7 +18,10 @@ from fsxds.api.secrets import mask_text
 from fsxds.observe.log_lines import escape
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Resource
+from fsxds.snapshots.loaded_views import folders_of
 from fsxds.tools.diff.compare import ChangeAction, Difference, FieldChange, ResourceChange, TypeDifference
+from fsxds.tools.diff.view_groups import ComparedView, ViewGroup
+from fsxds.tools.held_changes import HeldChange
 from fsxds.values import PlainValue
 
 _PLAIN_WORD = re.compile(r"[\w.:/@*%+-]+")
@@ -55,13 +60,61 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldInViews:
+    """Something of the later side that a server of the earlier one would hold.
+
+    Attributes:
+        change: what.
+        place: where it is written.
+        views: the views where it would be held; empty where it is all that were compared.
+    """
+
+    change: HeldChange
+    place: str
+    views: tuple[ComparedView, ...] = ()
+
+    @property
+    def fact(self) -> str:
+        """What would become of it, and in which views."""
+        named = "; ".join(map(str, self.views))
+        return f"{self.change.fact} (in {named})" if named else self.change.fact
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
-    """A difference, the two sides that it is between, and what of these could not be read."""
+    """A difference, the two sides that it is between, and what of these could not be read.
+
+    `held` is what a server of the earlier side would hold of the later one. Where views were compared, `groups` has the difference by the views in which it shows, and `view_count` how many there are.
+    """
 
     before: Side
     after: Side
     difference: Difference
     unread: tuple[Unread, ...] = ()
+    groups: tuple[ViewGroup, ...] = ()
+    view_count: int = 0
+    held: tuple[HeldInViews, ...] = ()
+
+    @classmethod
+    def of_views(
+        cls, sides: tuple[Side, Side], groups: tuple[ViewGroup, ...], unread: tuple[Unread, ...], count: int
+    ) -> Self:
+        """Return the comparison of so many views."""
+        types = tuple(row for group in groups for row in group.difference.types)
+        return cls(*sides, Difference(types), unread, groups, count)
+
+    @property
+    def parts(self) -> tuple[tuple[str, Difference], ...]:
+        """The difference in parts, each with its heading: that of a single view has none."""
+        return tuple((group.heading, group.difference) for group in self.groups) or (("", self.difference),)
+
+    @property
+    def extent(self) -> str:
+        """In how many views something differs, or none does; empty where views were not compared."""
+        if not self.groups:
+            return f" in any of {self.view_count} views" if self.view_count else ""
+        differing = {view for group in self.groups for view in group.views}
+        return f" in {len(differing)} of {self.view_count} views"
 
     @property
     def are_same(self) -> bool:
@@ -127,7 +180,8 @@ def summary(compared: Compared) -> str:
             "no difference in what could be read",
             f"; not compared: {len(compared.unread)} that could not be read",
         )
-    return escape(f"{compared.before.label} → {compared.after.label}: {counts or same}{unread}")
+    held = f"; {len(compared.held)} would be held" if compared.held else ""
+    return escape(f"{compared.before.label} → {compared.after.label}: {counts or same}{compared.extent}{held}{unread}")
 
 
 def value_of(change: FieldChange, value: PlainValue) -> str:
@@ -170,17 +224,39 @@ def _cut(text: str) -> str:
 
 def json_text(compared: Compared) -> str:
     """Write a difference as one JSON object; equal differences are written alike."""
-    types: dict[str, PlainValue] = {
-        BY_TYPE_URL[row.type_url].short_name: _type(row, compared) for row in compared.difference.types
-    }
+    groups: list[PlainValue] = [
+        {"views": [_view(view) for view in group.views], "types": _types(group.difference, compared)}
+        for group in compared.groups
+    ]
+    found: dict[str, PlainValue] = {"view_count": compared.view_count, "groups": groups}
     content = {
         "same": None if compared.unread and compared.are_same else compared.are_same,
         "unread": [{"place": unread.place, "reason": mask_text(unread.reason)} for unread in compared.unread],
         "before": compared.before.label,
         "after": compared.after.label,
-        "types": types,
+        "held": [_held(one) for one in compared.held],
+        **(found if compared.view_count else {"types": _types(compared.difference, compared)}),
     }
     return json.dumps(content, indent=2)
+
+
+def _held(held: HeldInViews) -> PlainValue:
+    return {
+        "rule": held.change.rule,
+        "from": held.place,
+        "fact": held.change.fact,
+        "remedy": held.change.remedy,
+        "approval_id": held.change.approval_id or None,
+        "views": [_view(view) for view in held.views],
+    }
+
+
+def _view(view: ComparedView) -> PlainValue:
+    return {"names": [*view.names], "layers": [*folders_of(view.layers)]}
+
+
+def _types(difference: Difference, compared: Compared) -> PlainValue:
+    return {BY_TYPE_URL[row.type_url].short_name: _type(row, compared) for row in difference.types}
 
 
 def _type(difference: TypeDifference, compared: Compared) -> PlainValue:
@@ -221,14 +297,22 @@ STYLES = {"+": "green", "-": "red", "~": "yellow", "?": "magenta"}
 
 
 def text_lines(compared: Compared) -> Iterator[Text]:
-    """Yield the lines: what could not be read, then for each type a heading, its resources and their changed fields."""
+    """Yield the lines: what could not be read, for each type a heading, its resources and their changed fields; what is held."""
     for unread in compared.unread:
         yield Text.assemble(("could not be read: ", "bold red"), str(unread))
-    for difference in compared.difference.types:
-        yield Text.assemble((noun_of(difference), "bold"), f": {worded_counts(difference)}")
-        for row in rows_of(difference, compared):
-            yield _resource_line(row)
-            yield from _field_lines(row)
+    for heading, part in compared.parts:
+        if heading:
+            yield Text(escape(heading), "bold underline")
+        for difference in part.types:
+            yield Text.assemble((noun_of(difference), "bold"), f": {worded_counts(difference)}")
+            for row in rows_of(difference, compared):
+                yield _resource_line(row)
+                yield from _field_lines(row)
+    if compared.held:
+        yield Text("would be held", "bold red")
+    for held in compared.held:
+        yield Text.assemble("  ", (f"! {escape(held.fact)}", "red"), (f"  {escape(held.place)}", "dim"))
+        yield Text(f"      {escape(held.change.remedy)}")
 
 
 def _resource_line(row: DifferenceRow) -> Text:
@@ -266,6 +350,7 @@ LONGEST_COMMENT = 65_536
 # Room for the line that says what was cut of a section, in each of them.
 _ROOM_FOR_NOTE = 200
 _LONGEST_NAME = 200
+_LONGEST_FACT = 400
 _MOST_UNREAD = 20
 
 _BACKTICKS = re.compile("`+")
@@ -273,17 +358,30 @@ _WORDS = {"+": "added", "-": "removed", "~": "changed", "?": "unknown whether ad
 
 
 def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
-    """Write a difference in at most `longest` characters: a table of counts, and the details of each type folded away."""
+    """Write a difference in at most `longest` characters: a table of counts, and the details of each type folded away.
+
+    Of views, each group has these, as long as half of the characters are left for the details.
+    """
     lines = [f"### xDS resources: {code(compared.before.label)} → {code(compared.after.label)}", ""]
-    lines += _banner(compared)
+    lines += (*_banner(compared), *_alert(compared))
     if compared.are_same:
         fact = "No difference in what could be read." if compared.unread else "No difference."
-        return "\n".join((*lines, fact)) + "\n"
-    lines += _table(compared.difference.types)
-    head = "\n".join(lines) + "\n"
-    sections = [_Section(difference, compared) for difference in compared.difference.types]
-    budgets = _shares([section.size for section in sections], longest - len(head))
-    return head + "".join(section.text(budget) for section, budget in zip(sections, budgets, strict=True))
+        return _text((*lines, fact))
+    text, parts = _text(lines), [_Part(heading, part, compared) for heading, part in compared.parts]
+    needed = accumulate(part.least for part in parts)
+    shown = parts[: max(1, sum(size <= longest // 2 for size in needed))]
+    note = f"{len(parts) - len(shown)} more groups of views do not fit into a comment; `fsxds diff` prints them all.\n"
+    end = note if len(shown) < len(parts) else ""
+    sections = [section for part in shown for section in part.sections]
+    room = longest - len(text) - len(end) - sum(len(part.head) for part in shown)
+    budgets = iter(_shares([section.size for section in sections], room))
+    for part in shown:
+        text += part.head + "".join(section.text(next(budgets)) for section in part.sections)
+    return text + end
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def code(text: str, *, in_table: bool = False) -> str:
@@ -310,6 +408,21 @@ def _banner(compared: Compared) -> Iterator[str]:
     yield ""
 
 
+def _alert(compared: Compared) -> Iterator[str]:
+    """Yield what would be held, as an alert of GitHub's."""
+    if not compared.held:
+        return
+    yield "> [!CAUTION]"
+    yield "> **A server would hold these, and serve the rest:**"
+    yield ">"
+    for held in compared.held[:_MOST_UNREAD]:
+        fact, remedy = held.fact[:_LONGEST_FACT], held.change.remedy[:_LONGEST_FACT]
+        yield f"> - {code(held.place)}: {code(fact)}; {code(remedy)}"
+    if len(compared.held) > _MOST_UNREAD:
+        yield f"> - and {len(compared.held) - _MOST_UNREAD} more"
+    yield ""
+
+
 def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:
     has_unknown = any(row.unknown for row in differences)
     yield f"| type | added | changed | removed |{' unknown |' if has_unknown else ''}"
@@ -318,6 +431,26 @@ def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:
         unknown = f" {row.unknown} |" if has_unknown else ""
         yield f"| {noun_of(row)} | {len(row.added)} | {len(row.changed)} | {len(row.removed)} |{unknown}"
     yield ""
+
+
+class _Part:
+    """What differs in the views of a heading."""
+
+    def __init__(self, heading: str, difference: Difference, compared: Compared) -> None:
+        above = [f"#### {_title(heading)}", ""] if heading else []
+        self.head = _text((*above, *_table(difference.types)))
+        self.sections = tuple(_Section(row, compared) for row in difference.types)
+
+    @property
+    def least(self) -> int:
+        """How many characters it takes without details."""
+        return len(self.head) + len(self.sections) * _ROOM_FOR_NOTE
+
+
+def _title(heading: str) -> str:
+    """Write the heading of a part: the views that it names are code."""
+    place, colon, views = heading.partition(": ")
+    return f"{place}{colon}{code(views[:_LONGEST_NAME])}" if colon else place
 
 
 class _Section:

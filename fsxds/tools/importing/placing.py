@@ -21,7 +21,7 @@ _REPLACED = ".replaced-"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Destination:
     """Where an import goes: the tree, and the file of the bootstrap that is left."""
 
     directory: Path
@@ -39,7 +39,7 @@ class Target:
             raise UsageError(f"{escape(str(self.bootstrap))}: exists already, so nothing is written; {remedy}")
 
 
-def write_import(plan: ImportPlan, target: Target) -> tuple[Path, ...]:
+def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
     """Write all files of an import, and return where what they replaced is now.
 
     Files with secrets are for their owner alone. Everything is written beside its place and moved there, the bootstrap

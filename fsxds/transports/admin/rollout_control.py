@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import Protocol
 
@@ -67,16 +70,41 @@ class LingeringReport:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldReport:
-    """A version that is held back until an operator approves it.
+class HeldReport:
+    """A resource that is not served as the tree has it, or that nodes reject.
 
     Attributes:
-        version: the id of the snapshot.
-        reason: completes the sentence "it …": `removes 6 of 10 clusters`.
+        type: the short name of its type, such as `cds`.
+        name: its name.
+        reason: `rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource` or `names a held resource`.
+        place: the file and the line that have it, or had it.
+        message: what is the matter with it; with the words of a node that rejects it.
+        remedy: what to do about it.
+        nodes: the first nodes that reject it, by their names.
+        since_s: for how long; None where that is not known.
     """
 
-    version: str
+    type: str
+    name: str
     reason: str
+    place: str
+    message: str
+    remedy: str
+    nodes: tuple[str, ...] = ()
+    since_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalReport:
+    """A removal that waits until an operator approves it.
+
+    Attributes:
+        id: approves it.
+        removal: completes the sentence "the tree removes …": `6 of 10 clusters`.
+    """
+
+    id: str
+    removal: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +114,21 @@ class ChannelReport:
     Attributes:
         views: the names of the views with these layers; `("",)` where there are no views.
         layers: the layers; empty for the whole tree.
-        cohort: `all`, or where there is a canary `canary` or `others`; `moving` for nodes that had other layers before.
+        cohort: `main`, `canary`, `rejecting` for nodes that reject something, or `catching up` for those that are slower than
+            the others or on their way to another view.
         clients: how many there are.
         served: the id of the snapshot that is served; None before the first.
         target: the id of the snapshot that is to be reached, None before the first.
         asked: the id of the snapshot that the tree asks for, None before the first.
-        is_done: clients that are waited for have what the tree asks for.
+        is_done: clients that are waited for have what the tree asks for, except for what is held back.
         step: None while no client is waited for.
-        late: the clients that let a step time out, and have taken nothing since.
-        waits_for_canary: the canary has not taken what the tree asks for yet.
-        baking_s: what the canary has taken follows here in so many seconds; None where nothing bakes.
+        waits_for_canary: canaries have not taken what the tree asks for, or are not there.
+        baking_s: what the canaries have taken follows here in so many seconds; None where nothing bakes.
         lingering: what is kept for draining listeners.
-        tainted: the ids of what was taken back, and is not served again until the tree changes.
-        rejections: what clients rejected last: the file and line, who it was, and in what words.
-        held: what waits for approval.
-        pinned: the id of the snapshot of the history that was rolled back to; None where the tree is followed.
+        held: what of the tree is held back, and what nodes reject of it; the first hundred.
+        approval: a removal that waits for approval; None for none.
+        pinned: how many resources are rolled back.
+        pinned_for_s: for how long; None where none is.
     """
 
     views: tuple[str, ...]
@@ -112,14 +140,13 @@ class ChannelReport:
     asked: str | None
     is_done: bool
     step: StepReport | None = None
-    late: tuple[str, ...] = ()
     waits_for_canary: bool = False
     baking_s: float | None = None
     lingering: tuple[LingeringReport, ...] = ()
-    tainted: tuple[str, ...] = ()
-    rejections: tuple[str, ...] = ()
-    held: HoldReport | None = None
-    pinned: str | None = None
+    held: tuple[HeldReport, ...] = ()
+    approval: ApprovalReport | None = None
+    pinned: int = 0
+    pinned_for_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +164,13 @@ class DecisionReport:
     channels: int
 
 
+@dataclass(frozen=True, slots=True)
+class RetryReport:
+    """What a retry is answered with: how many rejected versions are offered again."""
+
+    versions: int
+
+
 def snapshot_number(written: str) -> int:
     """Return the number that `@3` or `3` is.
 
@@ -146,6 +180,23 @@ def snapshot_number(written: str) -> int:
     if match := _NUMBER.fullmatch(written):
         return int(match[1])
     raise ProtocolError(f"number: {written[:80]!r} is no number of a snapshot; fsxds history lists them")
+
+
+def unix_time(written: str) -> float:
+    """Return the seconds since 1970 of a time: a number, or a date and time of ISO 8601, which is UTC if it does not say.
+
+    Raises:
+        ProtocolError: it is neither.
+    """
+    try:
+        found = float(written)
+        if isfinite(found):
+            return found
+    except ValueError:
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(written)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    raise ProtocolError(f"time: {written[:80]!r} is no time; write 2026-01-31T14:05:00Z or seconds since 1970")
 
 
 def no_snapshot(number: int) -> ProtocolError:
@@ -188,8 +239,11 @@ class RolloutControl(Protocol):
     def layers_of_node(self, node_id: str) -> Layers | None:
         """Return the layers that a connected client with this node id has; None where there is none."""
 
-    def approve(self, version: str) -> int:
-        """Release what is held under an id; return in how many channels."""
+    def approve(self, approval_id: str) -> int:
+        """Let a removal go on that waits for approval under an id; return in how many channels."""
+
+    def retry(self, name: str | None) -> int:
+        """Offer rejected versions of resources of a name, or all, to all nodes again; return how many."""
 
     def promote(self) -> int:
         """Let the others follow the canary now; return in how many channels."""
@@ -201,7 +255,10 @@ class RolloutControl(Protocol):
         """Return the snapshots of all layers, the newest first."""
 
     async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history until the tree changes, or `resume`; return in how many channels."""
+        """Serve a snapshot of the history in place of what differs from it in the tree; return in how many channels."""
+
+    async def rollback_all(self, time_s: float) -> int:
+        """Serve in each view what was served there at a time, in seconds since 1970; return in how many channels."""
 
     def resume(self, layers: frozenset[Layers] | None) -> int:
         """Follow the tree again after `rollback`; None means in all. Return in how many channels."""

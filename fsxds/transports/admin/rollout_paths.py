@@ -8,10 +8,12 @@ from fsxds.errors import ProtocolError
 from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Words
 from fsxds.transports.admin.rollout_control import (
     DecisionReport,
+    RetryReport,
     RolloutControl,
     StatusReport,
     no_snapshot,
     snapshot_number,
+    unix_time,
 )
 from fsxds.values import Layers
 
@@ -35,12 +37,13 @@ class RolloutPaths:
         """What answers each path."""
         return {
             ("GET", f"{API}/rollout"): AdminPath(self._status, _SCOPE),
-            ("POST", f"{API}/rollout/approve"): AdminPath(self._approve, frozenset({"version"})),
+            ("POST", f"{API}/rollout/approve"): AdminPath(self._approve, frozenset({"id"})),
             ("POST", f"{API}/rollout/promote"): AdminPath(self._promote),
             ("POST", f"{API}/rollout/abort"): AdminPath(self._abort, _SCOPE),
+            ("POST", f"{API}/rollout/retry"): AdminPath(self._retry, frozenset({"name"})),
             ("GET", f"{API}/history"): AdminPath(self._history, _SCOPE),
             ("GET", f"{API}/history/{WORD}"): AdminPath(self._snapshot),
-            ("POST", f"{API}/rollback"): AdminPath(self._rollback, frozenset({"number"})),
+            ("POST", f"{API}/rollback"): AdminPath(self._rollback, frozenset({"number", "time"})),
             ("POST", f"{API}/resume"): AdminPath(self._resume, _SCOPE),
         }
 
@@ -50,14 +53,21 @@ class RolloutPaths:
         return StatusReport(tuple(channels), None if directory is None else str(directory))
 
     async def _approve(self, _: web.Request, words: Words) -> object:
-        version = words.get("version")
-        if not version:
-            raise ProtocolError("version: is missing; send the id that fsxds rollout status shows as held")
-        if count := self._control.approve(version):
+        approval_id = words.get("id")
+        if not approval_id:
+            raise ProtocolError("id: is missing; send the one that fsxds rollout status shows")
+        if count := self._control.approve(approval_id):
             return DecisionReport(count)
-        held = sorted({each.held.version for each in self._control.status() if each.held})
-        there = f"held are {', '.join(held)}" if held else "nothing is held"
-        raise ProtocolError(f"{version}: no such version is held; {there}", "NOT_FOUND")
+        waiting = sorted({each.approval.id for each in self._control.status() if each.approval})
+        there = f"what waits is {', '.join(waiting)}" if waiting else "nothing waits for approval"
+        raise ProtocolError(f"{approval_id}: no such removal waits for approval; {there}", "NOT_FOUND")
+
+    async def _retry(self, _: web.Request, words: Words) -> object:
+        name = words.get("name")
+        if count := self._control.retry(name):
+            return RetryReport(count)
+        fact = "no node rejects anything" if name is None else f"no node rejects a resource {name[:80]!r}"
+        raise ProtocolError(f"{fact}; fsxds rollout status shows what nodes reject", "FAILED_PRECONDITION")
 
     async def _promote(self, *_: object) -> object:
         return _done(self._control.promote(), "nothing waits for a canary")
@@ -80,8 +90,13 @@ class RolloutPaths:
         raise no_snapshot(number)
 
     async def _rollback(self, _: web.Request, words: Words) -> object:
+        if (time := words.get("time")) is not None:
+            return _done(await self._control.rollback_all(unix_time(time)), "nothing differs from what was served then")
         number = snapshot_number(words.get("number", ""))
-        return _done(await self._control.rollback(number), f"@{number} is of layers that no node has now")
+        return _done(
+            await self._control.rollback(number),
+            f"@{number} is of layers that no node has now, or is what the tree has",
+        )
 
     def _scope(self, words: Words) -> frozenset[Layers] | None:
         """Return the layers that a request names by `view` or `node`; None where it means all."""

@@ -59,7 +59,7 @@ class ProblemReport:
         message: the fact.
         remedy: what to do; may be empty.
         state: that of the file: `good`, `held`, `broken`, or `ignored` for one that is not read; `upstream` where there is none;
-            `rejected` where clients rejected what is in it.
+            `rejected` where nodes reject a resource in it; `kept` where one is served as it was, for another reason.
         since_s: for how long it has been there.
         source: lines around the place; none of files with secrets.
     """

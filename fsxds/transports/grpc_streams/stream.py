@@ -30,15 +30,23 @@ from fsxds.events import (
     StreamOpened,
     ack_or_nack,
 )
-from fsxds.protocol.messages import ClientStatus, DeltaResponse, Node, Reaction, SotwResponse, WatchStatus
+from fsxds.protocol.messages import (
+    Acknowledgement,
+    ClientStatus,
+    DeltaResponse,
+    Node,
+    Reaction,
+    SotwResponse,
+    WatchStatus,
+)
 from fsxds.protocol.requested_names import reason_of
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.relay_ids import RelayIds
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Snapshot
-from fsxds.rollout import Rejection, Standing, Step
+from fsxds.resources import RowsChange, Snapshot
+from fsxds.rollout import Standing, Step
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter
@@ -101,8 +109,11 @@ class StreamCore(Protocol):
     def receive_timer(self, now_s: float) -> Responses:
         """Do what is due."""
 
-    def standing(self, step: Step) -> Standing | Rejection:
+    def standing(self, step: Step) -> Standing:
         """Return where the client is with a step."""
+
+    def selects(self, type_url: TypeUrl, change: RowsChange) -> bool:
+        """Whether the client subscribes to something in a change of a type."""
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return what the client wants of a type."""
@@ -267,9 +278,28 @@ class StreamCall:
         """How it is served."""
         return "gRPC"
 
-    def standing(self, step: Step) -> Standing | Rejection:
+    @property
+    def identity(self) -> str:
+        """Whose vote the client has a part of."""
+        return self._shared.access.current.identity_of(self._sender, self._node) or self.name
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether the client has shown that it stays: its stream is open."""
+        return True
+
+    @property
+    def is_away(self) -> bool:
+        """Whether nothing can be sent to the client: its stream is open."""
+        return False
+
+    def standing(self, step: Step) -> Standing:
         """Return where the client is with a step."""
         return self._core.standing(step)
+
+    def selects(self, type_url: TypeUrl, name: str) -> bool:
+        """Whether the client subscribes to a resource."""
+        return self._core.selects(type_url, RowsChange(frozenset((name,))))
 
     def sync_state(self) -> SyncState:
         """Return how the client stands with what its channel serves."""
@@ -342,7 +372,7 @@ class StreamCall:
             # A node that is named once is not read again; the core takes one that comes late.
             self._check_node(request.node)
         if self._channel is None:
-            self._channel = await self._join(request.node)
+            self._channel = await self._join(request.node, holds=request.holds)
             # That may have taken long.
             self._check_node(request.node)
         snapshot = self._channel.streams.current
@@ -355,8 +385,7 @@ class StreamCall:
             self._token = self._shared.registry.opened(self.status)
             self._shared.observer(StreamOpened(self._node, self._method.name, self._peer))
         if reaction.acknowledgement is not None:
-            subscription = self._core.subscription_of(type_url)
-            self._shared.observer(ack_or_nack(self._node, subscription, reaction.acknowledgement, snapshot))
+            self._report_answer(type_url, reaction.acknowledgement)
         if self._shared.forgets_members and self._core.has_members:
             self._shared.forgets_members = False
             self._shared.observer(MembersNotKept(self._node))
@@ -365,6 +394,14 @@ class StreamCall:
         # It may be the answer that a step waits for, and another step may follow before its response is written.
         self._progress()
         await self._write(reaction.responses)
+
+    def _report_answer(self, type_url: TypeUrl, acknowledgement: Acknowledgement) -> None:
+        """Report an ACK or NACK."""
+        if self._channel is not None:
+            subscription, snapshot = self._core.subscription_of(type_url), self._channel.streams.current
+            self._shared.observer(ack_or_nack(self._node, subscription, acknowledgement, snapshot))
+            if acknowledgement.nack is not None:
+                self._channel.on_nack(self, acknowledgement.nack)
 
     def _ask_elsewhere(self, type_url: TypeUrl) -> None:
         """Have other servers asked for what the client subscribes to."""
@@ -392,9 +429,9 @@ class StreamCall:
     def _check_node(self, node: Node | None) -> None:
         self._shared.access.current.check_node(self._sender, node or Node("", peer=self._peer))
 
-    async def _join(self, node: Node | None) -> Channel:
+    async def _join(self, node: Node | None, *, holds: bool) -> Channel:
         """Follow the channel of the client from now on. Raises ProtocolError where there is none."""
-        channel = await self._shared.channels.channel_of(node or Node("", peer=self._peer))
+        channel = await self._shared.channels.channel_of(node or Node("", peer=self._peer), holds=holds)
         channel.join(self)
         self._shared.waking.follow(channel)
         return channel

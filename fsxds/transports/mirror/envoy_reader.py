@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fsxds.protocol.acks import combined
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import RowsChange, Snapshot
-from fsxds.rollout import Rejection, Standing, Step
+from fsxds.rollout import Nack, Standing, Step, nack_of
 from fsxds.transports.mirror.envoy_page import EnvoyPage, Statistics
 from fsxds.values import TypeUrl, Version
 
@@ -56,6 +56,19 @@ class ListVersions:
 NO_LISTS = ListVersions()
 
 
+@dataclass(frozen=True, slots=True)
+class FileRejection:
+    """What an Envoy rejected of the files: of a type the names that may be meant, and its words, None for none."""
+
+    type_url: TypeUrl
+    names: frozenset[str]
+    reason: str | None = None
+
+    def nack(self, written: Snapshot) -> Nack:
+        """Return which versions are meant of those that were written."""
+        return nack_of(written.resources(self.type_url).everything, self.names, self.reason)
+
+
 class EnvoyReader:
     """Follows what one Envoy reads. `mark` before files are written, `look` afterwards, and ask for `standing`.
 
@@ -73,9 +86,17 @@ class EnvoyReader:
         self._now: Statistics = {}
         self._listener_errors: str | None = None
 
-    async def mark(self) -> None:
-        """Note what Envoy has, before something else is written."""
-        self._before = self._now = await self._page.statistics(_FILTER)
+    async def mark(self, changes: Mapping[TypeUrl, RowsChange] | None = None) -> None:
+        """Note what Envoy has of some resources, before others of these are written; None stands for all.
+
+        What was written before, and is not written now, may still be waited for.
+        """
+        self._now = now = await self._page.statistics(_FILTER)
+        if changes is None or not now:
+            self._before = now
+            return
+        kept = {name: value for name, value in self._before.items() if not _is_about(name, changes)}
+        self._before = kept | {name: value for name, value in now.items() if _is_about(name, changes)}
 
     async def look(self) -> bool:
         """Ask what Envoy has now; return whether anything changed."""
@@ -86,7 +107,7 @@ class EnvoyReader:
             self._listener_errors = await self._page.listener_errors()
         return True
 
-    def standing(self, step: Step, written: Snapshot) -> Standing | Rejection:
+    def standing(self, step: Step, written: Snapshot) -> Standing | FileRejection:
         """Return where Envoy is with a step, all of which is in the files since `written` was written."""
         return standing_of(step, written, (self._before, self._now), self._listener_errors, lists=self.lists)
 
@@ -98,7 +119,7 @@ def standing_of(
     listener_errors: str | None = None,
     *,
     lists: ListVersions = NO_LISTS,
-) -> Standing | Rejection:
+) -> Standing | FileRejection:
     """Return where an Envoy is with a step.
 
     Args:
@@ -115,16 +136,18 @@ def standing_of(
         # It has started again since.
         before = {}
     reads_list = bool({_listener_version(before), _listener_version(now)} & (lists.now | lists.before))
-    return combined(
-        _standing_of_list(type_url, change, written, (before, now), (lists, listener_errors))
+    standings = [
+        _standing_of_list(type_url, change, (before, now), (lists, listener_errors))
         if reads_list and type_url in {_LDS, _LISTS}
-        else _standing_of_routes(change, written, before, now)
+        else _standing_of_routes(change, before, now)
         if type_url == _RDS
         else _standing_of_all(type_url, change, written, (before, now), listener_errors)
         for type_url, change in step.changed.items()
         # A time to live or an alias is in no file.
         if (change.fresh or change.removed) and (type_url in {_RDS, _LISTS} or type_url in _SCOPES)
-    )
+    ]
+    rejection = next((standing for standing in standings if isinstance(standing, FileRejection)), None)
+    return rejection or (Standing.PENDING if Standing.PENDING in standings else Standing.TAKEN)
 
 
 def _standing_of_all(
@@ -133,7 +156,7 @@ def _standing_of_all(
     written: Snapshot,
     looks: tuple[Statistics, Statistics],
     listener_errors: str | None,
-) -> Standing | Rejection:
+) -> Standing | FileRejection:
     """Return where an Envoy is with clusters or listeners, all of which are in one file."""
     if type_url == _LISTS:
         return Standing.TAKEN
@@ -143,7 +166,7 @@ def _standing_of_all(
         return Standing.TAKEN
     if _has_grown(f"{scope}.update_rejected", before, now):
         reason = listener_errors if type_url == _LDS else None
-        return Rejection(type_url, version, change.fresh, reason)
+        return FileRejection(type_url, change.fresh, reason)
     is_accepted = (
         now.get(f"{scope}.version_text") == f'"{version}"'
         and _has_grown(f"{scope}.update_success", before, now)
@@ -155,15 +178,13 @@ def _standing_of_all(
 def _standing_of_list(
     type_url: TypeUrl,
     change: RowsChange,
-    written: Snapshot,
     looks: tuple[Statistics, Statistics],
     facts: tuple[ListVersions, str | None],
-) -> Standing | Rejection:
+) -> Standing | FileRejection:
     """Return where an Envoy is with listeners or list collections that reads one of these, which may be as it was."""
     (before, now), (lists, listener_errors), scope = looks, facts, _SCOPES[_LDS]
     if _has_grown(f"{scope}.update_rejected", before, now):
-        version = version_of(written, Subscription(type_url))
-        return Rejection(type_url, version, change.fresh, listener_errors)
+        return FileRejection(type_url, change.fresh, listener_errors)
     version_text = _listener_version(now)
     is_accepted = (
         version_text in lists.now
@@ -177,16 +198,14 @@ def _listener_version(statistics: Statistics) -> Version:
     return Version(statistics.get(f"{_SCOPES[_LDS]}.version_text", "").strip('"'))
 
 
-def _standing_of_routes(
-    change: RowsChange, written: Snapshot, before: Statistics, now: Statistics
-) -> Standing | Rejection:
+def _standing_of_routes(change: RowsChange, before: Statistics, now: Statistics) -> Standing | FileRejection:
     """Return where an Envoy is with route configurations, of which each has a file and a subscription of its own."""
     successes, rejections = (
         {name for name, count in _by_route(counter, now).items() if count > _by_route(counter, before).get(name, 0)}
         for counter in ("success", "rejected")
     )
     if rejected := change.fresh & rejections:
-        return Rejection(_RDS, version_of(written, Subscription(_RDS, rejected)), rejected)
+        return FileRejection(_RDS, rejected)
     subscribed = change.fresh & _by_route("success", now).keys()
     return Standing.TAKEN if subscribed <= successes else Standing.PENDING
 
@@ -199,6 +218,17 @@ def _by_route(counter: str, statistics: Statistics) -> dict[str, int]:
         if found is not None and found["counter"] == counter:
             counts[found["name"]] += _count(statistics, name)
     return counts
+
+
+def _is_about(name: str, changes: Mapping[TypeUrl, RowsChange]) -> bool:
+    """Whether a statistic counts updates of something that changes."""
+    if found := _ROUTES.fullmatch(name):
+        routes = changes.get(_RDS, RowsChange())
+        return found["name"] in routes.fresh | routes.removed
+    types = {_LDS: (_LDS, _LISTS), _CDS: (_CDS,)}
+    return any(
+        name.startswith(f"{scope}.") and not changes.keys().isdisjoint(types[url]) for url, scope in _SCOPES.items()
+    )
 
 
 def _has_grown(name: str, before: Statistics, now: Statistics) -> bool:

@@ -19,20 +19,20 @@ from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Rows, Snapshot
-from fsxds.rollout import Rejection, Standing, Step
+from fsxds.resources import Rows, RowsChange, Snapshot
+from fsxds.rollout import Standing, Step, StepKind
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
-from fsxds.transports.mirror.envoy_reader import NO_LISTS, EnvoyReader
+from fsxds.transports.mirror.envoy_reader import NO_LISTS, EnvoyReader, FileRejection
 from fsxds.transports.mirror.files import COLLECTIONS, MirrorEncoding, MirrorFile
 from fsxds.transports.mirror.inlining import ListenerFinder, by_name
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
 from fsxds.transports.mirror.resource_layout import ResourceLayoutMaker
 from fsxds.transports.mirror.steps import FileStep, Pause, Remove, Write, steps_to
-from fsxds.values import BackOff
+from fsxds.values import BackOff, TypeUrl
 
 Value = TypeVar("Value")
 
@@ -325,9 +325,14 @@ class Mirroring:
         self._mirror = mirror
         self._observer = observer
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("mirror", error)))
-        # What is in the directory, and its number.
+        # What is in the directory, and its number, 0 when its channel has served something else since.
         self._written: Snapshot | None = None
         self._generation = 0
+        # How that differs from what was there before, until its Envoy has answered, where it is known.
+        self._unanswered: Step | None = None
+        # That of which a rejection was reported, and the rejection while the files are as its Envoy rejected them.
+        self._rejected: Snapshot | None = None
+        self._rejection: FileRejection | None = None
         self._since_s = self._reached_s = 0.0
         # Somebody waits for the Envoy to take it.
         self._is_awaited = asyncio.Event()
@@ -345,23 +350,54 @@ class Mirroring:
         """What it is called in the log."""
         return str(self.root)
 
-    def standing(self, step: Step) -> Standing | Rejection:
-        """Return whether the files have what a step brings, and their Envoy has taken it, where it is known."""
-        if self._generation < step.snapshot.generation:
-            return Standing.PENDING
+    @property
+    def identity(self) -> str:
+        """Whose vote it has a part of: its own."""
+        return self.name
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether it has shown that it stays: it is a part of this process."""
+        return True
+
+    @property
+    def is_away(self) -> bool:
+        """Whether nothing can be sent to it: files can be written at any time."""
+        return False
+
+    def standing(self, step: Step) -> Standing:
+        """Return whether the files have what a step brings, and their Envoy has taken or rejected it, where it is known."""
+        return Standing.PENDING if self._generation < step.snapshot.generation else self._standing(step)
+
+    def _standing(self, step: Step) -> Standing:
+        """Return whether its Envoy has answered what was written; report the rejection."""
         if self.reader is None or self._written is None:
             return Standing.TAKEN
         standing = self.reader.standing(step, self._written)
         if standing is Standing.PENDING:
             self._is_awaited.set()
-        return standing
+        if not isinstance(standing, FileRejection):
+            return standing
+        if self._rejected is not self._written:
+            self._rejected, self._rejection = self._written, standing
+            self._channel.on_nack(self, standing.nack(self._written))
+        return Standing.TAKEN
+
+    def _look_at_answer(self) -> None:
+        """Look whether its Envoy has answered what was written; no step may wait for that."""
+        if self._unanswered is not None and self._standing(self._unanswered) is Standing.TAKEN:
+            self._unanswered = None
+
+    def selects(self, _: TypeUrl, __: str) -> bool:
+        """Whether it has files of a resource: it has all."""
+        return True
 
     def sync_state(self) -> SyncState:
         """Return how the directory, and its Envoy where it is known, stand with what the channel serves."""
         served = self._channel.store.current
         return combined_state(
             SyncState.STALE
-            if watch.state is SyncState.SYNCED and served is not None and self._generation < served.generation
+            if watch.state is SyncState.SYNCED and served is not None and self._generation != served.generation
             else watch.state
             for watch in self._watches()
         )
@@ -371,23 +407,23 @@ class Mirroring:
         return ClientStatus(self.node, self.transport, self._watches(), self._since_s)
 
     def _watches(self) -> Iterator[WatchStatus]:
-        written, step = self._written, self._channel.step
+        written, unanswered, rejection = self._written, self._unanswered, self._rejection
         if written is None:
             return
-        standing = (
-            Standing.TAKEN if step is None or self._generation < step.snapshot.generation else self.standing(step)
-        )
         for type_url, rows in written.by_type.items():
             if type_url not in written.withheld and (rows or type_url not in written.undeclared):
-                awaited = standing if step is not None and type_url in step.changed else Standing.TAKEN
-                yield _watch_of(rows, awaited, self._reached_s, self._generation)
+                is_awaited = unanswered is not None and type_url in unanswered.changed
+                awaited = Standing.PENDING if is_awaited else Standing.TAKEN
+                known = rejection if rejection is not None and rejection.type_url == type_url else awaited
+                yield _watch_of(rows, known, self._reached_s, self._generation)
 
     def wake(self) -> None:
         """Do nothing: it waits for what is served by itself."""
 
     def follow(self, channel: Channel) -> None:
         """Look at another channel from now on, which the mirror has joined already."""
-        self._channel = channel
+        # What it serves may have been published before what is written.
+        self._channel, self._generation = channel, 0
         if self._limit is not None:
             self._limit.reschedule(asyncio.get_running_loop().time())
 
@@ -397,7 +433,7 @@ class Mirroring:
         UsageError, when another process has the directory, is the caller's, and so is ProtocolError, when the node has no view.
         """
         self._ask_for_everything()
-        self._channel = await self._channels.channel_of(self.node)
+        self._channel = await self._channels.channel_of(self.node, holds=True)
         self._since_s = asyncio.get_running_loop().time()
         self._channel.join(self)
         try:
@@ -433,6 +469,7 @@ class Mirroring:
             while not await reader.look():
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, READ_EVERY_AT_MOST_S)
+            self._look_at_answer()
             self._channel.progressed(self)
             await asyncio.sleep(READ_EVERY_S)
 
@@ -458,8 +495,9 @@ class Mirroring:
                 self._limit = None
 
     async def _write(self, snapshot: Snapshot) -> None:
-        if self.reader is not None and snapshot.generation != self._generation:
-            await self.reader.mark()
+        changes = None if self._written is None else _changes(self._written, snapshot)
+        if self.reader is not None:
+            await self.reader.mark(changes)
         try:
             report = await asyncio.to_thread(self._mirror.write, self._with_unanswered(snapshot))
         except asyncio.CancelledError:
@@ -483,14 +521,27 @@ class Mirroring:
             self._reach(snapshot)
 
     def _reach(self, snapshot: Snapshot) -> None:
-        self._written, self._generation = snapshot, snapshot.generation
+        rejected = None if self._rejection is None else self._rejection.type_url
+        if rejected and self._written and snapshot.versions[rejected] != self._written.versions[rejected]:
+            self._rejection = None
+        if self.reader is not None and self._written is not None:
+            step, earlier = Step(StepKind.WHOLE, snapshot, _changes(self._written, snapshot)), self._unanswered
+            self._unanswered = step if earlier is None else earlier.joined_with(step)
+        self._written = snapshot
+        self._generation = snapshot.generation if self._channel.store.current is snapshot else 0
         self._reached_s = asyncio.get_running_loop().time()
+        self._look_at_answer()
         self._channel.progressed(self)
 
 
-def _watch_of(rows: Rows, standing: Standing | Rejection, since_s: float, generation: int) -> WatchStatus:
+def _changes(before: Snapshot, after: Snapshot) -> dict[TypeUrl, RowsChange]:
+    changes = {type_url: rows.changes_since(before.resources(type_url)) for type_url, rows in after.by_type.items()}
+    return {type_url: change for type_url, change in changes.items() if change}
+
+
+def _watch_of(rows: Rows, standing: Standing | FileRejection, since_s: float, generation: int) -> WatchStatus:
     """Return the state of a type that was written; its Envoy, where it is known, stands so with what changed."""
-    rejection = standing if isinstance(standing, Rejection) and standing.type_url == rows.type_url else None
+    rejection = standing if isinstance(standing, FileRejection) and standing.type_url == rows.type_url else None
     if rejection is not None:
         state = SyncState.NACK
     else:

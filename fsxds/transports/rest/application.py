@@ -18,7 +18,7 @@ from fsxds.channels import Channel, Channels
 from fsxds.errors import ProtocolError
 from fsxds.events import LimitReached, Observer, ResponseSent, ack_or_nack
 from fsxds.protocol.messages import Acknowledgement
-from fsxds.protocol.poll import Decision, Hold, PollMemory, PollRequest, Send, Unavailable
+from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavailable, Wait
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
 from fsxds.relay_ids import HEADER, RelayIds, relays_in
@@ -282,13 +282,17 @@ class RestJson:
         poll, patience_s = await self._read(request, row)
         received = ReceivedPoll(poll, peer, patience_s)
         self._check(received)
-        channel = await self.held.channels.channel_of(poll.node)
+        known = self._memory.node_of(poll.node)
+        # The first poll of one name has no version, and may come from a client that holds other things.
+        holds = poll.version_info is not None or (known is not None and poll.subscription not in known.watches)
+        channel = await self.held.channels.channel_of(poll.node, holds=holds)
         # That may have taken long.
         self._check(received)
         # Of one moment: steps that follow each other may be published whenever this waits.
         snapshot = channel.store.current
         decided = self._receive(poll, snapshot), snapshot
-        client = self._clients.receive_poll(poll, self._memory.node_of(poll.node), channel)
+        identity = self.held.access.current.identity_of(peer, poll.node)
+        client = self._clients.receive_poll(poll, self._memory.node_of(poll.node), channel, identity)
         is_answered = False
         try:
             self._on_demand.ask(received, poll.subscription.type_url, poll.subscription.asked)
@@ -356,12 +360,12 @@ class RestJson:
     async def _hold(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
-        """Wait while a poll is to be held; return what to answer, and of which snapshot. Hold: nothing new came in time.
+        """Wait while a poll is to be held; return what to answer, and of which snapshot. Wait: nothing new came in time.
 
         Raises:
             ProtocolError: its sender may ask for this no longer, or too much is held.
         """
-        if not isinstance(decided[0], Hold):
+        if not isinstance(decided[0], Wait):
             return decided
         count = len(received.poll.subscription.names)
         self.held.limiter.hold_poll(len(self.held))
@@ -376,7 +380,7 @@ class RestJson:
     ) -> tuple[Decision, Snapshot | None]:
         poll, now_s, (decision, snapshot) = received.poll, asyncio.get_running_loop().time(), decided
         deadline_s = now_s + received.patience_s
-        while isinstance(decision, Hold):
+        while isinstance(decision, Wait):
             if now_s >= deadline_s or self.held.is_draining:
                 self._memory.receive_deadline(poll, now_s)
                 self._polls.poll_ended(poll, now_s)

@@ -12,7 +12,8 @@ from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resources import Snapshot
-from fsxds.rollout import Rejection, Standing, Step
+from fsxds.rollout import Standing, Step
+from fsxds.values import TypeUrl
 
 
 class ReportedClients(Protocol):
@@ -31,15 +32,17 @@ class RestClient:
     Attributes:
         polls: what is known of its polls.
         channel: what it is served.
+        identity: whose vote it has a part of, as of its last poll.
         limits: the time limits of its polls that are held.
     """
 
-    __slots__ = ("_reported", "channel", "limits", "polls")
+    __slots__ = ("_reported", "channel", "identity", "limits", "polls")
 
     transport: Final = "REST"
 
     def __init__(self, polls: PollingNode, channel: Channel, reported: ReportedClients) -> None:
         self._reported = reported
+        self.identity = polls.node.id
         self.polls = polls
         self.channel = channel
         self.limits: set[asyncio.Timeout] = set()
@@ -54,9 +57,23 @@ class RestClient:
         """What the client is called in the log."""
         return self.node.id
 
-    def standing(self, step: Step) -> Standing | Rejection:
+    @property
+    def has_returned(self) -> bool:
+        """Whether the client has shown that it stays: it polled again after an answer."""
+        return self.polls.has_returned
+
+    @property
+    def is_away(self) -> bool:
+        """Whether nothing can be sent to the client before its next poll."""
+        return not self.polls.has_open_polls
+
+    def standing(self, step: Step) -> Standing:
         """Return where the client is with a step."""
         return self.polls.standing(step)
+
+    def selects(self, type_url: TypeUrl, name: str) -> bool:
+        """Whether the client subscribes to a resource."""
+        return self.polls.selects(type_url, name)
 
     def sync_state(self) -> SyncState:
         """Return how the client stands with what its channel serves."""
@@ -75,7 +92,8 @@ class RestClient:
         self.channel = channel
         now_s = asyncio.get_running_loop().time()
         for limit in self.limits:
-            limit.reschedule(now_s)
+            if not limit.expired():
+                limit.reschedule(now_s)
 
 
 class RestClients:
@@ -89,7 +107,7 @@ class RestClients:
         """How many nodes poll."""
         return len(self._clients)
 
-    def receive_poll(self, poll: PollRequest, polls: PollingNode | None, channel: Channel) -> RestClient:
+    def receive_poll(self, poll: PollRequest, polls: PollingNode | None, channel: Channel, identity: str) -> RestClient:
         """Return the client of a poll, which follows a channel from now on; one that is not remembered joins none."""
         if polls is None:
             return RestClient(PollingNode(poll.node), channel, self._reported)
@@ -97,10 +115,14 @@ class RestClients:
         if client is None:
             client = self._clients[polls] = RestClient(polls, channel, self._reported)
             channel.join(client)
-        elif client.channel is not channel:
+        elif client.channel is not channel or client not in channel.clients:
             client.channel.leave(client)
             channel.join(client)
             client.follow(channel)
+        client.identity = identity
+        nack, polls.nack = polls.nack, None
+        if nack is not None:
+            client.channel.on_nack(client, nack)
         client.channel.progressed(client)
         return client
 

@@ -226,6 +226,16 @@ def replaced_files(world: World, n: int) -> Tree:
     }
 
 
+def one_file_each(world: World, n: int) -> Tree:
+    """A static or an EDS cluster by turns, each in a file of its own, and the route to it."""
+    tree = static_or_eds(world, n)
+    return {
+        "lds.yaml": tree["lds.yaml"],
+        "routes.yaml": tree["routes.yaml"],
+        f"clusters-{n}.yaml": tree["clusters.yaml"],
+    }
+
+
 def _steady(world: World, *clusters: Plain, routes: tuple[str, ...] = ("steady",)) -> Tree:
     return {
         "lds.yaml": (world.listener(),),
@@ -240,11 +250,18 @@ class Kind:
 
     Attributes:
         tree: what the tree is after the n-th change.
-        first: the files that are saved before the others, which follow 30 ms later.
+        first: the files that are saved, or removed, one after the other before all others; `{n}` is the number of the change,
+            and `{before}` that before it.
+        apart_s: the seconds between two of these saves.
     """
 
     tree: Callable[[World, int], Tree]
-    first: str | None = None
+    first: tuple[str, ...] = ()
+    apart_s: float = 0.03
+
+    def files_first(self, n: int) -> list[str]:
+        """Return the files that are saved, or removed, before all others of the n-th change."""
+        return [path.format(n=n, before=n - 1) for path in self.first]
 
 
 KINDS: Mapping[str, Kind] = {
@@ -252,8 +269,8 @@ KINDS: Mapping[str, Kind] = {
     "static clusters, two files": Kind(static_in_two_files),
     "EDS clusters, one file": Kind(eds_in_one_file),
     "EDS clusters, two files": Kind(eds_in_two_files),
-    "routes first, 30 ms apart": Kind(static_or_eds, "routes.yaml"),
-    "clusters first, 30 ms apart": Kind(static_or_eds, "clusters.yaml"),
+    "routes first, 30 ms apart": Kind(static_or_eds, ("routes.yaml",)),
+    "clusters first, 30 ms apart": Kind(static_or_eds, ("clusters.yaml",)),
     "inline routes": Kind(inline_routes),
     "listener filters": Kind(listener_filters),
     "endpoints": Kind(moving_endpoints),
@@ -264,6 +281,12 @@ KINDS: Mapping[str, Kind] = {
     "weighted clusters": Kind(weighted_clusters),
     "everything at once": Kind(everything_at_once),
     "files replaced": Kind(replaced_files),
+    "renamed, routes 2 s first": Kind(static_or_eds, ("routes.yaml",), apart_s=2.0),
+    "renamed, clusters 2 s first": Kind(static_or_eds, ("clusters.yaml",), apart_s=2.0),
+    "renamed, new cluster, routes, 2 s apart": Kind(one_file_each, ("clusters-{n}.yaml", "routes.yaml"), apart_s=2.0),
+    "renamed, old cluster goes first, 2 s apart": Kind(
+        one_file_each, ("clusters-{before}.yaml", "routes.yaml"), apart_s=2.0
+    ),
 }
 
 

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,18 @@ from typing import Any
 from tests.end_to_end.test_rest_envoy import bootstrap as rest_bootstrap
 from tests.end_to_end.test_rest_envoy import rest_source
 from tests.end_to_end.traffic.convergence import missing
-from tests.end_to_end.traffic.kinds import KINDS, Plain, Tree, World, texts
+from tests.end_to_end.traffic.kinds import KINDS, Plain, Tree, World, static_in_one_file, texts
 from tests.end_to_end.traffic.load import Load, bound_sockets, in_thread
 from tests.support.envoy import Envoy
 from tests.support.grpc_envoy import DELTA_ADS, SOTW_ADS
-from tests.support.ports import free_port
+from tests.support.ports import free_address, free_port
 from tests.support.server import Server, write_file
 
 BACKENDS = 4
-# Between the two saves of a change that is saved in two.
-APART_S = 0.03
 # A change that Envoy has not taken by then is reported, and the next one follows.
 PATIENCE_S = 20.0
+# A relay lets up to 30 s pass before it asks a server again that dies again and again.
+RESTART_PATIENCE_S = 60.0
 # Requests go on for so long before the next change.
 PAUSE_S = 0.2
 MIRROR = "mirror"
@@ -40,12 +40,12 @@ class Transport:
     Attributes:
         source: the config source in the resources of the tree.
         bootstrap: makes the Envoy's bootstrap from the server and the folder of the run.
-        options: more options of the server, in that folder.
+        options: more options of the server, from that folder and the port of the Envoy's admin page.
     """
 
     source: Plain
     bootstrap: Callable[[Server, Path], Plain]
-    options: Callable[[Path], Sequence[str]] = lambda _: ()
+    options: Callable[[Path, int], Sequence[str]] = lambda *_: ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,23 @@ class Demand:
 DEMAND = Demand()
 
 
+@dataclass(frozen=True, slots=True)
+class Above:
+    """The servers between the tree and the Envoy.
+
+    Attributes:
+        relays: so many relays are in a row between them.
+        servers: so many servers have the tree, and one of them runs. With each change that one is killed, and the next one
+            starts on the changed tree. 0 for one that goes on, and sees each change.
+    """
+
+    relays: int = 0
+    servers: int = 0
+
+
+NOTHING_ABOVE = Above()
+
+
 def _mirror_bootstrap(_: Server, folder: Path) -> Plain:
     def source(name: str) -> Plain:
         return {"resource_api_version": "V3", "path_config_source": {"path": f"{folder}/{MIRROR}/{name}.pb"}}
@@ -67,7 +84,7 @@ def _mirror_bootstrap(_: Server, folder: Path) -> Plain:
     return {"dynamic_resources": {"cds_config": source("cds"), "lds_config": source("lds")}}
 
 
-def _mirror_options(folder: Path) -> Sequence[str]:
+def _mirror_options(folder: Path, _: int) -> Sequence[str]:
     return "--mirror", str(folder / MIRROR), "--mirror-config-sources"
 
 
@@ -79,26 +96,18 @@ TRANSPORTS: Mapping[str, Transport] = {
 }
 # The server knows the admin page of the Envoy that reads its files.
 MIRROR_WITH_ADMIN = "mirror with admin"
-ADMIN_FILE = "admin"
 
 
-def _known_mirror_options(folder: Path) -> Sequence[str]:
-    (folder / ADMIN_FILE).write_text(str(free_port()))
-    rule = {"directory": MIRROR, "config_sources": True, "admin": f"127.0.0.1:{(folder / ADMIN_FILE).read_text()}"}
+def _known_mirror_options(folder: Path, admin_port: int) -> Sequence[str]:
+    rule = {"directory": MIRROR, "config_sources": True, "admin": f"127.0.0.1:{admin_port}"}
     settings = folder / "fsxds.json"
     settings.write_text(json.dumps({"mirrors": [rule]}))
     return "--settings", str(settings)
 
 
-def _known_mirror_bootstrap(server: Server, folder: Path) -> Plain:
-    port = int((folder / ADMIN_FILE).read_text())
-    admin = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}
-    return {**_mirror_bootstrap(server, folder), "admin": admin}
-
-
 _ALL_TRANSPORTS = {
     **TRANSPORTS,
-    MIRROR_WITH_ADMIN: Transport(TRANSPORTS["mirror"].source, _known_mirror_bootstrap, _known_mirror_options),
+    MIRROR_WITH_ADMIN: Transport(TRANSPORTS["mirror"].source, _mirror_bootstrap, _known_mirror_options),
 }
 
 
@@ -106,12 +115,15 @@ class Run:
     """A tree that is served to an Envoy under load.
 
     Attributes:
-        server: the fsxds.
+        server: the fsxds that the Envoy follows.
         envoy: the Envoy.
         load: the requests.
         world: what the resources of the tree have in common.
         tree: the folder of the tree.
+        transport: its name.
         late: the changes that Envoy had not taken in time, each with what it lacked.
+        took_s: how long Envoy took for each change, by what was under way.
+        restarted: the servers that have the tree, the one that runs first, where each change is made by a restart.
     """
 
     def __init__(self, tree: Path, world: World, load: Load, server: Server, envoy: Envoy) -> None:
@@ -120,7 +132,10 @@ class Run:
         self.load = load
         self.server = server
         self.envoy = envoy
+        self.transport = ""
         self.late: list[str] = []
+        self.took_s: dict[str, list[float]] = {}
+        self.restarted: tuple[Server, ...] = ()
 
     def change(self, name: str, number: int, label: str | None = None, *, every_s: float | None = None) -> None:
         """Make the `number`-th change of a kind, and wait until Envoy has taken it.
@@ -134,9 +149,11 @@ class Run:
         kind = KINDS[name]
         tree = kind.tree(self.world, number)
         self.load.record.begin(label or name)
-        if kind.first:
-            write_tree(self.tree, tree, only=kind.first)
-            time.sleep(APART_S)
+        if self.restarted:
+            self.restarted[0].kill()
+        for path in kind.files_first(number):
+            write_tree(self.tree, tree, only=path)
+            time.sleep(kind.apart_s)
         if every_s is None:
             self.write(tree, f"{name}, change {number}")
         else:
@@ -146,12 +163,21 @@ class Run:
     def write(self, tree: Tree, label: str) -> None:
         """Make files what a tree says, and wait until Envoy has taken it."""
         write_tree(self.tree, tree)
-        ends_at_s = time.monotonic() + PATIENCE_S
+        if self.restarted:
+            self.restarted = *self.restarted[1:], self.restarted[0]
+            self.restarted[0].start()
+        self.until_taken(tree, label)
+
+    def until_taken(self, tree: Tree, label: str) -> None:
+        """Wait until Envoy has taken a tree that was saved just now, and note how long that took."""
+        began_s = time.monotonic()
+        ends_at_s = began_s + (RESTART_PATIENCE_S if self.restarted else PATIENCE_S)
         while lacking := missing(self.envoy, tree):
             if time.monotonic() > ends_at_s:
                 self.late.append(f"{label}: {', '.join(lacking)}")
                 return
             time.sleep(0.05)
+        self.took_s.setdefault(self.load.record.change, []).append(time.monotonic() - began_s)
 
     def rest(self, seconds: float) -> None:
         """Change nothing for a while."""
@@ -189,40 +215,98 @@ class Run:
 def write_tree(folder: Path, tree: Tree, only: str | None = None) -> None:
     """Make files what the tree says, one after the other; `only` makes one file so, and leaves the others."""
     files = texts(tree)
-    chosen = files if only is None else {only: files[only]} if only in files else {}
-    for path, text in chosen.items():
-        if not (folder / path).exists() or (folder / path).read_text() != text:
+    for path, text in files.items():
+        if only in (None, path) and not ((folder / path).exists() and (folder / path).read_text() == text):
             write_file(folder / path, text)
-    for file in set(folder.iterdir()) if only is None else ():
-        if file.name not in files:
+    for file in [file for file in folder.rglob("*") if file.is_file()]:
+        path = str(file.relative_to(folder))
+        if only in (None, path) and path not in files:
             file.unlink()
 
 
 @contextmanager
-def running(folder: Path, name: str, drain_s: int, options: Sequence[str], demand: Demand = DEMAND) -> Iterator[Run]:
-    """Run all of it in a folder, with requests from the start; `options` are more options of the server."""
+def running(
+    folder: Path,
+    name: str,
+    drain_s: int,
+    options: Sequence[str],
+    demand: Demand = DEMAND,
+    *,
+    above: Above = NOTHING_ABOVE,
+    first: Callable[[World, int], Tree] = static_in_one_file,
+) -> Iterator[Run]:
+    """Run all of it in a folder, with requests from the start.
+
+    Args:
+        folder: is made its own.
+        name: of the transport.
+        drain_s: Envoy's drain time.
+        options: more options of each server.
+        demand: what is asked of the Envoy.
+        above: the servers between the tree and the Envoy.
+        first: makes the tree at the start.
+    """
     transport = _ALL_TRANSPORTS[name]
     sockets = bound_sockets(BACKENDS)
     ports = tuple(one.getsockname()[1] for one in sockets)
     world = World(free_port(), ports, transport.source, str(folder / "access.log"))
     tree = folder / "tree"
     tree.mkdir()
-    write_tree(tree, KINDS["static clusters, one file"].tree(world, 0))
+    write_tree(tree, first(world, 0))
     load, go = Load(world.port, demand.rate, demand.slow_s), threading.Event()
-    # The same after a restart.
-    http, grpc = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    chosen = *transport.options(folder), *options
-    with in_thread(sockets, load, go), Server(tree, folder, *chosen, http=http, grpc=grpc) as server:
+    admin_port = free_port()
+    own = transport.options(folder, admin_port)
+    with in_thread(sockets, load, go), ExitStack() as stack:
+        having_tree, relays = _servers(tree, folder, options, own, above)
+        for one in (having_tree[0], *relays):
+            stack.enter_context(one)
+        for one in having_tree[1:]:
+            stack.callback(_end, one)
+        server = (*having_tree, *relays)[-1]
         bootstrap: dict[str, Any] = transport.bootstrap(server, folder)
         extra = ["--file-flush-interval-msec", "100"]
-        workdir, workers = folder / "envoy", demand.workers
-        with Envoy(bootstrap, workdir=workdir, drain_s=drain_s, workers=workers, extra_args=extra) as envoy:
+        with Envoy(
+            bootstrap,
+            admin_port=admin_port,
+            workdir=folder / "envoy",
+            drain_s=drain_s,
+            workers=demand.workers,
+            extra_args=extra,
+        ) as envoy:
             envoy.wait(lambda: "front" in envoy.listener_names(dynamic_only=True), what="the listener")
             go.set()
             run = Run(tree, world, load, server, envoy)
+            run.transport = name
+            run.restarted = tuple(having_tree) if above.servers else ()
             run.rest(1.0)
             yield run
             load.stop()
             load.wait()
             # Until the access log is on the disk.
             time.sleep(0.3)
+
+
+def _end(server: Server) -> None:
+    if server.is_running:
+        server.stop()
+
+
+def _servers(
+    tree: Path, folder: Path, options: Sequence[str], own: Sequence[str], above: Above
+) -> tuple[list[Server], list[Server]]:
+    """Return the servers that have the tree, and the relays below them; the last of all has also the options of the transport."""
+    levels: list[list[Server]] = []
+    addresses: list[str] = []
+    for level in range(above.relays + 1):
+        upstream = ("--upstream", ",".join(addresses)) if level else ()
+        is_last, count = level == above.relays, 1 if level else max(above.servers, 1)
+        # The same after a restart.
+        http, addresses = free_address(), [free_address() for _ in range(count)]
+        made = []
+        for number, grpc in enumerate(addresses):
+            workdir = folder if is_last else folder / f"level-{level}-{number}"
+            workdir.mkdir(exist_ok=True)
+            chosen = *upstream, *options, *(own if is_last else ())
+            made.append(Server(None if level else tree, workdir, *chosen, http=http, grpc=grpc))
+        levels.append(made)
+    return levels[0], [server for made in levels[1:] for server in made]

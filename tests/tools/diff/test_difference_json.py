@@ -29,6 +29,6 @@ def test_all_of_a_difference() -> None:
 
 def test_no_difference() -> None:
     """Of equals it says so."""
-    assert {"same": True, "unread": [], "before": "a", "after": "b", "types": {}} == json.loads(
+    assert {"same": True, "unread": [], "before": "a", "after": "b", "held": [], "types": {}} == json.loads(
         json_text(compared(before="a", after="b"))
     )

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.tools.diff.compare import ChangeAction, FieldChange, ResourceChange, TypeDifference
-from fsxds.tools.diff.difference import LONGEST_COMMENT, code, markdown
+from fsxds.tools.diff.compare import ChangeAction, Difference, FieldChange, ResourceChange, TypeDifference
+from fsxds.tools.diff.difference import LONGEST_COMMENT, Compared, Side, code, markdown
+from fsxds.tools.diff.view_groups import ComparedView, grouped
 from tests.tools.diff.differences import CDS, EXAMPLE, SDS, compared, resource
 
 EXPECTED = """\
@@ -89,3 +90,36 @@ def test_long_names() -> None:
     change = ResourceChange(resource("n" * 5000), resource("n" * 5000), (field,))
 
     assert len(markdown(compared(TypeDifference(CDS, changed=(change,))))) < 2000
+
+
+def of_views(count: int, layer: str = "nodes/{number}") -> Compared:
+    """Return a comparison of so many views, each with a difference of its own."""
+    differences = {
+        ComparedView(("edge",), (layer.format(number=number),)): Difference(
+            (TypeDifference(CDS, added=(resource(f"c{number}"),)),)
+        )
+        for number in range(count)
+    }
+    return Compared.of_views((Side("a"), Side("b")), grouped(differences), (), count)
+
+
+def test_views_have_headings() -> None:
+    """What the settings and the tree call views stands as code, cut where it is long."""
+    text = markdown(of_views(2, "<b>{number}: *"))
+
+    assert "#### in 1 of 2 views: `edge (<b>0: *)`\n\n| type |" in text
+    assert text.count("<details>") == 2
+    assert len(markdown(of_views(2, "x" * 5000 + "{number}"))) < 2000
+
+
+def test_a_comment_about_many_views_is_never_too_long() -> None:
+    """As many groups as leave room for their details, and how many more there are."""
+    text = markdown(of_views(1000))
+    shown = text.count("#### ")
+
+    assert len(text) <= LONGEST_COMMENT
+    assert 50 < shown < 1000
+    assert text.count("- added `c") == shown
+    assert text.endswith(
+        f"{1000 - shown} more groups of views do not fit into a comment; `fsxds diff` prints them all.\n"
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import UsageError
-from fsxds.tools.importing.placing import Target, write_import
+from fsxds.tools.importing.placing import Destination, write_import
 from fsxds.tools.importing.plan import ImportPlan
 from tests.tools.importing.planning import plan_of
 
@@ -35,7 +35,7 @@ def test_files_and_their_modes(plan: ImportPlan, tmp_path: Path) -> None:
     """Everything is there, what holds secrets is for its owner alone, and nothing else is left."""
     before = os.umask(0o022)
     try:
-        write_import(plan, Target(tmp_path / "new" / "xds", tmp_path / "new" / "bootstrap.yaml"))
+        write_import(plan, Destination(tmp_path / "new" / "xds", tmp_path / "new" / "bootstrap.yaml"))
     finally:
         os.umask(before)
     modes = {str(p.relative_to(tmp_path)): p.stat().st_mode & 0o777 for p in tmp_path.rglob("*") if p.is_file()}
@@ -55,14 +55,14 @@ def test_what_is_there_is_in_the_way(taken: str, tmp_path: Path) -> None:
     (tmp_path / taken).write_text("mine")
 
     with pytest.raises(UsageError, match=r"nothing is written|is not a directory"):
-        Target(tmp_path / "xds", tmp_path / "bootstrap.yaml").require_free()
+        Destination(tmp_path / "xds", tmp_path / "bootstrap.yaml").require_free()
 
 
 def test_an_empty_directory_is_free(tmp_path: Path) -> None:
     """So is one with hidden files, such as those of git."""
     (tmp_path / "xds" / ".git").mkdir(parents=True)
 
-    Target(tmp_path / "xds", tmp_path / "bootstrap.yaml").require_free()
+    Destination(tmp_path / "xds", tmp_path / "bootstrap.yaml").require_free()
 
 
 def test_what_is_replaced_is_kept_beside(plan: ImportPlan, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_is_replaced_is_kept_beside(plan: ImportPlan, tmp_path: Path) -> No
     for path in (tree / "clusters" / "old.yaml", tree / "routes.yaml", bootstrap):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
-    replaced = write_import(plan, Target(tree, bootstrap))
+    replaced = write_import(plan, Destination(tree, bootstrap))
 
     assert {tree / ".replaced-1-clusters", tmp_path / ".replaced-1-bootstrap.yaml"} == set(replaced)
     assert "mine" == (tree / ".replaced-1-clusters" / "old.yaml").read_text()
@@ -86,7 +86,7 @@ def test_a_step_that_fails_undoes_those_before_it(plan: ImportPlan, tmp_path: Pa
     (tree / "clusters" / "old.yaml").write_text("mine")
 
     with pytest.raises(UsageError, match="nothing was imported"):
-        write_import(plan, Target(tree, bootstrap))
+        write_import(plan, Destination(tree, bootstrap))
 
     assert {"xds/clusters/old.yaml": "mine"} == contents(tmp_path)
 
@@ -98,6 +98,6 @@ def test_a_late_step_that_fails_undoes_those_before_it(plan: ImportPlan, tmp_pat
     (tree / "clusters" / "old.yaml").write_text("mine")
 
     with pytest.raises(UsageError, match="nothing was imported"):
-        write_import(plan, Target(tree, tree / "clusters" / "bootstrap.yaml"))
+        write_import(plan, Destination(tree, tree / "clusters" / "bootstrap.yaml"))
 
     assert {"xds/clusters/old.yaml": "mine"} == contents(tmp_path)

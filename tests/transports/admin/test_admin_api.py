@@ -22,7 +22,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture
 async def admin() -> AsyncIterator[Admin]:
-    """An admin address with a canary at work in `edge`, and a version that is held in `everyone`."""
+    """An admin address with a canary at work in `edge`, and a removal that waits for approval in `everyone`."""
     async with running_admin() as admin:
         yield admin
 
@@ -31,7 +31,7 @@ async def admin() -> AsyncIterator[Admin]:
 
 
 async def test_status_has_every_field(admin: Admin) -> None:
-    """Channels come with their step, whom it waits for, what lingers, what is tainted and what is held."""
+    """Channels come with their step, whom it waits for, what lingers, what is held and since when, and what may be approved."""
     status, content = await admin.ask("GET", "/api/rollout")
     [busy, held] = content["channels"]
 
@@ -51,16 +51,27 @@ async def test_status_has_every_field(admin: Admin) -> None:
             "ends_within_s": 3.75,
             "waits_for": [{"client": "envoy-1", "transport": "gRPC", "since_s": 1.25}],
         },
-        "late": [],
         "waits_for_canary": False,
         "baking_s": None,
         "lingering": [{"type": "cds", "name": "old", "listeners": ["web"], "left_s": 598.4}],
-        "tainted": ["aaaaaaaaaaaa"],
-        "rejections": ["edge/lds.yaml:3: envoy-1 rejected lds web: cannot bind"],
-        "held": None,
-        "pinned": None,
+        "held": [
+            {
+                "type": "lds",
+                "name": "web",
+                "reason": "rejected",
+                "place": "edge/lds.yaml:3",
+                "message": "envoy-1 rejects listener web: cannot bind",
+                "remedy": "correct it, or that node; until then it keeps what it has, and all others are served it",
+                "nodes": ["envoy-1"],
+                "since_s": 42.0,
+            }
+        ],
+        "approval": None,
+        "pinned": 0,
+        "pinned_for_s": None,
     }
-    assert held["held"] == {"version": "ba9876543210", "reason": "removes 6 of 10 clusters"}
+    assert held["approval"] == {"id": "9b8c7d6e5f4a", "removal": "6 of 10 clusters"}
+    assert [(each["name"], each["reason"]) for each in held["held"]] == [("old", "waits for approval")]
 
 
 async def test_head_is_get_without_its_body(admin: Admin) -> None:
@@ -73,24 +84,42 @@ async def test_head_is_get_without_its_body(admin: Admin) -> None:
 # What an operator decides
 
 
-async def test_approve_releases_what_is_held(admin: Admin) -> None:
+async def test_approve_lets_a_removal_go_on(admin: Admin) -> None:
     """It says in how many channels, and is logged with who asked."""
-    answer = await admin.ask("POST", "/api/rollout/approve", json={"version": "ba9876543210"})
+    answer = await admin.ask("POST", "/api/rollout/approve", json={"id": "9b8c7d6e5f4a"})
 
     assert answer == (200, {"channels": 1})
-    assert admin.rollouts.channels[1].held is None
+    assert admin.rollouts.channels[1].approval is None
     assert admin.recorder.of(RolloutCommanded) == [
-        RolloutCommanded("rollout/approve", {"version": "ba9876543210"}, "127.0.0.1")
+        RolloutCommanded("rollout/approve", {"id": "9b8c7d6e5f4a"}, "127.0.0.1")
     ]
 
 
-async def test_approve_names_what_is_held(admin: Admin) -> None:
-    """An id of which nothing is held is 404, with the ids of which something is."""
-    status, content = await admin.ask("POST", "/api/rollout/approve", json={"version": "123"})
+async def test_approve_names_what_waits(admin: Admin) -> None:
+    """An id by which nothing waits is 404, with those by which something does."""
+    status, content = await admin.ask("POST", "/api/rollout/approve", json={"id": "123"})
+    missing = await admin.ask("POST", "/api/rollout/approve", json={})
 
     assert (status, content["code"]) == (404, 5)
-    assert content["message"] == "123: no such version is held; held are ba9876543210"
+    assert content["message"] == "123: no such removal waits for approval; what waits is 9b8c7d6e5f4a"
+    assert (missing[0], missing[1]["message"]) == (400, "id: is missing; send the one that fsxds rollout status shows")
     assert not admin.recorder.of(RolloutCommanded)
+
+
+@pytest.mark.parametrize("words", [{}, {"name": "web"}])
+async def test_retry_offers_again_what_nodes_reject(admin: Admin, words: dict[str, str]) -> None:
+    """The resources of a name, or all; it says how many, and is logged with who asked."""
+    assert await admin.ask("POST", "/api/rollout/retry", json=words) == (200, {"versions": 1})
+    assert admin.rollouts.channels[0].held == ()
+    assert admin.recorder.of(RolloutCommanded) == [RolloutCommanded("rollout/retry", words, "127.0.0.1")]
+
+
+async def test_nothing_to_retry_is_a_conflict(admin: Admin) -> None:
+    """What nobody rejects cannot be offered again."""
+    status, content = await admin.ask("POST", "/api/rollout/retry", json={"name": "x" * 200})
+
+    assert (status, content["code"]) == (409, 9)
+    assert content["message"].startswith(f"no node rejects a resource '{'x' * 80}'; fsxds rollout status")
 
 
 @pytest.mark.parametrize("words", [{}, {"view": "edge"}, {"view": "common+edge"}, {"node": "envoy-1"}])
@@ -102,7 +131,7 @@ async def test_a_rollout_is_meant_by_view_or_node(admin: Admin, words: dict[str,
 
 async def test_promote_ends_canaries() -> None:
     """It is for all nodes that wait for one."""
-    waiting = replace(HELD, held=None, waits_for_canary=True)
+    waiting = replace(HELD, approval=None, waits_for_canary=True)
     async with running_admin(KeptRollouts([BUSY, waiting])) as admin:
         assert await admin.ask("POST", "/api/rollout/promote", json={}) == (200, {"channels": 1})
         assert (await admin.ask("POST", "/api/rollout/promote", json={}))[0] == 409
@@ -123,8 +152,32 @@ async def test_rollback_and_resume(admin: Admin) -> None:
     pinned = [each.pinned for each in admin.rollouts.channels]
 
     assert answer == (200, {"channels": 1})
-    assert pinned == ["111111111111", None]
+    assert pinned == [1, 0]
     assert await admin.ask("POST", "/api/resume", json={}) == (200, {"channels": 1})
+
+
+@pytest.mark.parametrize(("time", "channels"), [("2500", 2), (2500, 2), ("1970-01-01T00:16:40Z", 1)])
+async def test_rollback_of_all_views(admin: Admin, time: str | int, channels: int) -> None:
+    """What was served at a time, in each view that has a history from then."""
+    assert await admin.ask("POST", "/api/rollback", json={"time": time}) == (200, {"channels": channels})
+    assert sum(each.pinned for each in admin.rollouts.channels) == channels
+
+
+@pytest.mark.parametrize("time", ["", "yesterday", "inf", "nan", "2026-13-01", "12:00"])
+async def test_mistakes_in_times(admin: Admin, time: str) -> None:
+    """What is no time is 400, with the form of one."""
+    status, content = await admin.ask("POST", "/api/rollback", json={"time": time})
+
+    assert status == 400
+    assert content["message"] == f"time: {time!r} is no time; write 2026-01-31T14:05:00Z or seconds since 1970"
+    assert admin.rollouts.channels == [BUSY, HELD]
+
+
+async def test_a_time_before_the_history(admin: Admin) -> None:
+    """Nothing is known of what was served then."""
+    status, content = await admin.ask("POST", "/api/rollback", json={"time": 1})
+
+    assert (status, content["code"]) == (409, 9)
 
 
 @pytest.mark.parametrize(

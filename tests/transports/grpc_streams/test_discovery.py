@@ -23,7 +23,6 @@ from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder, make_supervisor
 from tests.support.grpc_clients import (
     LOCALHOST,
-    PATIENCE_S,
     DiscoveryClient,
     GrpcServer,
     channel_to,
@@ -31,6 +30,7 @@ from tests.support.grpc_clients import (
     names_in,
     serving_grpc,
 )
+from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import snapshot, type_url
 
 # VHDS asks for hosts of a route configuration, not for everything.

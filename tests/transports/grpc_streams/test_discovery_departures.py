@@ -14,6 +14,7 @@ from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from tests.support.departures import many_go_away
 from tests.support.grpc_clients import LOCALHOST, names_in, serving_grpc
 from tests.support.grpc_departures import HEADERS, begin, call, calls, conversations
+from tests.support.patience import PATIENCE_S
 from tests.support.polls import envoy_catalogue, until
 
 DEPARTURES = 150
@@ -64,7 +65,7 @@ async def test_those_who_go_away_would_be_answered() -> None:
         for path, message, is_unary in calls(random.Random(1)):
             reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
             writer.write(begin() + call(1, path, message, is_last=is_unary))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 head = await reader.readexactly(9)
                 while head[3] != HEADERS:
                     await reader.readexactly(int.from_bytes(head[:3], "big"))

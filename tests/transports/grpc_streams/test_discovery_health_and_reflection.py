@@ -8,7 +8,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fsxds.transports.grpc_streams.stream_requests import METHODS
-from tests.support.grpc_clients import PATIENCE_S, GrpcServer, serving_grpc
+from tests.support.grpc_clients import GrpcServer, serving_grpc
+from tests.support.patience import PATIENCE_S
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 SERVICES = ["", *sorted({method.service for method in METHODS})]

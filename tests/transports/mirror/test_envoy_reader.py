@@ -9,8 +9,8 @@ import pytest
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import RowsChange
-from fsxds.rollout import Rejection, Standing, Step, StepKind
-from fsxds.transports.mirror.envoy_reader import ListVersions, standing_of
+from fsxds.rollout import Nack, Standing, Step, StepKind
+from fsxds.transports.mirror.envoy_reader import FileRejection, ListVersions, standing_of
 from fsxds.values import TypeUrl, Version
 from tests.support.polls import named, snapshot_of
 
@@ -46,14 +46,12 @@ NEW = RowsChange(fresh=frozenset({"web"}))
         pytest.param(
             {**clusters(CLUSTERS, 4), "cluster_manager.warming_clusters": "1"}, Standing.PENDING, id="still warming"
         ),
-        pytest.param(
-            clusters("old", 3, 1), Rejection(CDS, version_of(WRITTEN, Subscription(CDS)), NEW.fresh), id="rejected"
-        ),
+        pytest.param(clusters("old", 3, 1), FileRejection(CDS, NEW.fresh), id="rejected"),
         pytest.param(clusters(CLUSTERS, 1), Standing.TAKEN, id="started again since"),
         pytest.param(CALM, Standing.TAKEN, id="subscribes to no clusters"),
     ],
 )
-def test_clusters(now: dict[str, str], expected: Standing | Rejection) -> None:
+def test_clusters(now: dict[str, str], expected: Standing | FileRejection) -> None:
     """Clusters are taken when an update was accepted since, their version shows, and nothing warms."""
     assert standing_of(step(CDS, NEW), WRITTEN, (BEFORE, now)) == expected
 
@@ -73,11 +71,11 @@ def routes(success: int, rejected: int = 0) -> dict[str, str]:
     [
         (routes(2), Standing.PENDING),
         (routes(3), Standing.TAKEN),
-        (routes(2, 1), Rejection(RDS, version_of(WRITTEN, Subscription(RDS, frozenset({"r1"}))), frozenset({"r1"}))),
+        (routes(2, 1), FileRejection(RDS, frozenset({"r1"}))),
         (CALM, Standing.TAKEN),
     ],
 )
-def test_routes(now: dict[str, str], expected: Standing | Rejection) -> None:
+def test_routes(now: dict[str, str], expected: Standing | FileRejection) -> None:
     """Routes are taken when all subscriptions to them counted one more; those that nobody subscribes to do not count."""
     change = RowsChange(fresh=frozenset({"r1", "nobody-subscribes"}))
     assert standing_of(step(RDS, change), WRITTEN, (routes(2), now)) == expected
@@ -99,8 +97,19 @@ def test_why_listeners_were_rejected_is_kept() -> None:
         (before, now),
         "Error adding/updating listener(s) front: no",
     )
-    assert isinstance(standing, Rejection)
+    assert isinstance(standing, FileRejection)
     assert standing.reason == "Error adding/updating listener(s) front: no"
+
+
+def test_what_was_rejected_has_versions() -> None:
+    """Those that were written: of the resource that Envoy's words name, else of all that may be meant."""
+    front, web = (((url, name), WRITTEN.resources(url)[name].version) for url, name in ((LDS, "front"), (CDS, "web")))
+    words = "Error adding/updating listener(s) front: no"
+
+    assert FileRejection(LDS, frozenset({"front"}), words).nack(WRITTEN) == Nack(
+        frozenset({front}), is_named=True, words=words
+    )
+    assert FileRejection(CDS, frozenset({"web", "gone"})).nack(WRITTEN) == Nack(frozenset({web}))
 
 
 def listeners(version: str, success: int, rejected: int = 0) -> dict[str, str]:
@@ -113,7 +122,7 @@ def listeners(version: str, success: int, rejected: int = 0) -> dict[str, str]:
 WARMING = {"listener_manager.total_listeners_warming": "1"}
 OF_LISTENERS = RowsChange(fresh=frozenset({"front"}))
 OLD_LIST, NEW_LIST, OTHER_LIST = (Version(text) for text in ("l1", "l2", "o1"))
-REJECTED = Rejection(LDS, version_of(WRITTEN, Subscription(LDS)), OF_LISTENERS.fresh, "no")
+REJECTED = FileRejection(LDS, OF_LISTENERS.fresh, "no")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +137,7 @@ REJECTED = Rejection(LDS, version_of(WRITTEN, Subscription(LDS)), OF_LISTENERS.f
         pytest.param(listeners("x", 3), listeners("x", 3), Standing.PENDING, id="it reads listeners"),
     ],
 )
-def test_listeners_of_a_list(before: dict[str, str], now: dict[str, str], expected: Standing | Rejection) -> None:
+def test_listeners_of_a_list(before: dict[str, str], now: dict[str, str], expected: Standing | FileRejection) -> None:
     """An Envoy that shows the version of a list collection has taken listeners when that is one that was written last."""
     lists = ListVersions(frozenset({NEW_LIST, OTHER_LIST}), frozenset({OLD_LIST, OTHER_LIST}))
     assert standing_of(step(LDS, OF_LISTENERS), WRITTEN, (before, now), "no", lists=lists) == expected

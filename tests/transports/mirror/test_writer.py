@@ -17,6 +17,7 @@ from fsxds.errors import UsageError
 from fsxds.events import FilesWritten
 from fsxds.resources import Snapshot
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
+from tests.support.patience import PATIENCE_S
 from tests.transports.mirror.test_directory import full_disk
 from tests.transports.mirroring import assignment, by_eds, by_rds, catalogue, files_in, read, routes, snapshot, static
 
@@ -243,7 +244,7 @@ def test_an_interrupted_write_is_taken_up_again(root: Path) -> None:
         while not (root / "cds.pb").exists():
             pass
         ours.interrupt()
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
     assert files_in(root) == {"cds.pb"}
     assert written(write(root, made)) == ["rds/r.pb", "srds.pb", "lds.pb"]
@@ -260,7 +261,7 @@ def test_a_crash_in_the_middle_leaves_only_files_that_are_known(root: Path) -> N
             pass
         crashed = Path(shutil.copytree(root, root.with_name("crashed")))
         ours.interrupt()
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
     assert files_in(crashed) == {*BUNDLES, "eds/x.pb", "eds/y.pb"}
     report = write(crashed, snapshot(3, cds=[static("b")], eds=[assignment("y", 3)]))

@@ -13,9 +13,16 @@ import pytest
 from fsxds.channels import Channel, ChannelKey
 from fsxds.errors import UsageError
 from fsxds.events import Event, FilesWritten, MirrorFailed, SnapshotSetAside
-from fsxds.rollout import Standing
+from fsxds.protocol.subscription import Subscription, version_of
+from fsxds.protocol.sync_states import SyncState
+from fsxds.resources import RowsChange
+from fsxds.rollout import Nack, Standing
+from fsxds.settings.forms import TcpAddress
+from fsxds.transports.mirror.envoy_page import EnvoyPage
+from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
 from tests.support.channels import OneChannel
+from tests.support.faulty_server import until
 from tests.support.steps import step_between
 from tests.transports.mirroring import assignment, catalogue, files_in, read, snapshot, static, url
 
@@ -218,3 +225,86 @@ async def test_another_channel_is_followed_at_once(tmp_path: Path) -> None:
 
     assert [report.generation for report in listener.reports] == [1, 7]
     assert not second.clients
+
+
+async def test_another_channel_is_followed_also_to_what_it_served_before(tmp_path: Path) -> None:
+    """What a channel serves may be older than what a mirror wrote in the one before: its files are that, and it is behind till then."""
+    first, second = Channel(ChannelKey(held=frozenset())), Channel(ChannelKey())
+    older = snapshot(3, cds=[static("b")])
+    second.store.publish(older)
+    async with serving(tmp_path, first) as listener:
+        first.store.publish(snapshot(5, cds=[static("a")]))
+        await listener.until(lambda: len(listener.reports) == 1)
+        (mirroring,) = first.clients
+        await until(lambda: mirroring.sync_state() is SyncState.SYNCED)
+        second.join(mirroring)
+        first.leave(mirroring)
+        mirroring.follow(second)
+
+        assert mirroring.standing(step_between(snapshot(2), older)) is Standing.PENDING
+        assert mirroring.sync_state() is SyncState.STALE
+        await listener.until(lambda: len(listener.reports) == 2)
+
+    assert read(tmp_path, "cds.pb").names == ("b",)
+
+
+class Page(EnvoyPage):
+    """The page of an Envoy that reads clusters, and rejects the next update when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(TcpAddress("127.0.0.1", 1))
+        self.counters = {"success": 1, "rejected": 0}
+        self.version = ""
+
+    async def statistics(self, _: str) -> dict[str, str]:
+        """Return those of clusters."""
+        scope = "cluster_manager.cds"
+        counters = {f"{scope}.update_{name}": str(count) for name, count in self.counters.items()}
+        return {**counters, f"{scope}.version_text": f'"{self.version}"'}
+
+
+async def test_envoy_is_listened_to_also_where_no_step_waits_for_it(tmp_path: Path) -> None:
+    """What is offered again to one Envoy may be in no step: it is behind until that took it, and heard when it rejects it."""
+    nacks: list[Nack] = []
+    channel, page = Channel(ChannelKey()), Page()
+    channel.on_nack = lambda _, nack: nacks.append(nack)
+    listener = Listener()
+    mirroring = Mirroring(OneChannel(channel), mirror_in(tmp_path), listener)
+    mirroring.reader = reader = EnvoyReader(page)
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(mirroring.keep_mirrored()), tasks.create_task(mirroring.keep_read(reader))]
+        for generation, name in enumerate(("a", "b", "c"), 1):
+            served = snapshot(generation, cds=[static(name)])
+            channel.store.publish(served)
+            await listener.until(lambda generation=generation: len(listener.reports) == generation)  # type: ignore[misc]
+            if name == "a":
+                continue
+            assert mirroring.sync_state() is SyncState.STALE
+            if name == "b":
+                page.version = str(version_of(served, Subscription(url("cds"))))
+                page.counters["success"] += 1
+                await until(lambda: mirroring.sync_state() is SyncState.SYNCED)
+            else:
+                page.counters["rejected"] += 1
+                await until(lambda: mirroring.sync_state() is SyncState.NACK)
+        for task in running:
+            task.cancel()
+
+    assert [[key for key, _ in nack.versions] for nack in nacks] == [[(url("cds"), "c")]]
+
+
+async def test_what_was_written_before_is_still_waited_for() -> None:
+    """A write of other resources does not begin anew to count the updates of those before: Envoy may have read these by then."""
+    page = Page()
+    reader = EnvoyReader(page)
+    before, after = snapshot(1, cds=[static("a")]), snapshot(2, cds=[static("b")])
+    step = step_between(before, after)
+    await reader.mark(step.changed)
+    assert reader.standing(step, after) is Standing.PENDING
+    page.version = str(version_of(after, Subscription(url("cds"))))
+    page.counters["success"] += 1
+    await reader.mark({url("lds"): RowsChange(fresh=frozenset({"front"}))})
+
+    assert reader.standing(step, after) is Standing.TAKEN
+    await reader.mark(step.changed)
+    assert reader.standing(step, after) is Standing.PENDING

@@ -54,6 +54,19 @@ async def test_each_poll_is_decided_by_its_node(server: Server) -> None:
     assert "wrong-token" not in denied.body.decode()
 
 
+async def test_credentials_are_who_votes(server: Server) -> None:
+    """Whatever a client calls itself, it has the vote of its token."""
+    for node in ("edge-1", "edge-2"):
+        await polled(server, "edge-token", node)
+    await polled(server, "all-token", "batch-1")
+
+    assert {client.node.id: client.identity for client in server.channels.channel.clients} == {
+        "edge-1": "edge",
+        "edge-2": "edge",
+        "batch-1": "all",
+    }
+
+
 @pytest.mark.parametrize(
     "headers", [["Basic ZWRnZTp0b2tlbg=="], ["Bearer"], ["Bearer edge-token", "Bearer edge-token"]]
 )

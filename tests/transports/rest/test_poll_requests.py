@@ -272,6 +272,7 @@ def test_a_bad_request_is_not_remembered() -> None:
         ("30000", "5", 28.5),
         ("1000.5", None, 0.9005),
         (" 400 ", None, 0.3),
+        ("299", None, 0),
         ("0", None, 0),
         (None, "5", 5),
         (None, "2.5s", 2.5),

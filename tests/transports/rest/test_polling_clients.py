@@ -12,7 +12,7 @@ from fsxds.observe.clients import ReportedPolls
 from fsxds.protocol.messages import Node
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.rollout import Standing
+from fsxds.rollout import Nack, Standing
 from fsxds.transports.rest.polling_clients import RestClient
 from tests.support.polls import Server, named, running, snapshot_of, until
 from tests.support.steps import step_between
@@ -56,7 +56,6 @@ async def test_a_step_is_taken_when_the_node_polls_with_it(server: Server) -> No
     """A held poll is answered with a step, and the one after it shows that the client took it."""
     asked: list[Standing] = []
     channel = server.channels.channel
-    channel.on_progress = lambda client: asked.append(client.standing(step))  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as tasks:
         await server.poll()
         tasks.create_task(server.poll(version_info=version_of(server)))
@@ -65,6 +64,7 @@ async def test_a_step_is_taken_when_the_node_polls_with_it(server: Server) -> No
         assert before is not None
         grown = snapshot_of(2, named("cds", "a"), named("cds", "b"))
         channel.step = step = step_between(before, grown)
+        channel.on_progress = lambda client: asked.append(client.standing(step))
         server.store.publish(grown)
         (client,) = channel.clients
         assert client.standing(step) is Standing.PENDING
@@ -76,6 +76,33 @@ async def test_a_step_is_taken_when_the_node_polls_with_it(server: Server) -> No
 
     assert asked[0] is Standing.PENDING
     assert asked[-1] is Standing.TAKEN
+
+
+async def test_a_node_that_came_once_has_not_shown_that_it_stays(server: Server) -> None:
+    """A poll after an answer shows that; a second poll of something else does not."""
+    await server.poll()
+    await server.poll("listeners")
+    (client,) = server.channels.channel.clients
+    before = client.has_returned
+    await server.poll(version_info=version_of(server), timeout_ms=1)
+
+    assert (before, client.has_returned) == (False, True)
+    assert client.selects(CDS, "a")
+    assert not client.selects(BY_SHORT_NAME["eds"].type_url, "a")
+
+
+async def test_a_rejection_is_that_of_a_client_of_a_channel(server: Server) -> None:
+    """The channel hears which client it was, and what it rejected; by its node id it votes."""
+    heard: list[tuple[ChannelClient, Nack]] = []
+    server.channels.channel.on_nack = lambda client, nack: heard.append((client, nack))
+    answer = await server.poll()
+    error = {"code": 3, "message": "Error adding/updating cluster(s) a: no such thing"}
+    await server.poll(response_nonce=answer.content["nonce"], error_detail=error, timeout_ms=1)
+    [(client, nack)] = heard
+
+    assert server.store.current is not None
+    assert nack.versions == {((CDS, "a"), server.store.current.resources(CDS)["a"].version)}
+    assert (nack.is_named, client.identity) == (True, "edge-1")
 
 
 async def test_a_node_that_breaks_off_all_its_polls_leaves(server: Server) -> None:

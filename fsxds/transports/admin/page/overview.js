@@ -4,6 +4,7 @@ import { badge, count, empty, h, number, row, short, sign, since, table, toneOf 
 
 const MOST_PROBLEMS = 20;
 const MOST_VIEWS = 50;
+const MOST_PINNED = 5;
 
 // The facts that matter, the worst first: [state, sentence, tab that shows more].
 export function facts(status) {
@@ -29,12 +30,34 @@ export function facts(status) {
   if (files.held) found.push(["held", `${count(files.held, "file")} held back: the last good content is served`, "files"]);
   for (const rollout of status.rollouts) {
     const name = nameOf(rollout);
-    if (rollout.held) found.push(["held", `${name}: waits for approval, it ${rollout.held.reason}`, "rollouts"]);
-    else if (rollout.pinned) found.push(["held", `${name}: rolled back to ${rollout.pinned}`, "rollouts"]);
+    // What nodes reject is said of the others, too.
+    const held = rollout.cohort === "rejecting" ? 0 : heldBack(rollout).length;
+    if (rollout.pinned) found.push(["held", `${name}: ${count(rollout.pinned, "resource")} rolled back`, "rollouts"]);
+    if (rollout.approval) found.push(["held", `${name}: waits for approval to remove ${rollout.approval.removal}`, "rollouts"]);
+    if (held) found.push(["held", `${name}: ${count(held, "resource")} held back or rejected`, "rollouts"]);
+    if (rollout.waits_for_canary) found.push(["held", `${name}: a change waits for canaries`, "rollouts"]);
     else if (rollout.step) found.push(["waits", `${name}: ${rollout.step.name} waits for ${count(rollout.step.waits_for.length, "client")}`, "rollouts"]);
     else if (!rollout.is_done && rollout.asked) found.push(["waits", `${name}: a change is on its way`, "rollouts"]);
   }
   return found;
+}
+
+// What is held back, but for what an operator rolled back, or has to approve.
+export function heldBack(rollout) {
+  return rollout.held.filter((each) => !["pinned", "waits for approval"].includes(each.reason));
+}
+
+// Stands above all else while a rollback is in force: the files are not all that is served.
+function banner(status, fetched_ms) {
+  const pinned = status.rollouts.filter((each) => each.pinned);
+  if (!pinned.length) return null;
+  const names = new Set(pinned.flatMap((each) => each.held).filter((each) => each.reason === "pinned").map((each) => `${each.type} ${each.name}`));
+  const shown = [...names].slice(0, MOST_PINNED).map((each) => short(each, 60)).join(", ");
+  const more = names.size > MOST_PINNED ? ` and ${count(names.size - MOST_PINNED, "more resource")}` : "";
+  return h("p", { class: "banner", role: "note", "data-key": "banner" },
+    h("strong", {}, "Rolled back"), " for ", since(Math.max(...pinned.map((each) => each.pinned_for_s ?? 0)), fetched_ms),
+    `: ${shown}${more}. Each follows its file again when that changes. To end it for all: `,
+    h("code", { class: "command" }, "fsxds rollout resume"));
 }
 
 function them(number) {
@@ -44,7 +67,7 @@ function them(number) {
 export function nameOf(rollout) {
   const views = rollout.views.filter(Boolean).map((each) => short(each, 60)).join(", ");
   const name = views || rollout.layers.join("+") || "whole tree";
-  return rollout.cohort === "all" ? name : `${name}, ${rollout.cohort}`;
+  return rollout.cohort === "main" ? name : `${name}, ${rollout.cohort}`;
 }
 
 export function clientsByState(status) {
@@ -54,7 +77,7 @@ export function clientsByState(status) {
 }
 
 // What stands above the tabs.
-export function summary(status) {
+export function summary(status, fetched_ms) {
   const found = facts(status);
   const [state, sentence] = found[0] ?? ["good", allGood(status)];
   const more = found.slice(1, 5).map(([each, words, tab]) =>
@@ -65,6 +88,7 @@ export function summary(status) {
   const byTransport = {};
   for (const each of status.clients) byTransport[each.transport] = (byTransport[each.transport] ?? 0) + each.count;
   return [
+    banner(status, fetched_ms),
     h("div", { class: `verdict ${toneOf(state)}`, "data-state": state },
       h("span", { class: "mark", "aria-hidden": "true" }, sign(state)),
       h("div", {}, h("h2", {}, sentence), more.length ? h("ul", {}, more) : null)),
@@ -133,7 +157,8 @@ const OUTCOMES = {
   broken: "nothing of this file is served",
   held: "the last good content of this file is served",
   ignored: "this file is not read",
-  rejected: "clients rejected this",
+  rejected: "nodes reject this",
+  kept: "what was good last is served",
   upstream: "this is about an upstream",
 };
 

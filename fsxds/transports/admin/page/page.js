@@ -146,7 +146,7 @@ function show() {
   element("where").textContent = where;
   document.body.dataset.tab = state.tab;
   document.title = `${titleSign(status)}fsxds ${where}`;
-  update(element("summary"), ...summary(status));
+  update(element("summary"), ...summary(status, state.fetched_ms));
   showTabs();
   const panel = element(state.tab);
   let body = panel.querySelector(":scope > .body");

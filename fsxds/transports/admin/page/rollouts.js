@@ -1,7 +1,7 @@
 // Each rollout as it goes: its step, whom that waits for, what is held back, and the command that decides about it.
 
 import { badge, count, duration, empty, h, short, since } from "/assets/dom.js";
-import { nameOf } from "/assets/overview.js";
+import { heldBack, nameOf } from "/assets/overview.js";
 
 const STEPS = ["grow", "switch", "shrink"];
 const MEANINGS = {
@@ -21,15 +21,17 @@ export function rollouts({ status, fetched_ms }) {
 }
 
 function rank(rollout) {
-  if (rollout.held || rollout.pinned) return 0;
+  if (rollout.held.length || rollout.approval || rollout.pinned || rollout.waits_for_canary) return 0;
   return rollout.step ? 1 : rollout.is_done ? 3 : 2;
 }
 
 function stateOf(rollout) {
-  if (rollout.held) return badge("held", "waits for approval");
   if (rollout.pinned) return badge("held", "rolled back");
+  if (rollout.approval) return badge("held", "waits for approval");
   if (rollout.step) return badge("waits", `${rollout.step.name} goes on`);
-  if (rollout.waits_for_canary || rollout.baking_s !== null) return badge("waits", "waits for the canary");
+  if (rollout.waits_for_canary) return badge("held", "waits for canaries");
+  if (rollout.baking_s !== null) return badge("waits", "waits for the canary");
+  if (rollout.held.length) return badge("held", "held back");
   return rollout.is_done ? badge("done", "has what the tree asks for") : badge("waits", "on its way");
 }
 
@@ -42,14 +44,14 @@ function card(rollout, fetched_ms) {
       fact("Serves", version(rollout.served)),
       rollout.target !== rollout.served ? fact("Goes to", version(rollout.target)) : null,
       rollout.asked !== rollout.target ? fact("Tree asks for", version(rollout.asked)) : null),
-    rollout.held ? held(rollout.held) : null,
-    rollout.pinned ? decide(`Rolled back to ${rollout.pinned}; the tree is not followed. To follow it again: `, "fsxds rollback --resume") : null,
+    rollout.pinned ? decide(`${count(rollout.pinned, "resource")} rolled back, each until it changes in the tree. To follow the tree again: `, "fsxds rollout resume") : null,
+    keys("Rolled back", rollout, "pinned"),
+    rollout.approval ? decide(`The tree removes ${rollout.approval.removal}: they stay until that is approved. To let them go: `, `fsxds rollout approve ${rollout.approval.id}`) : null,
+    keys("Stays until that is approved", rollout, "waits for approval"),
     rollout.step ? step(rollout.step, fetched_ms) : null,
-    rollout.waits_for_canary ? decide("Waits until the canary has taken it. Not to wait: ", "fsxds rollout promote") : null,
+    rollout.waits_for_canary ? decide("Waits for canaries that have not taken the change, or are not there. To go on without them: ", "fsxds rollout promote") : null,
     rollout.baking_s !== null ? decide(`Follows the canary in ${duration(rollout.baking_s)}. Not to wait: `, "fsxds rollout promote") : null,
-    names("Late: they let a step time out, and have taken nothing since", rollout.late),
-    names("Rejected by clients", rollout.rejections, "reason"),
-    names("Taken back, and not served again until the tree changes", rollout.tainted),
+    heldList(heldBack(rollout), fetched_ms),
     lingering(rollout.lingering));
 }
 
@@ -61,8 +63,20 @@ function version(value) {
   return value ? h("code", {}, value) : "nothing";
 }
 
-function held({ version: held_version, reason }) {
-  return decide(`It ${reason}. To serve it all the same: `, `fsxds rollout approve ${held_version}`);
+// Each resource with what is the matter with it, for how long, and the remedy.
+function heldList(list, fetched_ms) {
+  if (!list.length) return null;
+  return h("div", { class: "names reason" }, h("h4", {}, "Held back, or rejected"), h("ul", {}, list.map((each) =>
+    h("li", { "data-key": `${each.type} ${each.name} ${each.reason} ${each.place}` },
+      h("b", {}, `${each.type} ${short(each.name, 200)}`), ` ${each.reason}`,
+      each.nodes.length ? ` by ${each.nodes.map((one) => short(one, 60)).join(", ")}` : null,
+      each.since_s === null ? null : [" for ", since(each.since_s, fetched_ms)],
+      h("p", {}, h("strong", { class: "place" }, short(each.place)), ` ${short(each.message, 600)}`),
+      each.remedy ? h("p", { class: "remedy" }, h("span", { "aria-hidden": "true" }, "→ "), h("span", { class: "unseen" }, "Remedy: "), short(each.remedy, 600)) : null))));
+}
+
+function keys(heading, rollout, reason) {
+  return names(heading, rollout.held.filter((each) => each.reason === reason).map((each) => `${each.type} ${each.name}`));
 }
 
 function decide(words, command) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.envoy.rejections import constraint_chain, plain_reason, remedy_for
+from fsxds.envoy.envoy_rejections import constraint_chain, plain_reason, remedy_for
 
 CONSTRAINT = (
     "Proto constraint validation failed (BootstrapValidationError.StaticResources: embedded message failed validation | "

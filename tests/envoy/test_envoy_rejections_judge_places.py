@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.envoy.rejections import field_named
+from fsxds.envoy.envoy_rejections import field_named
 from fsxds.values import FieldPath, PlainValue
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"

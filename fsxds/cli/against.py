@@ -1,0 +1,84 @@
+"""`fsxds check --against ADMIN`: what a running fsxds would hold of a tree, as problems of its files."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fsxds.errors import UsageError
+from fsxds.observe.log_lines import escape
+from fsxds.resources import Key
+from fsxds.rollout import HoldingRules
+from fsxds.rollout.served_outline import ServedOutline
+from fsxds.settings.options import Settings
+from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.view_problems import named_in
+from fsxds.tools.admin_client import AdminServer, ask_admin
+from fsxds.tools.held_changes import HeldChange, held_changes
+from fsxds.transports.admin.outline_paths import OUTLINE
+from fsxds.values import Layers, Problem, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class AskedServer:
+    """A running fsxds: what it serves, and by which rules it holds changes."""
+
+    address: str
+    rules: HoldingRules
+    outlines: Mapping[Layers, ServedOutline]
+
+    def problems(
+        self, loaded: LoadedViews, settings: Settings, is_static: Callable[[Key], bool]
+    ) -> tuple[Problem, ...]:
+        """Return what would be held of a tree, each change once, with the views where it would be if not in all."""
+        views = {layers: tree for layers, tree in loaded.served.items() if layers in self.outlines}
+        if self.outlines and not views:
+            print(f"{escape(self.address)}: serves none of these views; nothing would be held", file=sys.stderr)
+        approved = self.rules.approved | frozenset(settings.approved or ())
+        knows_static = (settings.static_clusters, settings.bootstrap) != (None, None)
+        rules = replace(self.rules, approved=approved, is_static=is_static, knows_static=knows_static)
+        found: dict[HeldChange, list[Layers]] = {}
+        for layers, tree in views.items():
+            for change in held_changes(tree, self.outlines[layers], rules):
+                found.setdefault(change, []).append(layers)
+        problems = ((problem_of(change), shown) for change, shown in found.items())
+        return tuple(one if len(shown) == len(views) else named_in(one, shown) for one, shown in problems)
+
+
+def problem_of(change: HeldChange) -> Problem:
+    """Return what would be held as a problem; of what is removed, the line is that of the file as it is served."""
+    fact = f"{change.fact} (it is served from line {change.line})" if change.is_removed else change.fact
+    line = 1 if change.is_removed else change.line or 1
+    return Problem(change.path, line, 1, "", change.rule, fact, change.remedy, Severity.ERROR)
+
+
+def read_server(address: str, settings: Settings) -> AskedServer:
+    """Ask a running fsxds at its admin address.
+
+    Raises:
+        UsageError: nobody answers there, or someone else than fsxds.
+    """
+    if address.startswith("https://") and settings.admin_ca is None:
+        raise UsageError(f"{address}: nobody is known to be trusted there; give --admin-ca FILE")
+    settings = replace(settings, admin=re.sub("^https?://", "", address).removesuffix("/"))
+    answer = asyncio.run(ask_admin(AdminServer.of(settings), "GET", OUTLINE, {}))
+    try:
+        return _read(address, answer)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(
+            f"{address}: what it serves is written otherwise than this fsxds reads it; use its version"
+        ) from error
+
+
+def _read(address: str, answer: Any) -> AskedServer:
+    outlines = map(ServedOutline.read, answer["views"])
+    rules = HoldingRules(
+        keeps_references=answer["references"] == "hold",
+        max_removal=answer["max_removal"],
+        approved=frozenset(answer["approved"]),
+    )
+    return AskedServer(address, rules, {one.layers: one for one in outlines})

@@ -1,0 +1,106 @@
+"""What nodes reject, in the database: after a restart it is held back still, and offered again no sooner.
+
+Times are seconds that have passed or are left; by the time of day at which they were kept, they are as of now when read.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+
+from fsxds.api.secrets import mask_reason
+from fsxds.rollout import HeldVersion, RejectingNode, Rejections, ResourceVersion
+from fsxds.rollout.pending import BACK_OFF
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.values import PlainValue, TypeUrl, Version
+
+SCHEMA = "CREATE TABLE IF NOT EXISTS rejections (number INTEGER PRIMARY KEY, facts TEXT NOT NULL)"
+
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> str:
+    """Return what nodes with a node id reject as text.
+
+    Args:
+        rejections: knows it.
+        clock_s: the time of its clock.
+        now_s: seconds since 1970.
+    """
+    nodes: list[PlainValue] = [
+        {
+            "node": [*map(str, key)],
+            "name": node.name,
+            "identity": node.identity,
+            "reasons": [
+                [*_plain(version), None if words is None else mask_reason(words), clock_s - since_s]
+                for version, (words, since_s) in sorted(node.reasons.items())
+            ],
+            "pending": [
+                # Who was to answer when the process ended may be offered it again after as long as a NACK asks for.
+                [
+                    [_plain(version) for version in sorted(versions)],
+                    nacks,
+                    BACK_OFF.pause_s(max(nacks, 1)) if retry_at_s is None else max(retry_at_s - clock_s, 0.0),
+                ]
+                for versions, nacks, retry_at_s in node.pending.batches
+            ],
+        }
+        for key, node in rejections.nodes.items()
+        if isinstance(key, tuple)
+    ]
+    held: list[PlainValue] = [
+        [*_plain(version), clock_s - one.since_s, dict(one.accepting)]
+        for version, one in sorted(rejections.held.items())
+    ]
+    return json.dumps({"saved_s": now_s, "nodes": nodes, "held": held})
+
+
+def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_s: float) -> None:
+    """Take what `encode_rejections` returned; all nodes are gone until they are seen again.
+
+    Raises:
+        DamagedBytesError: it is something else.
+    """
+    try:
+        facts = json.loads(text)
+        passed_s = max(now_s - float(facts["saved_s"]), 0.0)
+        for row in facts["nodes"]:
+            node = RejectingNode(str(row["name"]), str(row["identity"]), gone_at_s=clock_s)
+            for *version, words, age_s in row["reasons"]:
+                node.reasons[_version(version)] = words, clock_s - passed_s - float(age_s)
+            batches = (
+                (frozenset(map(_version, versions)), nacks, left_s) for versions, nacks, left_s in row["pending"]
+            )
+            node.pending.restore(
+                [(each, int(nacks), clock_s + max(left_s - passed_s, 0.0)) for each, nacks, left_s in batches]
+            )
+            if node.pending.names == node.reasons.keys():
+                rejections.nodes[tuple(map(str, row["node"]))] = node
+        rejections.held = {
+            _version(version): HeldVersion(clock_s - passed_s - float(age_s), dict(accepting))
+            for *version, age_s, accepting in facts["held"]
+        }
+    except _DAMAGE as error:
+        raise DamagedBytesError(f"what nodes reject is damaged: {type(error).__name__}") from error
+
+
+def write_rejections(connection: sqlite3.Connection, text: str) -> None:
+    """Write what nodes reject in place of what was written before."""
+    connection.execute("INSERT OR REPLACE INTO rejections (number, facts) VALUES (1, ?)", (text,))
+
+
+def read_rejections(connection: sqlite3.Connection) -> Iterator[bytes]:
+    """Yield what was written; nothing for nothing."""
+    return (text for (text,) in connection.execute("SELECT facts FROM rejections"))
+
+
+def _plain(version: ResourceVersion) -> list[PlainValue]:
+    (type_url, name), digest = version
+    return [type_url, name, digest]
+
+
+def _version(row: list[str]) -> ResourceVersion:
+    type_url, name, digest = map(str, row)
+    return (TypeUrl(type_url), name), Version(digest)

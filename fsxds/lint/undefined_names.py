@@ -1,0 +1,32 @@
+"""Names that nothing defines are errors before a tree is served: `fsxds serve` holds what names them newly.
+
+| rule | source |
+| --- | --- |
+| Serving warns of them: what names them may be served already, and a first start serves it. | `rollout.holding` |
+| Names of a type that the tree has nothing of are somebody else's; so no cluster is, where those of the bootstrap are known. | `rollout.holding` |
+| A secret or an extension of a gRPC service of its own stays a warning: most often that is another server. | ENVOY.md E6 |
+| What the settings say of a rule goes before this, and so does `--references warn`. | |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fsxds.lint.reference_findings import REFERENTS
+from fsxds.rollout.uses import HANDED_OUT
+from fsxds.settings.options import Settings
+from fsxds.values import Problem, Severity
+
+_DEMANDED = frozenset(referent.missing for type_url, referent in REFERENTS.items() if type_url not in HANDED_OUT)
+
+
+def with_undefined_names(problems: Iterable[Problem], settings: Settings) -> tuple[Problem, ...]:
+    """Return the problems of a tree as they count before it is served."""
+    if settings.references != "hold":
+        return tuple(problems)
+    demanded = _DEMANDED - (settings.rules or {}).keys()
+    return tuple(
+        replace(one, severity=Severity.ERROR) if one.rule in demanded and one.severity is Severity.WARNING else one
+        for one in problems
+    )

@@ -1,0 +1,159 @@
+"""What is held back of the tree, as problems of the files that have it or had it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from fsxds.api.secrets import mask_reason
+from fsxds.observe.log_lines import some_of
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.resources import Key, Resource, Snapshot
+from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, ResourceVersion, Target
+from fsxds.values import Problem, Severity
+
+# Of more, the rest is in the status.
+MOST_PROBLEMS = 100
+NO_REASON = "it gave no reason; see its own log"
+
+REJECTED = "rejected-by-client"
+IN_USE = "removed-in-use"
+UNDEFINED = "undefined-name"
+DEPENDS = "needs-held"
+
+CLUSTERS = BY_SHORT_NAME["cds"].type_url
+
+
+@dataclass(frozen=True, slots=True)
+class WordedHold:
+    """A resource that is not served as the tree has it, or that nodes reject.
+
+    Attributes:
+        key: which one.
+        reason: why.
+        problem: the same in words, at the place in the files.
+        since_s: since when, by the clock of the event loop; None where that is not known.
+        nodes: the names of those that reject it, sorted.
+    """
+
+    key: Key
+    reason: HoldReason
+    problem: Problem
+    since_s: float | None = None
+    nodes: tuple[str, ...] = ()
+
+
+def hold_problems(holds: Holds) -> Iterator[Problem]:
+    """Yield a problem for each resource that is held because of what it names, or what names it."""
+    found = (one.problem for one in held_resources(holds, {}) if one.reason in _OF_FILES)
+    return islice(found, MOST_PROBLEMS)
+
+
+def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[WordedHold]:
+    """Yield what is held, but for what nodes reject, given since when."""
+    for key, hold in holds.items():
+        resource = hold.asked or hold.kept
+        if resource is not None and hold.reason in _WORDS:
+            rule, fact, remedy = _WORDS[hold.reason](noun_of(key), hold)
+            problem = _problem_at(resource, rule, fact, remedy, Severity.ERROR)
+            yield WordedHold(key, hold.reason, problem, since_s.get(key))
+
+
+def rejection_problems(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[Problem]:
+    """Yield a problem for each version that nodes reject and a tree has, of those that `targets` returns."""
+    return (one.problem for one in rejected_resources(rejections, targets))
+
+
+def rejected_resources(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[WordedHold]:
+    """Yield each version that nodes reject and a tree has, of those that `targets` returns."""
+    nodes: dict[ResourceVersion, list[RejectingNode]] = {}
+    for node in rejections.nodes.values():
+        for version in node.reasons:
+            nodes.setdefault(version, []).append(node)
+    found = tuple((one.tree, one) for one in targets() if one.tree is not None) if nodes else ()
+    replaced = {id(target): frozenset(target.held_of(rejections.held)) for _, target in found if rejections.held}
+    for version in sorted(nodes)[:MOST_PROBLEMS]:
+        having = [(one, target) for tree, target in found if (one := _find(tree, version)) is not None]
+        if having:
+            is_held = version in rejections.held
+            is_kept = is_held and not all(version in replaced[id(target)] for _, target in having)
+            problem = _rejection(having[0][0], nodes[version], is_held=is_held, is_kept=is_kept)
+            since_s = min(node.reasons[version][1] for node in nodes[version])
+            names = tuple(sorted({node.name for node in nodes[version]}))
+            yield WordedHold(version[0], HoldReason.REJECTED, problem, since_s, names)
+
+
+def _find(tree: Snapshot, version: ResourceVersion) -> Resource | None:
+    (type_url, name), digest = version
+    found = tree.resources(type_url).get(name)
+    return found if found is not None and found.version == digest else None
+
+
+def _rejection(resource: Resource, nodes: list[RejectingNode], *, is_held: bool, is_kept: bool) -> Problem:
+    version = (resource.type_url, resource.name), resource.version
+    reason = mask_reason(nodes[0].reasons[version][0] or NO_REASON)
+    who = some_of(sorted({node.name for node in nodes}))
+    verb = "rejects" if len(nodes) == 1 else "reject"
+    fact = f"{who} {verb} {noun_of(version[0])}: {reason}"
+    if is_kept:
+        remedy = "correct it; no good version of it is known, so it stays as it is until then"
+        return _problem_at(resource, REJECTED, fact, remedy, Severity.ERROR)
+    if is_held:
+        remedy = f"correct it; until then no node is served it, or run `fsxds rollout retry {resource.name}`"
+        return _problem_at(resource, REJECTED, fact, remedy, Severity.ERROR)
+    remedy = "correct it, or that node; until then it keeps what it has, and all others are served it"
+    return _problem_at(resource, REJECTED, fact, remedy, Severity.WARNING)
+
+
+def _in_use(noun: str, hold: Hold) -> tuple[str, str, str]:
+    user = noun_of(hold.other) if hold.other else "another resource"
+    return (
+        IN_USE,
+        f"{noun} was removed, and is still served: {user} names it",
+        f"let {user} name another one, or put it back",
+    )
+
+
+def _undefined(noun: str, hold: Hold) -> tuple[str, str, str]:
+    missing = noun_of(hold.other) if hold.other else "another resource"
+    kept = "what was good last stays" if hold.kept else "it is not served"
+    is_cluster = hold.other is not None and hold.other[0] == CLUSTERS
+    static = ", or list it in `static_clusters` if the bootstrap defines it" if is_cluster else ""
+    return UNDEFINED, f"{noun} would name {missing}, which nothing defines; {kept}", f"define {missing}{static}"
+
+
+def _depends(noun: str, hold: Hold) -> tuple[str, str, str]:
+    other = noun_of(hold.other) if hold.other else "another resource"
+    kept = "what was good last stays" if hold.kept else "it is not served"
+    return DEPENDS, f"{noun} would name {other}, which is held back; {kept}", f"correct {other}"
+
+
+def _pinned(noun: str, _: Hold) -> tuple[str, str, str]:
+    return "", f"{noun} is rolled back", "change it, or run `fsxds rollout resume`"
+
+
+def _removed(noun: str, _: Hold) -> tuple[str, str, str]:
+    return "", f"{noun} was removed, and stays until that is approved", "run `fsxds rollout approve`"
+
+
+_WORDS = {
+    HoldReason.IN_USE: _in_use,
+    HoldReason.UNDEFINED: _undefined,
+    HoldReason.DEPENDS: _depends,
+    HoldReason.PINNED: _pinned,
+    HoldReason.REMOVAL: _removed,
+}
+# Who edits a file can do something about these; operators decide about the others.
+_OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS})
+
+
+def noun_of(key: Key) -> str:
+    """Return what a resource is called in a sentence: `cluster web`."""
+    noun = BY_TYPE_URL[key[0]].noun
+    return f"{noun.removesuffix('s') if noun != 'endpoints' else noun} {key[1]}"
+
+
+def _problem_at(resource: Resource, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:
+    # Of an upstream, there is no line.
+    return Problem(resource.origin.path, resource.origin.line or 1, 1, "", rule, fact, remedy, severity)

@@ -1,0 +1,256 @@
+"""What clients reject of what is published: their NACKs, whose votes count, and when versions are offered again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from fsxds.channels import ChannelClient, ChannelKey, node_key
+from fsxds.events import Observer, VersionsHeld, VersionsReleased
+from fsxds.protocol.sync_states import SyncState
+from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.resources import Key, Resource, Snapshot
+from fsxds.rollout import Nack, NodeKey, RejectingNode, Rejections, ResourceVersion
+from fsxds.rollout.rejections import Votes
+from fsxds.rollout.uses import dependencies_of
+from fsxds.settings.rollout_forms import NackLimit
+
+# Clients that have not taken all that they are served.
+_UNSETTLED = frozenset((SyncState.NACK, SyncState.STALE))
+
+
+class Verdicts:
+    """Takes the NACKs of clients, and decides about them once in each turn of the event loop.
+
+    Args:
+        limit: when a version is held back from all nodes; None for never.
+        rollouts: those of all channels; they may become more and fewer.
+        observer: receives what is held back from all nodes.
+
+    Attributes:
+        rejections: which node rejects what.
+        on_held: receives the versions that are held back from all nodes, and who rejects them, when these are others.
+        on_decided: receives the nodes about which something else is known, and whether what all nodes are served may differ.
+    """
+
+    def __init__(
+        self, limit: NackLimit | None, rollouts: Mapping[ChannelKey, ChannelRollout], observer: Observer
+    ) -> None:
+        self.rejections = Rejections(limit)
+        self.on_held: Callable[[Collection[ResourceVersion], Collection[RejectingNode]], object] = lambda *_: None
+        self.on_decided: Callable[[Collection[NodeKey], bool], object] = lambda *_: None
+        self._rollouts = rollouts
+        self._observer = observer
+        # What was held back from all nodes when it was decided last.
+        self._held: frozenset[ResourceVersion] = frozenset()
+        # What rejected versions named when they were rejected: with something else, they may be accepted.
+        self._dependencies: dict[ResourceVersion, object] = {}
+        # The nodes about which something else is known; None while no decision is due.
+        self._changed: set[NodeKey] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._trees: Collection[Snapshot] = ()
+        # Those that rejecting nodes followed when it was decided last.
+        self._followed: set[ChannelRollout] = set()
+
+    def report_restored(self) -> None:
+        """Report what a process before held back from all nodes."""
+        self._held = frozenset(self.rejections.held)
+        if self._held:
+            self._observer(VersionsHeld(self._held, tuple(self._rejecting(self._held))))
+
+    def receive_nack(self, rollout: ChannelRollout, client: ChannelClient, nack: Nack) -> None:
+        """Take the NACK of a client that follows a channel."""
+        if not nack.versions:
+            return
+        node = node_key(client)
+        known = self.rejections.nodes.get(node)
+        if known is not None and not nack.is_named:
+            # What is served in place of something that the node rejects, it had before.
+            nack = replace(nack, versions=rollout.target.suspects(nack.versions, known.reasons.keys()))
+        self.rejections.receive_nack(node, client, nack, _now_s())
+        for one in {rollout, self._main_of(rollout)}:
+            # What clients have may be what they reject; what was reached before is not.
+            one.target.remember(nack.versions, one.base, one.machine.good, rollout.base, rollout.machine.good)
+        # Not those of what is served while canaries are waited for: then it would be forgotten at once.
+        if rollout.wanted is not None:
+            for version in nack.versions - self._dependencies.keys():
+                self._dependencies[version] = dependencies_of(rollout.wanted, version[0])
+        self.decide_soon({node})
+
+    def serves_rejected(self, node: NodeKey, rollout: ChannelRollout) -> bool:
+        """Whether a channel serves something that a node is not to be served now."""
+        served = rollout.machine.served
+        return served is not None and any(has_version(served, one) for one in self.rejections.held_for(node))
+
+    def receive_progress(self, client: ChannelClient) -> None:
+        """Note that a client answered, came or left."""
+        if (node := node_key(client)) in self.rejections.nodes:
+            self.decide_soon({node})
+
+    def receive_rest(self, rollout: ChannelRollout) -> None:
+        """Note that a rollout waits for no client."""
+        if rollout in self._followed:
+            self.decide_soon(())
+
+    def receive_trees(self, trees: Collection[Snapshot]) -> None:
+        """Take the trees that are to be served: versions that are no more, or name something else now, are forgotten."""
+        self._trees = trees
+        self._forget_past()
+        if self.rejections.nodes and self._timer is None:
+            # A process before knew them.
+            self.decide_soon(())
+
+    def forget(self, versions: Collection[ResourceVersion]) -> None:
+        """Have versions offered to all nodes again."""
+        if versions:
+            nodes = [node for node, one in self.rejections.nodes.items() if not one.reasons.keys().isdisjoint(versions)]
+            self.rejections.forget(versions)
+            self.decide_soon(nodes)
+
+    def _forget_past(self) -> None:
+        if not self._trees:
+            # After a restart nobody knows yet what is to be served.
+            return
+        self.forget([version for version in self.rejections.versions if self._is_past(version)])
+
+    def decide_soon(self, nodes: Collection[NodeKey]) -> None:
+        """Judge in the next turn of the event loop; something else may be known about these nodes."""
+        if self._changed is None:
+            self._changed = set()
+            asyncio.get_running_loop().call_soon(self.decide)
+        self._changed.update(nodes)
+
+    def decide(self) -> None:
+        """Judge now if that is due."""
+        if self._changed is None:
+            return
+        self._forget_past()
+        changed, self._changed = self._changed, None
+        rejections, now_s, loop = self.rejections, _now_s(), asyncio.get_running_loop()
+        changed.update(self._look_at_nodes(now_s))
+        changed.update(rejections.offer(now_s))
+        rejections.decide(self._accepting, now_s)
+        # Some may have been forgotten before.
+        before, self._held = self._held, frozenset(rejections.held)
+        has_changed = before != self._held
+        if held := self._held - before:
+            self._observer(VersionsHeld(held, tuple(self._rejecting(held))))
+        if released := before - self._held:
+            self._observer(VersionsReleased(released))
+        if has_changed:
+            self.on_held(rejections.held.keys(), tuple(self._rejecting(rejections.held.keys())))
+        known = rejections.versions
+        self._dependencies = {version: one for version, one in self._dependencies.items() if version in known}
+        if self._timer is not None:
+            self._timer.cancel()
+        at_s = rejections.next_s(now_s)
+        self._timer = None if at_s is None else loop.call_at(at_s, self.decide_soon, ())
+        self.on_decided(changed.union(rejections.nodes) if has_changed else changed, has_changed)
+
+    def _look_at_nodes(self, now_s: float) -> list[NodeKey]:
+        """Note which rejecting nodes are there; return those that took what they rejected before."""
+        rejections, accepting = self.rejections, list[NodeKey]()
+        clients: defaultdict[NodeKey, list[tuple[ChannelRollout, ChannelClient]]] = defaultdict(list)
+        absent: set[NodeKey] = set()
+        for rollout in self._rollouts.values() if rejections.nodes else ():
+            absent.update(map(node_key, rollout.channel.absent))
+            for client in rollout.channel.clients:
+                if (node := node_key(client)) in rejections.nodes:
+                    clients[node].append((rollout, client))
+        self._followed = {rollout for each in clients.values() for rollout, _ in each}
+        for node in tuple(rejections.nodes):
+            rejections.receive_presence(node, now_s, is_there=node in clients or node in absent)
+            each = clients.get(node, ())
+            rejections.receive_blocked(node, partial(self._is_blocked, [rollout for rollout, _ in each]))
+            served = {rollout: rollout.machine.served for rollout, _ in each if rollout.machine.step is None}
+            if len(served) == len({rollout for rollout, _ in each}) == 1:
+                (snapshot,) = served.values()
+                is_settled = not any(client.sync_state() in _UNSETTLED for _, client in each)
+                if (
+                    snapshot is not None
+                    and is_settled
+                    and rejections.receive_taken(node, partial(has_version, snapshot))
+                ):
+                    accepting.append(node)
+        return accepting
+
+    def _is_blocked(self, rollouts: Collection[ChannelRollout], version: ResourceVersion) -> bool:
+        """Whether channels do not serve a version though it is not held back there: something that it names is."""
+        return bool(rollouts) and not any(self._may_come(version, rollout) for rollout in rollouts)
+
+    def _may_come(self, version: ResourceVersion, rollout: ChannelRollout) -> bool:
+        """Whether clients of a channel are served a version, or will be."""
+        key, served = rollout.channel.key, rollout.machine.served
+        is_final = rollout.leads_to is None and not rollout.is_stale and rollout.has_completed
+        if not is_final or served is None or version in (self.rejections.held if key.held is None else key.held):
+            return True
+        return has_version(served, version)
+
+    def _rejecting(self, versions: Collection[ResourceVersion]) -> Iterator[RejectingNode]:
+        return (one for one in self.rejections.nodes.values() if not one.reasons.keys().isdisjoint(versions))
+
+    def _accepting(self, versions: Collection[ResourceVersion]) -> Mapping[ResourceVersion, Votes]:
+        """Return the nodes that do not reject versions, and were offered them, or are to be.
+
+        There are none for a version that only those are offered that reject it, and after a restart for any that others may
+        come back for. Who does not answer in time catches up, and does not count.
+        """
+        found: dict[ResourceVersion, defaultdict[str, set[NodeKey]]] = {}
+        awaited: set[ResourceVersion] = set()
+        for key, rollout in self._rollouts.items():
+            composed = rollout.target.composed
+            places = rollout.machine.served, None if composed is None else composed.snapshot, rollout.base
+            offered = [] if key.lane else [one for one in versions if _is_in_any(places, one)]
+            if key.is_main and rollout.machine.is_resting:
+                awaited.update(offered)
+            for version in offered:
+                if key.is_main and _is_in_any(places[:2], version):
+                    found.setdefault(version, defaultdict(set))
+            for client in rollout.channel.clients if offered else ():
+                node = node_key(client)
+                known = self.rejections.nodes.get(node)
+                for version in offered:
+                    if (known is None or version not in known.reasons) and client.selects(*version[0]):
+                        found.setdefault(version, defaultdict(set))[client.identity].add(node)
+        return {
+            version: {identity: len(nodes) for identity, nodes in each.items()}
+            for version, each in found.items()
+            if version not in awaited
+        }
+
+    def _main_of(self, rollout: ChannelRollout) -> ChannelRollout:
+        key = rollout.channel.key
+        return self._rollouts.get(ChannelKey(key.layers, key.is_canary), rollout)
+
+    def _is_past(self, version: ResourceVersion) -> bool:
+        """Whether a version is not to be served any more, and is not, or names something else than when it was rejected."""
+        for tree in self._trees:
+            if has_version(tree, version):
+                return self._dependencies.get(version) not in (None, dependencies_of(tree, version[0]))
+        if any(pin is not None and pin.version == version[1] for pin in self._pinned(version[0])):
+            return False
+        for rollout in self._rollouts.values():
+            if _is_in_any((rollout.machine.served, rollout.base), version) or rollout.target.may_serve(version):
+                return False
+        return True
+
+    def _pinned(self, key: Key) -> Iterator[Resource | None]:
+        return (one.target.pins[key].kept for one in self._rollouts.values() if key in one.target.pins)
+
+
+def _is_in_any(snapshots: Iterable[Snapshot | None], version: ResourceVersion) -> bool:
+    return any(one is not None and has_version(one, version) for one in snapshots)
+
+
+def has_version(snapshot: Snapshot, version: ResourceVersion) -> bool:
+    """Whether a snapshot has a version of a resource."""
+    (type_url, name), digest = version
+    found = snapshot.resources(type_url).get(name)
+    return found is not None and found.version == digest
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

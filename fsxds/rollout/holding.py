@@ -1,0 +1,324 @@
+"""What is served of a tree when some of it is held back: the tree, in which other resources are as they were.
+
+| rule | source |
+| --- | --- |
+| A resource that clients rejected, or that was rolled back, is held at what was good; all else follows the tree. | |
+| A changed resource that would newly name a held one is held, too: a route keeps its old cluster. | |
+| What moved to a rejected resource already, which is to be taken back to nothing, moves back to what it named before. | |
+| A changed resource that would newly name an undefined one is held until the name is defined. | ENVOY.md E6 |
+| A name that was undefined in what is served already is no obstacle: it may be a static cluster. | |
+| Names of a type of which neither the tree nor an upstream has any are somebody else's: none is undefined. | |
+| So are secrets and extensions that a resource asks a gRPC service of its own for. | `expects` in `uses` |
+| A removed resource stays as long as something served names it. | xDS protocol, "Eventual consistency considerations" |
+| A removal of much of a type waits for approval; all else is served. | `guard` |
+
+Everything is worked out anew for each tree, from what is served and what the tree asks for; it costs what differs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from types import MappingProxyType
+
+from fsxds.resources import Key, Resource, Snapshot
+from fsxds.rollout.guard import Removal, approval_id, removals_to_approve
+from fsxds.rollout.uses import CLUSTERS, SCOPES, STAYS_IN_USE, demands_of, expects, is_pattern, names_any, users_of
+from fsxds.values import TypeUrl
+
+
+class HoldReason(Enum):
+    """Why a resource is not served as the tree has it."""
+
+    REJECTED = "rejected"
+    PINNED = "pinned"
+    REMOVAL = "waits for approval"
+    IN_USE = "in use"
+    UNDEFINED = "names an undefined resource"
+    DEPENDS = "names a held resource"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A resource that is not served as the tree has it.
+
+    Attributes:
+        reason: why.
+        kept: what is served in its place; None for nothing.
+        asked: what the tree has; None where it removed the resource.
+        other: the user of a resource in use, or the name that is undefined or held; None for other reasons.
+    """
+
+    reason: HoldReason
+    kept: Resource | None
+    asked: Resource | None
+    other: Key | None = None
+
+
+Holds = Mapping[Key, Hold]
+NO_HOLDS: Holds = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingRules:
+    """By which rules resources are held.
+
+    Attributes:
+        keeps_references: False serves a change that breaks references as it is.
+        max_removal: the largest share of a type that a tree may remove without approval, from 0 to 1; None for no limit.
+        approved: the ids of removals that may be served.
+        is_static: whether a name is that of a resource in the bootstrap, as far as that is known.
+        knows_static: the clusters of the bootstrap are known, so that there are no others elsewhere.
+    """
+
+    keeps_references: bool = True
+    max_removal: float | None = 0.5
+    approved: frozenset[str] = frozenset()
+    is_static: Callable[[Key], bool] = field(default=lambda _: False, compare=False)
+    knows_static: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """What is to be served of a tree.
+
+    Attributes:
+        snapshot: what is to be served; the tree itself where nothing is held.
+        holds: what is not as the tree has it.
+        removals: the removals that wait for approval.
+    """
+
+    snapshot: Snapshot
+    holds: Holds = field(default_factory=lambda: NO_HOLDS)
+    removals: tuple[Removal, ...] = ()
+
+    @property
+    def approval_id(self) -> str | None:
+        """The id by which the removals are approved; None where none waits for that."""
+        return approval_id(self.removals) if self.removals else None
+
+
+def compose(
+    tree: Snapshot,
+    base: Snapshot | None,
+    explicit: Holds,
+    rules: HoldingRules,
+    before: Mapping[Key, Snapshot] = MappingProxyType({}),
+) -> Composed:
+    """Return what is to be served of a tree.
+
+    Args:
+        tree: what the files ask for.
+        base: what was reached last; None before the first, when the tree is served as it is, except for `explicit`.
+        explicit: what is held whatever it names: rejected and pinned resources.
+        rules: the rest.
+        before: what was good before each rejected resource.
+    """
+    composition = _Composition(tree, base or tree, explicit, rules)
+    removals = () if base is None else composition.close(before)
+    return Composed(composition.snapshot(), MappingProxyType(composition.holds), removals)
+
+
+class _Composition:
+    def __init__(self, tree: Snapshot, base: Snapshot, explicit: Holds, rules: HoldingRules) -> None:
+        self._tree, self._base, self._rules = tree, base, rules
+        self.holds: dict[Key, Hold] = {}
+        # What was good before rejected resources: what is served in their place names it.
+        self._good: list[Snapshot] = []
+        self._changes = {
+            type_url: rows.changes_since(base.resources(type_url))
+            for type_url, rows in tree.by_type.items()
+            if rows is not base.by_type.get(type_url)
+        }
+        for key, hold in explicit.items():
+            if hold.kept is not hold.asked:
+                self.holds[key] = hold
+
+    def close(self, before: Mapping[Key, Snapshot]) -> tuple[Removal, ...]:
+        """Hold also what follows from what is held, and from names that are undefined; return what waits for approval."""
+        self._good = list({id(good): good for good in before.values()}.values())
+        users = self._new_users()
+        self._hold_users(users, self.holds)
+        for key, good in before.items():
+            if self._served(key) is None:
+                self._take_back(key, good)
+        if self._rules.keeps_references:
+            undefined = dict(self._undefined(users))
+            self._hold_users(users | undefined, undefined)
+        self._keep_used()
+        removals = removals_to_approve(self._base, self.snapshot(), self._rules.max_removal)
+        if not removals or approval_id(removals) in self._rules.approved:
+            return ()
+        for key in (key for removal in removals for key in removal.keys):
+            self._hold(key, HoldReason.REMOVAL)
+        self._keep_used()
+        return removals
+
+    def snapshot(self) -> Snapshot:
+        """Return the tree with what is held."""
+        kept: defaultdict[TypeUrl, dict[str, Resource | None]] = defaultdict(dict)
+        for (type_url, name), hold in self.holds.items():
+            kept[type_url][name] = hold.kept
+        if not kept:
+            return self._tree
+        rows = dict(self._tree.by_type)
+        for type_url, of_type in kept.items():
+            updated = [one for one in of_type.values() if one is not None]
+            gone = [name for name, one in of_type.items() if one is None]
+            rows[type_url] = rows[type_url].with_changes(updated, gone).prepared()
+        filled = frozenset(type_url for type_url in kept if rows[type_url])
+        # Of a type of which all is held, no more is known than before.
+        empty = kept.keys() - filled
+        authored = {type_url: each for type_url, each in self._tree.authored.items() if type_url not in kept}
+        return replace(
+            self._tree,
+            by_type=MappingProxyType(rows),
+            authored=MappingProxyType(authored),
+            withheld=(self._tree.withheld - filled) | (self._base.withheld & empty),
+            undeclared=(self._tree.undeclared - filled) | (self._base.undeclared & empty),
+        )
+
+    def _hold(self, key: Key, reason: HoldReason, other: Key | None = None) -> None:
+        type_url, name = key
+        found = (one.resources(type_url).get(name) for one in (self._base, *self._good))
+        kept = next((one for one in found if one is not None), None)
+        self.holds.setdefault(key, Hold(reason, kept, self._tree.resources(type_url).get(name), other))
+
+    def _served(self, key: Key) -> Resource | None:
+        hold = self.holds.get(key)
+        return self._tree.resources(key[0]).get(key[1]) if hold is None else hold.kept
+
+    def _new_users(self) -> dict[Key, list[Key]]:
+        """Return by a name that changed resources demand, and did not before, these resources."""
+        users: defaultdict[Key, list[Key]] = defaultdict(list)
+        for type_url, change in self._changes.items():
+            rows, rows_before = self._tree.by_type[type_url], self._base.resources(type_url)
+            for name in change.fresh:
+                _add_new_demands(users, rows[name], rows_before.get(name))
+        for (type_url, name), hold in self.holds.items():
+            if hold.reason is HoldReason.PINNED and hold.kept is not None:
+                _add_new_demands(users, hold.kept, self._base.resources(type_url).get(name))
+        return users
+
+    def _hold_users(self, users: Mapping[Key, list[Key]], obstacles: Iterable[Key]) -> None:
+        """Hold the changed resources that newly demand an obstacle, and those that newly demand these."""
+        found = list(obstacles)
+        while found:
+            obstacle = found.pop()
+            hold = self.holds.get(obstacle)
+            if hold is not None and hold.reason is HoldReason.PINNED and hold.kept is not None:
+                continue
+            reason = HoldReason.UNDEFINED if hold is None else HoldReason.DEPENDS
+            for user in users.get(obstacle, ()):
+                if user not in self.holds or self.holds[user].reason is HoldReason.PINNED:
+                    self.holds.pop(user, None)
+                    self._hold(user, reason, obstacle)
+                    found.append(user)
+
+    def _take_back(self, key: Key, good: Snapshot) -> None:
+        """Hold what demands a resource that is gone at what it was when it did not; and what demands that in turn."""
+        found = [key]
+        while found:
+            obstacle = found.pop()
+            for user in users_of(self._tree, {obstacle}):
+                key_of_user = user.type_url, user.name
+                was = good.resources(user.type_url).get(user.name)
+                if self._served(key_of_user) is not user or (was is not None and obstacle in demands_of(was)):
+                    continue
+                self.holds[key_of_user] = Hold(HoldReason.DEPENDS, was, user, obstacle)
+                if was is None:
+                    found.append(key_of_user)
+
+    def _undefined(self, users: Mapping[Key, list[Key]]) -> Iterator[tuple[Key, list[Key]]]:
+        """Yield the names that nothing defines, with those who cannot have them of another server."""
+        for key, each in users.items():
+            if self._is_undefined(key):
+                found = ((user, self._served(user)) for user in each)
+                yield key, [user for user, resource in found if resource is not None and expects(resource, key)]
+
+    def _is_undefined(self, key: Key) -> bool:
+        """Whether nothing defines a name that is demanded newly, and what is served so far has no such name either."""
+        type_url, name = key
+        rows = self._tree.resources(type_url)
+        if (rows if is_pattern(name) else name in rows) or self._rules.is_static(key):
+            return False
+        rows_before = self._base.resources(type_url)
+        if type_url == CLUSTERS:
+            if not (rows or rows_before or self._rules.knows_static):
+                return False
+            return name in rows_before or next(users_of(self._base, {key}), None) is None
+        # Without any, or with others that are undefined: the type comes from another server.
+        return bool(rows) and all(one in rows_before for one in _demanded(self._base, type_url))
+
+    def _keep_used(self) -> None:
+        """Keep what is gone and something served names; also what that names in turn."""
+        gone = {
+            (type_url, name)
+            for type_url, change in self._changes.items()
+            for name in change.removed
+            if self._served((type_url, name)) is None
+        }
+        gone |= {
+            key
+            for key, hold in self.holds.items()
+            if hold.reason is HoldReason.PINNED and hold.kept is None and key[1] in self._base.resources(key[0])
+        }
+        gone |= self._missed(self.holds)
+        while used := dict(self._uses_of(gone)):
+            for key, user in used.items():
+                self.holds.pop(key, None)
+                self._hold(key, HoldReason.IN_USE, user)
+            # What was reached last may lack what these name, too: it had moved on.
+            gone = (gone - used.keys()) | self._missed(used)
+
+    def _missed(self, keys: Iterable[Key]) -> set[Key]:
+        """Return what held resources name and nothing serves, though it was there before something was rejected."""
+        kept = [one for key in keys if (one := self.holds[key].kept) is not None] if self._good else []
+        return {
+            key
+            for one in kept
+            for key in demands_of(one)
+            if self._served(key) is None and any(key[1] in good.resources(key[0]) for good in self._good)
+        }
+
+    def _uses_of(self, gone: set[Key]) -> Iterator[tuple[Key, Key]]:
+        """Yield what is used of these, which are not served, each with a user that is."""
+        if not gone:
+            return
+        scopes = {key for key in gone if key[0] == SCOPES}
+        wanted = gone | {(SCOPES, "*")} if scopes and not self._has_scopes() else gone
+        for user in (*self._kept_users(wanted), *users_of(self._tree, wanted)):
+            key_of_user = user.type_url, user.name
+            if self._served(key_of_user) is not user:
+                continue
+            is_held = key_of_user in self.holds
+            if not (self._rules.keeps_references or is_held):
+                continue
+            for key in {(one.type_url, one.name) for one in user.references if not one.is_static} & wanted:
+                if is_held or key[0] in STAYS_IN_USE:
+                    yield from ((each, key_of_user) for each in (scopes if is_pattern(key[1]) else (key,)))
+
+    def _kept_users(self, wanted: set[Key]) -> list[Resource]:
+        kept = (hold.kept for hold in self.holds.values())
+        return [one for one in kept if one is not None and names_any(one, wanted)]
+
+    def _has_scopes(self) -> bool:
+        return bool(self._tree.resources(SCOPES)) or any(
+            key[0] == SCOPES and one.kept for key, one in self.holds.items()
+        )
+
+
+def _add_new_demands(users: dict[Key, list[Key]], resource: Resource, before: Resource | None) -> None:
+    """Note a user by each name that it demands, and did not before."""
+    if resource.references and (before is None or before.references != resource.references):
+        for key in demands_of(resource) - (frozenset() if before is None else demands_of(before)):
+            users[key].append((resource.type_url, resource.name))
+
+
+def _demanded(snapshot: Snapshot, type_url: TypeUrl) -> Iterator[str]:
+    """Yield the names of a type that resources of a snapshot demand; it looks at all of them."""
+    for rows in snapshot.by_type.values():
+        for resource in rows.values():
+            yield from (name for one, name in demands_of(resource) if one == type_url and not is_pattern(name))

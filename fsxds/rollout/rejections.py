@@ -1,0 +1,321 @@
+"""Which node rejects which version of which resource, when it is offered that again, and when nobody is served it any more.
+
+| rule | source |
+| --- | --- |
+| A node that NACKs a version is not served it until it is offered it again, with back-off, in ever smaller parts. | `pending` |
+| A NACK whose words name resources is of these; else all that were new in the response are suspects. | ENVOY.md E12 |
+| A version is held back from all nodes while the nodes that reject it reach the limit among those that were offered it. | |
+| One identity is one vote: a node id, or with credentials their name; nodes of one identity share its vote. | |
+| A node that left takes its vote along after a while, so that a reconnection changes nothing; its back-off stays longer. | |
+| So does one that accepts: if all reconnect at once, the first that is back does not decide. | |
+| A version that no node is offered any more is not held back anew. | |
+| A node answers what it is offered again before it is offered more, unless what it names holds that back. | |
+
+Times are seconds of a clock that only goes forward. A version is a digest of content: in several views it is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from fsxds.resources import Resource
+from fsxds.rollout.pending import Pending, ResourceVersion
+from fsxds.settings.rollout_forms import NackLimit
+
+# A node that left counts for so long, and is remembered for so long.
+VOTES_FOR_S = 10.0
+REMEMBERED_FOR_S = 60.0
+
+# So many nodes with rejections are remembered, and so many suspects of one NACK.
+MOST_NODES = 10_000
+MOST_SUSPECTS = 1000
+
+# So much of the words of a late NACK is searched for names: its client may hold very many.
+MOST_WORDS = 2000
+
+# Each resource that an Envoy rejects, a colon, and why; a relay says before that which node of it rejects it.
+_ENVOY_REASON = re.compile(r"Error adding/updating [a-z ]+\(s\) (?P<resources>.+)", re.DOTALL)
+
+NodeKey: TypeAlias = Hashable
+"""What the clients of one node have in common."""
+
+Votes: TypeAlias = Mapping[str, int]
+"""How many nodes there are of each identity."""
+
+
+class Voter(Protocol):
+    """A client of a node."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log."""
+
+    @property
+    def identity(self) -> str:
+        """Whose vote it has a part of."""
+
+
+def reaches(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool:
+    """Return whether the nodes that reject a version reach a limit among all that were offered it; none reaches None."""
+    if limit is None or not rejecting:
+        return False
+    if limit.count is not None:
+        return len(rejecting) >= limit.count
+    votes = sum(count / (count + accepting.get(identity, 0)) for identity, count in rejecting.items())
+    return votes >= limit.share * len(rejecting.keys() | accepting.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """What a client rejected.
+
+    Attributes:
+        versions: the resources that may be meant.
+        is_named: the client's words name each of them.
+        words: why, as the client said; None where it gave no reason.
+    """
+
+    versions: frozenset[ResourceVersion]
+    is_named: bool = False
+    words: str | None = None
+
+
+def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | None) -> Nack:
+    """Return what the NACK of a response is about.
+
+    An Envoy names each resource that it rejects, those too that it rejected before, and are in the response again.
+
+    Args:
+        sent: the resources in the response.
+        fresh: the names of those that the client may not have had as they are.
+        words: the client's; None or empty where it gave none.
+    """
+    parts = _named_as_envoy(words or "")
+    if parts is not None:
+        named = [one for one in sent if one.name in parts]
+    else:
+        named = [one for one in sent if one.name in fresh and is_named(one.name, words or "")]
+    suspects = named or [one for one in sent if one.name in fresh]
+    versions = frozenset([((one.type_url, one.name), one.version) for one in suspects][:MOST_SUSPECTS])
+    return Nack(versions, bool(named), words or None)
+
+
+def late_nack_of(held: Collection[Resource], last: Collection[str], words: str | None) -> Nack:
+    """Return what the NACK of a response is about that was ACKed before.
+
+    Args:
+        held: what the client holds: the words may be about a resource that came earlier.
+        last: the names in that response, which all are suspects if no other is named.
+        words: the client's; None or empty where it gave none.
+    """
+    nack = nack_of(held, frozenset(one.name for one in held), (words or "")[:MOST_WORDS])
+    return nack if nack.is_named else nack_of([one for one in held if one.name in last], last, words)
+
+
+def names_as_envoy(name: str, words: str) -> bool:
+    """Whether a text says of a resource that it is rejected, as an Envoy does."""
+    return name in (_named_as_envoy(words) or ())
+
+
+def _named_as_envoy(words: str) -> frozenset[str] | None:
+    found = _ENVOY_REASON.search(words)
+    if found is None:
+        return None
+    return frozenset(part.partition(": ")[0] for part in re.split("\n|, ", found["resources"]))
+
+
+def is_named(name: str, words: str) -> bool:
+    """Whether a text has a name as a whole word."""
+    return name in words and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", words) is not None
+
+
+@dataclass(slots=True)
+class RejectingNode:
+    """A node that rejects something.
+
+    Attributes:
+        name: its name in the log.
+        identity: whose vote it has a part of.
+        reasons: why it rejects each version, as it said last, and since when.
+        gone_at_s: when it left; None while it is connected.
+        pending: what it rejects.
+        blocked: what it is offered again of that and not served, for another reason than its rejections.
+    """
+
+    name: str
+    identity: str
+    reasons: dict[ResourceVersion, tuple[str | None, float]] = field(default_factory=dict)
+    gone_at_s: float | None = None
+    pending: Pending[ResourceVersion] = field(default_factory=Pending)
+    blocked: frozenset[ResourceVersion] = frozenset()
+
+    @property
+    def unserved(self) -> frozenset[ResourceVersion]:
+        """The versions that it is not to be served now."""
+        return self.pending.names - self.pending.offered
+
+    @property
+    def retry_at_s(self) -> float | None:
+        """When something is offered again; None for never, and while something is that it may answer."""
+        is_awaited = bool(self.pending.offered - self.blocked)
+        return None if self.gone_at_s is not None or is_awaited else self.pending.retry_at_s
+
+    def receive_nack(self, nack: Nack, now_s: float) -> None:
+        """Take a NACK: each version was rejected once more in a row."""
+        for versions in [{one} for one in sorted(nack.versions)] if nack.is_named else [nack.versions]:
+            self.pending.nack(versions, now_s)
+        for version in nack.versions:
+            self.reasons[version] = nack.words, self.reasons.get(version, (None, now_s))[1]
+
+    def offer(self, now_s: float) -> bool:
+        """Offer again some of what is due, if it has answered what is offered; return whether something is offered."""
+        if self.retry_at_s is None:
+            return False
+        for versions in self.pending.due(now_s, 1):
+            self.pending.sent_again(versions)
+        return bool(self.pending.offered)
+
+    def forget(self, versions: Iterable[ResourceVersion]) -> bool:
+        """Forget versions; return whether nothing is left."""
+        self.pending.forget(versions)
+        self.reasons = {version: why for version, why in self.reasons.items() if version in self.pending.names}
+        return not self.pending.names
+
+    def has_left(self, for_s: float, now_s: float) -> bool:
+        """Whether it left so long ago."""
+        return self.gone_at_s is not None and now_s - self.gone_at_s >= for_s
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVersion:
+    """A version that no node is served, because too many reject it.
+
+    Attributes:
+        since_s: since when.
+        accepting: the nodes that took it, or still might have, when that was decided.
+    """
+
+    since_s: float
+    accepting: Votes
+
+
+Accepting = Callable[[Collection[ResourceVersion]], Mapping[ResourceVersion, Votes]]
+"""Returns, of versions that nodes are offered, the nodes that do not reject them; a version that none is offered is missing."""
+
+
+class Rejections:
+    """Knows which node rejects what.
+
+    Attributes:
+        limit: when a version is held back from all nodes; None for never.
+        nodes: those that reject something, the last to do so last.
+        held: the versions that are held back from all nodes.
+    """
+
+    def __init__(self, limit: NackLimit | None) -> None:
+        self.limit = limit
+        self.nodes: dict[NodeKey, RejectingNode] = {}
+        self.held: Mapping[ResourceVersion, HeldVersion] = {}
+        # The nodes that accept rejected versions, and of those that have left since when.
+        self._accepting: dict[ResourceVersion, dict[str, tuple[int, float | None]]] = {}
+
+    @property
+    def versions(self) -> frozenset[ResourceVersion]:
+        """All versions that some node rejects."""
+        return frozenset[ResourceVersion]().union(*(node.reasons for node in self.nodes.values()))
+
+    def held_for(self, node: NodeKey) -> frozenset[ResourceVersion]:
+        """Return the versions that a node is not to be served now."""
+        known = self.nodes.get(node)
+        held = frozenset(self.held)
+        return held if known is None else (held | known.unserved) - known.pending.offered
+
+    def receive_nack(self, node: NodeKey, voter: Voter, nack: Nack, now_s: float) -> None:
+        """Take a NACK of a node."""
+        known = self.nodes.pop(node, None) or RejectingNode(voter.name, voter.identity)
+        known.identity, known.gone_at_s = voter.identity, None
+        known.receive_nack(nack, now_s)
+        self.nodes[node] = known
+        while len(self.nodes) > MOST_NODES:
+            del self.nodes[next(iter(self.nodes))]
+
+    def receive_taken(self, node: NodeKey, is_served: Callable[[ResourceVersion], bool]) -> bool:
+        """Note that a node has taken all that it is served; return whether it rejected some of that before."""
+        known = self.nodes.get(node)
+        taken = [] if known is None else [one for one in known.reasons if is_served(one)]
+        if known is not None and known.forget(taken):
+            del self.nodes[node]
+        return bool(taken)
+
+    def receive_blocked(self, node: NodeKey, is_blocked: Callable[[ResourceVersion], bool]) -> None:
+        """Note which versions a node is offered that it is not served all the same: it need not answer them."""
+        known = self.nodes.get(node)
+        if known is not None:
+            known.blocked = frozenset(filter(is_blocked, known.pending.offered))
+
+    def receive_presence(self, node: NodeKey, now_s: float, *, is_there: bool) -> None:
+        """Note whether a node has a client."""
+        known = self.nodes.get(node)
+        if known is not None and (known.gone_at_s is None) is not is_there:
+            known.gone_at_s = None if is_there else now_s
+
+    def offer(self, now_s: float) -> list[NodeKey]:
+        """Offer again what is due, forget nodes that left long ago, and return the nodes that are offered something."""
+        self.nodes = {key: node for key, node in self.nodes.items() if not node.has_left(REMEMBERED_FOR_S, now_s)}
+        return [key for key, node in self.nodes.items() if node.offer(now_s)]
+
+    def forget(self, versions: Collection[ResourceVersion]) -> None:
+        """Forget versions that no tree has any more, or that are to be offered to all nodes again."""
+        if versions:
+            self.nodes = {key: node for key, node in self.nodes.items() if not node.forget(versions)}
+            self.held = {version: one for version, one in self.held.items() if version not in versions}
+
+    def decide(self, accepting: Accepting, now_s: float) -> bool:
+        """Decide anew which versions are held back from all nodes; return whether these are others."""
+        rejecting: dict[ResourceVersion, Counter[str]] = {}
+        for node in self.nodes.values():
+            if not node.has_left(VOTES_FOR_S, now_s):
+                for version in node.reasons:
+                    rejecting.setdefault(version, Counter())[node.identity] += 1
+        new = rejecting.keys() - self.held.keys()
+        found = accepting(new) if new else {}
+        self._accepting = {version: self._with_absent(version, votes, now_s) for version, votes in found.items()}
+        others: dict[ResourceVersion, Votes] = {version: one.accepting for version, one in self.held.items()}
+        for version, each in self._accepting.items():
+            others[version] = {
+                identity: count
+                for identity, (count, _) in each.items()
+                if identity in found[version] or identity not in rejecting[version]
+            }
+        before, self.held = (
+            self.held,
+            {
+                version: self.held.get(version) or HeldVersion(now_s, others[version])
+                for version, votes in rejecting.items()
+                if version in others and reaches(self.limit, votes, others[version])
+            },
+        )
+        return before.keys() != self.held.keys()
+
+    def _with_absent(self, version: ResourceVersion, votes: Votes, now_s: float) -> dict[str, tuple[int, float | None]]:
+        """Return the nodes that accept a version, with those that have left not long ago."""
+        absent = {
+            identity: (count, now_s if gone_at_s is None else gone_at_s)
+            for identity, (count, gone_at_s) in self._accepting.get(version, {}).items()
+            if identity not in votes and (gone_at_s is None or now_s - gone_at_s < VOTES_FOR_S)
+        }
+        return absent | {identity: (count, None) for identity, count in votes.items()}
+
+    def next_s(self, now_s: float) -> float | None:
+        """Return when, after this time, `offer` or `decide` may do something; None for never."""
+        times_s = [node.retry_at_s for node in self.nodes.values()]
+        left_s = [node.gone_at_s for node in self.nodes.values() if node.gone_at_s is not None]
+        left_s += [
+            gone_at_s for each in self._accepting.values() for _, gone_at_s in each.values() if gone_at_s is not None
+        ]
+        times_s += [at_s + after_s for at_s in left_s for after_s in (VOTES_FOR_S, REMEMBERED_FOR_S)]
+        return min((time_s for time_s in times_s if time_s is not None and time_s > now_s), default=None)

@@ -1,0 +1,102 @@
+"""The outline of what a view is served: names, versions, places and mentions, and no content.
+
+It is enough to work out what would be held of a change, as `holding` does for the server. Who plans a change gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.resources import Key, Origin, Reference, Resource, Rows, Snapshot
+from fsxds.rollout.guard import COLLECTIONS, body_with_entries, entry_count
+from fsxds.rollout.holding import Hold, HoldReason, Holds
+from fsxds.values import Layers, PlainValue, Severity, TypeUrl, Version
+
+# What follows from other resources is worked out anew.
+_EXPLICIT = frozenset({HoldReason.REJECTED, HoldReason.PINNED})
+
+
+@dataclass(frozen=True, slots=True)
+class ServedOutline:
+    """What a view is served, and which versions of the tree are rejected or rolled back there.
+
+    Attributes:
+        layers: the layers of the view.
+        served: what was reached last, or is on its way; of an outline that was read, without content.
+        held: by resource, why it does not follow the tree as long as that has this version; None for none.
+        has_upstreams: upstreams have resources too, or may have them.
+    """
+
+    layers: Layers
+    served: Snapshot
+    held: Mapping[Key, tuple[HoldReason, Version | None]]
+    has_upstreams: bool = False
+
+    @classmethod
+    def of(cls, layers: Layers, served: Snapshot, holds: Holds, *, has_upstreams: bool) -> ServedOutline:
+        """Return the outline of a view in which these are held."""
+        held = {key: (hold.reason, _version(hold.asked)) for key, hold in holds.items() if hold.reason in _EXPLICIT}
+        return cls(layers, served, MappingProxyType(held), has_upstreams)
+
+    def holds_of(self, tree: Snapshot) -> Holds:
+        """Return what is held of a tree because it is rejected or rolled back."""
+        found = {}
+        for (type_url, name), (reason, version) in self.held.items():
+            asked = tree.resources(type_url).get(name)
+            if _version(asked) == version:
+                found[type_url, name] = Hold(reason, self.served.resources(type_url).get(name), asked)
+        return found
+
+    def plain(self) -> PlainValue:
+        """Return it as JSON has it."""
+        rows = {row.type_url: self.served.resources(row.type_url) for row in RESOURCE_TYPES}
+        return {
+            "layers": [*self.layers],
+            "has_upstreams": self.has_upstreams,
+            "resources": {type_url: [_plain(one) for one in each.values()] for type_url, each in rows.items() if each},
+            "held": [[*key, reason.value, version] for key, (reason, version) in self.held.items()],
+        }
+
+    @classmethod
+    def read(cls, plain: Any) -> ServedOutline:
+        """Return the outline that JSON stands for; LookupError, TypeError or ValueError where it stands for none."""
+        by_type: dict[TypeUrl, Rows] = {}
+        for row in RESOURCE_TYPES:
+            found = (_resource(row.type_url, each) for each in plain["resources"].get(row.type_url, ()))
+            by_type[row.type_url] = Rows(row.type_url, {one.name: one for one in found})
+        held = {(TypeUrl(url), name): (HoldReason(why), version) for url, name, why, version in plain["held"]}
+        return cls(tuple(plain["layers"]), Snapshot(0, by_type), held, plain["has_upstreams"])
+
+
+def _version(resource: Resource | None) -> Version | None:
+    return None if resource is None else resource.version
+
+
+def _plain(resource: Resource) -> PlainValue:
+    origin, mentions = (
+        resource.origin,
+        dict.fromkeys(
+            (one.type_url, one.name, one.severity.value)
+            for one in resource.references
+            if one.type_url in BY_TYPE_URL and not one.is_static
+        ),
+    )
+    entries = entry_count(resource.body) if resource.type_url == COLLECTIONS else 0
+    return [resource.name, resource.version, str(origin.path), origin.line, entries, [[*one] for one in mentions]]
+
+
+def _resource(type_url: TypeUrl, plain: Any) -> Resource:
+    name, version, path, line, entries, mentions = plain
+    return Resource(
+        type_url,
+        name,
+        body_with_entries(entries),
+        Version(version),
+        Origin(PurePosixPath(path), line),
+        references=tuple(Reference(TypeUrl(url), other, (), Severity(severity)) for url, other, severity in mentions),
+    )

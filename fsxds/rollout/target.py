@@ -1,0 +1,259 @@
+"""What one channel is to serve: the tree, except for what was rolled back, rejected, or waits for approval.
+
+| rule | source |
+| --- | --- |
+| A rollback pins the resources that it reverts; each follows the tree again when its own content changes there. | |
+| A rollback of an earlier release, which is of all resources, pins those that differ in the first tree. | |
+| A rejected version is replaced by what was good before it, or by nothing where it is new. | ENVOY.md E12 |
+| Where that is not known, its clients keep what they have: they are not told to remove it. | ENVOY.md E12 |
+| An approval is for one removal: when it was served, an equal one waits again. | `guard` |
+| What a file held before a restart stays while the file is broken. | `restored` |
+| What nodes bring along from another view, and is held for them, stays held as long as the tree asks for the same. | |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from types import MappingProxyType
+
+from fsxds.resources import Key, Resource, Snapshot, key_of
+from fsxds.rollout.holding import NO_HOLDS, Composed, Hold, HoldingRules, HoldReason, Holds, compose
+from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.restored import Restored
+from fsxds.values import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A resource that a rollback holds: what is served, and which version the tree had; None for none."""
+
+    kept: Resource | None
+    asked: Version | None
+
+
+NO_PINS: Mapping[Key, Pin] = MappingProxyType({})
+
+# What is rejected or rolled back is known by other means.
+_BROUGHT = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS, HoldReason.REMOVAL})
+
+
+class Target:
+    """What one channel is to serve.
+
+    Args:
+        pins: what a rollback holds.
+        pinned_at_s: when that was decided, in seconds since 1970; None without pins.
+        before: for versions that clients reject, what was good before them.
+        restored: what a process before was to reach; None for none.
+
+    Attributes:
+        tree: what the files ask for; None before the first tree.
+        composed: what is to be served of it, as `compose` returned last; None before the first tree.
+        pins: what a rollback holds.
+        pinned_at_s: when that was decided, in seconds since 1970; None without pins.
+        before: for versions that clients reject, what was good before them.
+        pinned: what a rollback is to as a whole, until a tree shows which resources that pins; None for nothing.
+    """
+
+    def __init__(
+        self,
+        pins: Mapping[Key, Pin] = NO_PINS,
+        pinned_at_s: float | None = None,
+        before: Mapping[ResourceVersion, Snapshot] = MappingProxyType({}),
+        restored: Snapshot | None = None,
+    ) -> None:
+        self.tree: Snapshot | None = None
+        self.composed: Composed | None = None
+        self.pins: Mapping[Key, Pin] = dict(pins)
+        self.pinned_at_s = pinned_at_s
+        # With what was reached last when they were approved.
+        self._approved: tuple[Snapshot | None, frozenset[str]] = None, frozenset()
+        self.before = dict(before)
+        self.pinned: Snapshot | None = None
+        self._restored = Restored(restored)
+        # Before the first tree: what a process before was to reach, of which nodes may have rejected something.
+        self._first = restored
+        # The tree, with what it may lack by mistake.
+        self._whole: Snapshot | None = None
+        self._brought: Holds = NO_HOLDS
+
+    def split(self) -> Target:
+        """Return the same for a channel that goes on from this one."""
+        made = Target()
+        vars(made).update(vars(self) | {"before": dict(self.before)})
+        return made
+
+    def begin_with(self, other: Target) -> None:
+        """Begin with what is held for nodes that come from another channel; what is not held follows the tree at once."""
+        if self.composed is None:
+            self._brought = {
+                **self._brought,
+                **{key: hold for key, hold in other.holds.items() if hold.reason in _BROUGHT},
+            }
+
+    def receive_tree(self, tree: Snapshot) -> None:
+        """Take what the files ask for."""
+        self.tree, self._whole, self._first = tree, self._restored.complete(tree), None
+        if self.pinned is not None:
+            self.pin(self.pinned, self.pinned_at_s or 0.0)
+
+    @property
+    def holds(self) -> Holds:
+        """What is not served as the tree has it."""
+        return NO_HOLDS if self.composed is None else self.composed.holds
+
+    def compose(
+        self, base: Snapshot | None, rejected: Collection[ResourceVersion], rules: HoldingRules
+    ) -> Snapshot | None:
+        """Return what is to be served; None before the first tree.
+
+        Args:
+            base: what was reached last; None before the first.
+            rejected: the versions that are not to be served.
+            rules: what else is held.
+        """
+        if self._whole is None:
+            return None
+        if base is None and self._brought:
+            base = self._with_brought(self._whole)
+        if self._approved[0] is not base:
+            self._approved = None, frozenset()
+        self.pins = {key: pin for key, pin in self.pins.items() if _version(self._whole, key) == pin.asked}
+        self.pinned_at_s = self.pinned_at_s if self.pins else None
+        self.remember(rejected, base)
+        self.before = {
+            version: good
+            for version, good in self.before.items()
+            if (base is not None and _version(base, version[0]) == version[1]) or self.may_serve(version)
+        }
+        explicit, before = dict(self._pinned(self._whole)), dict[Key, Snapshot]()
+        for version in self.held_of(rejected):
+            if version[0] not in before:
+                key, before[version[0]] = version[0], self.before[version]
+                kept = self._good(self._asked(key), rejected)
+                explicit[key] = Hold(HoldReason.REJECTED, kept, _found(self._whole, key))
+        rules = replace(rules, approved=rules.approved | self._approved[1])
+        self.composed = compose(self._whole, base, explicit, rules, before)
+        return self.composed.snapshot
+
+    def _with_brought(self, tree: Snapshot) -> Snapshot:
+        """Return what nodes would have of the tree that bring along what was held for them."""
+        same = {
+            key: hold
+            for key, hold in self._brought.items()
+            if _version(tree, key) == (None if hold.asked is None else hold.asked.version)
+        }
+        return compose(tree, None, same, HoldingRules()).snapshot
+
+    def remember(self, versions: Collection[ResourceVersion], *bases: Snapshot | None) -> None:
+        """Note what was good before versions that clients reject: the first of `bases` that has none of them.
+
+        What was reached last is good, unless it has one already: then nobody knows what its clients had before.
+        """
+        for version in versions:
+            key = version[0]
+            lacking = (one for one in bases if one is not None and (key, _version(one, key)) not in versions)
+            if (good := next(lacking, None)) is not None:
+                self.before[version] = good
+
+    def without(self, snapshot: Snapshot, rejected: Collection[ResourceVersion]) -> Snapshot:
+        """Return a snapshot with what was good before these versions in their place: what their rejecter has."""
+        holds = {}
+        for key, version in rejected:
+            found = _found(snapshot, key)
+            if found is not None and found.version == version and (key, version) in self.before:
+                holds[key] = Hold(HoldReason.REJECTED, self._good(found, rejected), found)
+        return compose(snapshot, None, holds, HoldingRules()).snapshot
+
+    def held_of(self, rejected: Collection[ResourceVersion]) -> list[ResourceVersion]:
+        """Return which of these versions something is served in place of, each before those that were good before it."""
+        found = []
+        for key in {key for key, _ in rejected}:
+            chain = [(key, one.version) for one in self._chain(self._asked(key))]
+            bad = list(takewhile(lambda version: version in rejected, chain))
+            # Where nobody knows what was good, clients keep what they have.
+            if all(version in self.before for version in bad):
+                found += bad
+        return found
+
+    def suspects(
+        self, versions: frozenset[ResourceVersion], known: Collection[ResourceVersion]
+    ) -> frozenset[ResourceVersion]:
+        """Return which of the versions in a NACKed response may be meant: not those that were good before `known` ones."""
+        good = {(key, one) for key, version in known if (one := self._version_before(key, version)) is not None}
+        return versions - good or versions
+
+    def _version_before(self, key: Key, version: Version) -> Version | None:
+        good = self.before.get((key, version))
+        return None if good is None else _version(good, key)
+
+    def may_serve(self, version: ResourceVersion) -> bool:
+        """Whether a version is to be served, or may be when others are rejected."""
+        return any(one.version == version[1] for one in self._chain(self._asked(version[0])))
+
+    def _asked(self, key: Key) -> Resource | None:
+        """Return what is to be served if nobody rejects it."""
+        pin = self.pins.get(key)
+        if pin is not None:
+            return pin.kept
+        tree = self._whole or self._first
+        return None if tree is None else _found(tree, key)
+
+    def _chain(self, resource: Resource | None) -> Iterator[Resource]:
+        """Yield a resource, what was good before that version, and so on."""
+        seen = set[Version]()
+        while resource is not None and resource.version not in seen:
+            seen.add(resource.version)
+            yield resource
+            key = key_of(resource)
+            good = self.before.get((key, resource.version))
+            resource = None if good is None else _found(good, key)
+
+    def _good(self, resource: Resource | None, rejected: Collection[ResourceVersion]) -> Resource | None:
+        """Return the newest version that is not rejected."""
+        return next((one for one in self._chain(resource) if (key_of(one), one.version) not in rejected), None)
+
+    def pin(self, snapshot: Snapshot, now_s: float) -> bool:
+        """Serve an earlier snapshot, in place of what differs from it in the tree; return whether anything does.
+
+        `now_s` is in seconds since 1970.
+        """
+        tree = snapshot if self._whole is None else self._whole
+        changes = {url: rows.changes_since(snapshot.resources(url)) for url, rows in tree.by_type.items()}
+        keys = {(url, name) for url, one in changes.items() for name in one.fresh | one.renewed | one.removed}
+        self.pins = {key: Pin(_found(snapshot, key), _version(tree, key)) for key in keys}
+        self.pinned_at_s, self.pinned = now_s, None
+        return bool(keys)
+
+    def resume(self, base: Snapshot | None, rules: HoldingRules) -> bool:
+        """Follow the tree again, whatever that removes; return whether something was pinned."""
+        if not self.pins and self.pinned is None:
+            return False
+        self.pins, self.pinned = {}, None
+        if self._whole is None:
+            return True
+        approval_id = compose(self._whole, base, NO_HOLDS, rules).approval_id
+        self._approved = base, frozenset(() if approval_id is None else (approval_id,))
+        return True
+
+    def approve(self, approval_id: str, base: Snapshot | None) -> bool:
+        """Let a removal go on that waits for approval; return whether this id does."""
+        if self.composed is None or self.composed.approval_id != approval_id:
+            return False
+        self._approved = base, frozenset((approval_id,))
+        return True
+
+    def _pinned(self, tree: Snapshot) -> Iterator[tuple[Key, Hold]]:
+        for key, pin in self.pins.items():
+            yield key, Hold(HoldReason.PINNED, pin.kept, _found(tree, key))
+
+
+def _found(snapshot: Snapshot, key: Key) -> Resource | None:
+    return snapshot.resources(key[0]).get(key[1])
+
+
+def _version(snapshot: Snapshot, key: Key) -> Version | None:
+    found = _found(snapshot, key)
+    return None if found is None else found.version

@@ -1,0 +1,101 @@
+"""Which served resources name which: what must exist for a change, and what is still in use after a removal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
+
+from fsxds.name_table import Chunk
+from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.resources import Key, Resource, Snapshot
+from fsxds.values import Severity
+
+CLUSTERS, ROUTES, SECRETS, SCOPES = (BY_SHORT_NAME[name].type_url for name in ("cds", "rds", "sds", "srds"))
+EXTENSIONS = BY_SHORT_NAME["ecds"].type_url
+
+HANDED_OUT = frozenset({SECRETS, EXTENSIONS})
+"""The types that other servers often have: of these, a name that is less than an error may be theirs."""
+
+STAYS_IN_USE = frozenset({CLUSTERS, ROUTES, SECRETS, SCOPES})
+"""The types whose resources stay while something served names them: without them requests fail.
+
+An extension configuration may have a default to fall back to, and a cluster without endpoints is a state of its own.
+"""
+
+MOST_DEPENDENCIES = 1000
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a mention may mean several resources."""
+    return name.endswith("*")
+
+
+def names_meant(name: str, existing: Collection[str]) -> Iterator[str]:
+    """Yield the existing names that a mention means: the one, or all that begin like a pattern."""
+    if is_pattern(name):
+        yield from (one for one in existing if one.startswith(name[:-1]))
+    elif name in existing:
+        yield name
+
+
+def demands_of(resource: Resource) -> frozenset[Key]:
+    """Return the resources that have to exist for this one to work; of a pattern, one of those that it means."""
+    return frozenset(
+        (one.type_url, one.name)
+        for one in resource.references
+        if one.severity is not Severity.NOTE and not one.is_static and one.type_url in BY_TYPE_URL
+    )
+
+
+def expects(resource: Resource, key: Key) -> bool:
+    """Whether this server has to have a name for a resource to work; else it may be asked of another one."""
+    return any(
+        (one.type_url, one.name) == key and not one.is_static and one.severity in _EXPECTED[one.type_url in HANDED_OUT]
+        for one in resource.references
+    )
+
+
+_EXPECTED = (Severity.WARNING, Severity.ERROR), (Severity.ERROR,)
+
+
+def names_any(user: Resource, keys: AbstractSet[Key]) -> bool:
+    """Whether a resource names one of others."""
+    return any((one.type_url, one.name) in keys and not one.is_static for one in user.references)
+
+
+def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
+    """Yield the resources of a snapshot that name one of others.
+
+    The first call looks at every resource, later ones at chunks that changed since, and at those that have a user.
+    """
+    for rows in snapshot.by_type.values():
+        for chunk in rows.chunks:
+            if not keys.isdisjoint(chunk.once(_named_in_chunk)):
+                yield from (one for one in chunk.values if names_any(one, keys))
+
+
+def _named_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
+    return frozenset(
+        (one.type_url, one.name)
+        for resource in chunk.values
+        for one in resource.references
+        if one.type_url in BY_TYPE_URL and not one.is_static
+    )
+
+
+def dependencies_of(snapshot: Snapshot, key: Key) -> frozenset[tuple[Key, str]]:
+    """Return what a resource names, directly or not, with the version of each; an empty one for what does not exist.
+
+    Of very many, the first are enough to see a change.
+    """
+    found: dict[Key, str] = {}
+    names = [key]
+    while names and len(found) < MOST_DEPENDENCIES:
+        resource = snapshot.resources(names[-1][0]).get(names.pop()[1])
+        for one in () if resource is None else resource.references:
+            named = one.type_url, one.name
+            if named not in found and one.type_url in BY_TYPE_URL and not one.is_static:
+                other = snapshot.resources(one.type_url).get(one.name)
+                found[named] = "" if other is None else other.version
+                names.append(named)
+    return frozenset(found.items())

@@ -1,0 +1,131 @@
+"""What differs in the views of two trees: each change once, with the views in which it shows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.resources import Resource
+from fsxds.snapshots.loaded_views import folders_of
+from fsxds.snapshots.view_problems import view_text
+from fsxds.tools.diff.compare import Difference, FieldChange, ResourceChange, TypeDifference
+from fsxds.tools.diff.lists import canonical
+from fsxds.values import Layers, TypeUrl
+
+# Views that a heading names.
+MOST_NAMED = 3
+
+_PARTS = ("added", "removed", "changed", "maybe_added", "maybe_removed")
+_ORDER = {row.type_url: place for place, row in enumerate(RESOURCE_TYPES)}
+
+_Change = Resource | ResourceChange
+_Identity = tuple[TypeUrl, str, str, object]
+"""What is the same of equal changes: the type, the part of the difference, the name, and what changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedView:
+    """A view that was compared: its names in the settings, and its layers, of which one tree may lack some."""
+
+    names: tuple[str, ...]
+    layers: Layers
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.names)} ({view_text(self.layers)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewGroup:
+    """The changes that show in the same views.
+
+    Attributes:
+        views: these.
+        count: how many were compared.
+        difference: the changes; places and versions are those of the first of these views.
+        layer: the last layer that all of these views have and no other one; empty where there is none.
+    """
+
+    views: tuple[ComparedView, ...]
+    count: int
+    difference: Difference
+    layer: str = ""
+
+    @property
+    def heading(self) -> str:
+        """In which views it is, in one line; what stands after the colon is of the settings and the tree."""
+        number = len(self.views)
+        if number == self.count > 1:
+            return f"in all {number} views"
+        named = ", ".join(map(str, self.views[:MOST_NAMED]))
+        if number > MOST_NAMED:
+            named = f"those with the layer {self.layer}" if self.layer else f"{named} and {number - MOST_NAMED} more"
+        return f"in {number} of {self.count} views: {named}"
+
+
+def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, ...]:
+    """Group what differs in views, the changes of most views first."""
+    views = tuple(differences)
+    first: dict[_Identity, _Change] = {}
+    shown: defaultdict[_Identity, list[int]] = defaultdict(list)
+    fields: dict[int, object] = {}
+    for number, difference in enumerate(differences.values()):
+        for row in difference.types:
+            for part in _PARTS:
+                for change in getattr(row, part):
+                    identity = (row.type_url, part, *_content(change, fields))
+                    first.setdefault(identity, change)
+                    shown[identity].append(number)
+    together: defaultdict[tuple[int, ...], list[_Identity]] = defaultdict(list)
+    for identity, numbers in shown.items():
+        together[tuple(numbers)].append(identity)
+    layers = _views_by_layer(views) if together else {}
+    return tuple(
+        ViewGroup(
+            tuple(views[number] for number in numbers),
+            len(views),
+            _difference({identity: first[identity] for identity in together[numbers]}),
+            layers.get(numbers, ""),
+        )
+        for numbers in sorted(together, key=lambda numbers: (-len(numbers), numbers))
+    )
+
+
+def _content(change: _Change, fields: dict[int, object]) -> tuple[str, object]:
+    """Return the name of a resource, and what equal changes of it have in common; `fields` has what is known of others."""
+    if isinstance(change, Resource):
+        return change.name, (change.version, change.ttl_s, change.aliases)
+    if not change.fields:
+        return change.after.name, (change.before.version, change.after.version)
+    # In all views that share what changed, they are the same object.
+    known = fields.get(id(change.fields))
+    if known is None:
+        known = fields[id(change.fields)] = tuple(map(_field, change.fields))
+    return change.after.name, known
+
+
+def _field(change: FieldChange) -> object:
+    return change.path, change.act, change.is_hidden, canonical(change.before), canonical(change.after)
+
+
+def _views_by_layer(views: Iterable[ComparedView]) -> Mapping[tuple[int, ...], str]:
+    """Return for the views of each layer, by their numbers, that layer; of layers with the same views, the last one."""
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for number, view in enumerate(views):
+        for layer in folders_of(view.layers):
+            numbers[layer].append(number)
+    return {tuple(of_layer): layer for layer, of_layer in numbers.items()}
+
+
+def _difference(changes: Mapping[_Identity, _Change]) -> Difference:
+    rows: defaultdict[TypeUrl, defaultdict[str, list[_Change]]] = defaultdict(lambda: defaultdict(list))
+    for (type_url, part, _, _), change in sorted(changes.items(), key=lambda one: one[0][2]):
+        rows[type_url][part].append(change)
+    ordered = sorted(rows.items(), key=lambda row: _ORDER[row[0]])
+    return Difference(tuple(TypeDifference(type_url, **_tuples(parts)) for type_url, parts in ordered))
+
+
+def _tuples(parts: Mapping[str, list[_Change]]) -> dict[str, Any]:
+    return {part: tuple(changes) for part, changes in parts.items()}

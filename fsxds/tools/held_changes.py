@@ -1,0 +1,145 @@
+"""What `fsxds serve` would hold of a change: the same rules, on what is served and on the tree that is to be.
+
+| rule | source |
+| --- | --- |
+| Where nothing is served yet, nothing is held. | `rollout.holding` |
+| What a broken file, a redirect that leads nowhere here, or an upstream may have is not removed. | `Snapshot` |
+| A name that an upstream may have is not undefined. | `snapshots.elsewhere` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from fsxds.observe.rollout_lines import shares_of
+from fsxds.publishing.held_resources import DEPENDS, IN_USE, REJECTED, UNDEFINED, noun_of
+from fsxds.resources import Key, Rows, Snapshot, key_of
+from fsxds.rollout import Composed, Hold, HoldingRules, HoldReason
+from fsxds.rollout.holding import compose
+from fsxds.rollout.served_outline import ServedOutline
+from fsxds.rollout.uses import CLUSTERS
+
+LARGE_REMOVAL = "large-removal"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HeldChange:
+    """Something of a change that would be held.
+
+    Attributes:
+        path: the file of the resource: as it is to be, or as it is where it is removed.
+        line: the line in it; 0 for none.
+        rule: why: the name of the rule.
+        fact: what would become of it.
+        remedy: what to do.
+        is_removed: the file is that of what is served: the change has the resource no more.
+        approval_id: lets it go on; empty where approval is no remedy.
+    """
+
+    path: PurePosixPath
+    line: int
+    rule: str
+    fact: str
+    remedy: str
+    is_removed: bool = False
+    approval_id: str = ""
+
+
+def held_changes(tree: Snapshot, outline: ServedOutline, rules: HoldingRules) -> tuple[HeldChange, ...]:
+    """Return what would be held of a tree in a view.
+
+    Args:
+        tree: the view of it.
+        outline: what the view is served.
+        rules: by which changes are held.
+    """
+    served = outline.served
+    if not any(served.by_type.values()):
+        return ()
+    if outline.has_upstreams:
+        rules = replace(rules, is_static=lambda _: True)
+    whole = _whole(tree, served)
+    composed = compose(whole, served, outline.holds_of(whole), rules)
+    return tuple(sorted(_changes(composed)))
+
+
+def _whole(tree: Snapshot, served: Snapshot) -> Snapshot:
+    """Return a tree with what it may lack by mistake, and with what is not of a tree."""
+    rows = {type_url: _with_lacking(tree, each, served.resources(type_url)) for type_url, each in tree.by_type.items()}
+    return replace(tree, by_type=MappingProxyType(rows))
+
+
+def _with_lacking(tree: Snapshot, rows: Rows, served: Rows) -> Rows:
+    is_unknown = rows.type_url in tree.incomplete
+    lacking = (one for name, one in served.items() if name not in rows)
+    # What has no line is an upstream's.
+    kept = (one for one in lacking if is_unknown or not one.origin.line or key_of(one) in tree.unresolved)
+    return rows.with_changes(kept, ())
+
+
+def _changes(composed: Composed) -> Iterator[HeldChange]:
+    for key, hold in composed.holds.items():
+        resource = hold.asked or hold.kept
+        if resource is not None and hold.reason in _WORDS:
+            rule, fact, remedy = _WORDS[hold.reason](noun_of(key), hold)
+            origin = resource.origin
+            yield HeldChange(origin.path, origin.line, rule, fact, remedy, is_removed=hold.asked is None)
+    if composed.removals:
+        yield _removal(composed, composed.approval_id or "")
+
+
+def _removal(composed: Composed, approval_id: str) -> HeldChange:
+    keys = [key for removal in composed.removals for key in removal.keys]
+    kept = [hold.kept for key in keys if (hold := composed.holds.get(key)) is not None and hold.kept is not None]
+    origin = min((one.origin for one in kept), key=lambda one: (one.path.parts, one.line))
+    fact = f"{shares_of(composed.removals)} removed: they would stay until that is approved"
+    remedy = (
+        f"if it is meant, run `fsxds rollout approve {approval_id}` when it waits, or list the id in `approved` before"
+    )
+    return HeldChange(origin.path, origin.line, LARGE_REMOVAL, fact, remedy, is_removed=True, approval_id=approval_id)
+
+
+_Words = tuple[str, str, str]
+
+
+def _in_use(noun: str, hold: Hold) -> _Words:
+    user = _named(hold.other)
+    return IN_USE, f"{noun} is removed, and would stay: {user} names it", f"let {user} name another one, or put it back"
+
+
+def _undefined(noun: str, hold: Hold) -> _Words:
+    missing = _named(hold.other)
+    listed = (
+        ", or list it in `static_clusters` if the bootstrap defines it"
+        if hold.other and hold.other[0] == CLUSTERS
+        else ""
+    )
+    return UNDEFINED, f"{noun} names {missing}, which nothing defines: {_outcome(hold)}", f"define {missing}{listed}"
+
+
+def _depends(noun: str, hold: Hold) -> _Words:
+    other = _named(hold.other)
+    return DEPENDS, f"{noun} names {other}, which would be held: {_outcome(hold)}", f"correct {other}"
+
+
+def _rejected(noun: str, hold: Hold) -> _Words:
+    return REJECTED, f"nodes reject this version of {noun}: {_outcome(hold)}", "correct it, or `fsxds rollout retry`"
+
+
+def _outcome(hold: Hold) -> str:
+    return "what is served would stay" if hold.kept else "it would not be served"
+
+
+def _named(key: Key | None) -> str:
+    return "another resource" if key is None else noun_of(key)
+
+
+_WORDS: dict[HoldReason, Callable[[str, Hold], _Words]] = {
+    HoldReason.IN_USE: _in_use,
+    HoldReason.UNDEFINED: _undefined,
+    HoldReason.DEPENDS: _depends,
+    HoldReason.REJECTED: _rejected,
+}

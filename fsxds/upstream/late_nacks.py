@@ -1,0 +1,163 @@
+"""What upstreams hear of what nodes here reject: a late NACK, once too many of them reject it.
+
+| rule | source |
+| --- | --- |
+| What the relay itself rejects is NACKed at once, all else is ACKed when it was taken in. | xDS protocol, "ACK and NACK semantics summary" |
+| When versions of an upstream are held back from all nodes here, their type is NACKed, in the words of a node. | xRFC TP1, "xDS relay proxy" |
+| The words name each resource as an Envoy does: the last response may have brought others. | `rollout.rejections` |
+| A response that brings them again is NACKed at once: an ACK would say that they are accepted now. | |
+| So is one that does soon after the upstream took them back: nodes here would reject them again and again. | |
+| Who connects again does not say that it holds them: so they are sent again, and NACKed. | |
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from fsxds.api.secrets import mask_reason
+from fsxds.events import Observer
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Key, Rows
+from fsxds.rollout import RejectingNode, ResourceVersion
+from fsxds.rollout.rejections import names_as_envoy
+from fsxds.settings.options import Settings
+from fsxds.upstream_events import UpstreamNacked
+from fsxds.values import TypeUrl
+
+# What an upstream took back is NACKed for so long; it offers it again once a minute at least. Of so many versions.
+REMEMBERED_FOR_S = 600.0
+MOST_REMEMBERED = 1000
+
+NO_REASON = "it gave no reason; see its own log"
+RELAY = "relay"
+
+HeldRows = Callable[[str], Mapping[TypeUrl, Rows]]
+"""Returns what is held of the upstream of a name."""
+
+NackType = Callable[[TypeUrl, str], object]
+"""NACKs the last response of a type, in some words."""
+
+
+class LateNacks:
+    """Knows what upstreams are to hear. Touched from the event loop only.
+
+    Args:
+        settings: returns those in use.
+        observer: receives what upstreams hear.
+        upstreams: the names of all upstreams.
+        held: returns what is held of each.
+    """
+
+    def __init__(
+        self, settings: Callable[[], Settings], observer: Observer, upstreams: Iterable[str], held: HeldRows
+    ) -> None:
+        self._settings = settings
+        self._observer = observer
+        self._upstreams = tuple(upstreams)
+        self._held = held
+        # Those that are connected.
+        self._sessions: dict[str, NackType] = {}
+        # What is held back from all nodes here, with the words of a node.
+        self._words: dict[ResourceVersion, str] = {}
+        # What was, until its upstream took it back, and the time until when that is remembered.
+        self._past: dict[ResourceVersion, tuple[str, float]] = {}
+
+    @property
+    def rejected(self) -> Mapping[tuple[str, Key], str]:
+        """The words with which nodes rejected what is held, by upstream and resource."""
+        return MappingProxyType({
+            (upstream, key): words
+            for upstream in self._upstreams
+            for (key, _), words in self._of(upstream, self._words)
+        })  # fmt: skip
+
+    def words_on(self, upstream: str, type_url: TypeUrl, names: Collection[str]) -> str | None:
+        """Return why too many nodes here reject some of what an upstream has just sent again; None where they do not."""
+        if self._settings().upstream_verdict == RELAY:
+            return None
+        now_s = time.monotonic()
+        self._past = {version: one for version, one in self._past.items() if one[1] > now_s}
+        known = {version: words for version, (words, _) in self._past.items()} | self._words
+        found = {
+            name: words
+            for ((of_type, name), _), words in self._of(upstream, known)
+            if of_type == type_url and name in names
+        }
+        return _joined(found) if found else None
+
+    def brought_versions(self, upstream: str, type_url: TypeUrl, versions: Mapping[str, str]) -> Mapping[str, str]:
+        """Return of the versions that a server is told at a start those that are not to be NACKed."""
+        if self._settings().upstream_verdict == RELAY:
+            return versions
+        rejected = {name for ((of_type, name), _), _ in self._of(upstream, self._words) if of_type == type_url}
+        return {name: one for name, one in versions.items() if name not in rejected} if rejected else versions
+
+    @contextmanager
+    def hearing(self, upstream: str, nack: NackType) -> Iterator[None]:
+        """Let a server of an upstream hear of rejections while the context lasts."""
+        self._sessions[upstream] = nack
+        try:
+            yield
+        finally:
+            if self._sessions.get(upstream) is nack:
+                del self._sessions[upstream]
+
+    def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
+        """Take the versions that are held back from all nodes from now on, and the nodes that reject them."""
+        ended = {version: words for version, words in self._words.items() if version not in versions}
+        self._words = {version: words for version, words in self._words.items() if version in versions}
+        if ended:
+            self._remember(ended)
+        fresh = {version: _words_of(version, nodes) for version in versions if version not in self._words}
+        self._words |= fresh
+        if self._settings().upstream_verdict == RELAY:
+            return
+        for upstream in self._upstreams:
+            of_type: defaultdict[TypeUrl, dict[str, str]] = defaultdict(dict)
+            for ((type_url, name), _), words in self._of(upstream, fresh):
+                of_type[type_url][name] = words
+            for type_url, words_of in of_type.items():
+                words, nack = _joined(words_of), self._sessions.get(upstream)
+                if nack is not None:
+                    nack(type_url, words)
+                names = frozenset(words_of)
+                self._observer(UpstreamNacked(upstream, type_url, words, names, was_sent=nack is not None))
+
+    def _remember(self, ended: Mapping[ResourceVersion, str]) -> None:
+        """Remember which versions ended because their upstream has others now; nodes may accept what it still has."""
+        still = {version for upstream in self._upstreams for version, _ in self._of(upstream, ended)}
+        until_s = time.monotonic() + REMEMBERED_FOR_S
+        past = self._past | {version: (words, until_s) for version, words in ended.items() if version not in still}
+        self._past = dict(list(past.items())[-MOST_REMEMBERED:])
+
+    def _of(self, upstream: str, words: Mapping[ResourceVersion, str]) -> Iterator[tuple[ResourceVersion, str]]:
+        held = self._held(upstream) if words else {}
+        for version, said in words.items():
+            (type_url, name), digest = version
+            found = held[type_url].get(name) if type_url in held else None
+            if found is not None and found.version == digest:
+                yield version, said
+
+
+def _words_of(version: ResourceVersion, nodes: Collection[RejectingNode]) -> str:
+    node = next((one for one in nodes if version in one.reasons), None)
+    reason = node.reasons[version][0] if node is not None else None
+    masked = mask_reason(reason or NO_REASON)
+    said = masked if names_as_envoy(version[0][1], masked) else f"{_begin(version[0])}{version[0][1]}: {masked}"
+    return f"{'a node' if node is None else f'node {node.name}'}: {said}"
+
+
+def _begin(key: Key) -> str:
+    """Return how an Envoy begins to say what it rejects of a type."""
+    return f"Error adding/updating {BY_TYPE_URL[key[0]].noun.removesuffix('s')}(s) "
+
+
+def _joined(words_of: Mapping[str, str]) -> str:
+    """Return the words on several resources, each of which is named."""
+    first = next(iter(words_of.values()))
+    others = (f"{name}: {words}" for name, words in words_of.items() if not names_as_envoy(name, first))
+    return "\n".join((first, *others))

@@ -1,0 +1,449 @@
+"""What must hold in a simulation, whatever happens.
+
+| rule | checked |
+| --- | --- |
+| A client that answers as an Envoy, and accepts everything, loses nothing that its routes name, directly or not. | when its content changes |
+| It has the newest content that it may have, within a bound that follows from the slowest client. | when nothing happened for so long |
+| Nobody loses a version that too few reject, or that nobody can be blamed for. | when a version is held back from all |
+| The others follow when a canary took the change, and stayed for the time to bake. | when a channel follows the tree |
+| A rejected version is offered to its client no sooner than the back-off allows. | at the end |
+| What was rolled back stays until its own content changes in the tree, or the rollback ends. | within the bound, and at the end |
+| All that is held back has a true reason, and everything else is as in the tree. | at the end |
+| Who accepts in the end has what it rejected before. | at the end |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fsxds.channels import ChannelKey
+from fsxds.events import VersionsHeld
+from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.resources import Key, Resource, Snapshot
+from fsxds.rollout import ResourceVersion
+from fsxds.rollout.guard import LEAST_RESOURCES
+from fsxds.rollout.holding import Hold, HoldReason
+from fsxds.rollout.pending import BACK_OFF
+from fsxds.rollout.rejections import VOTES_FOR_S
+from fsxds.rollout.uses import demands_of
+from fsxds.values import Layers, TypeUrl, Version
+from tests.simulation.fleet import CDS, LDS, RDS, TYPES, SimulatedClient
+from tests.simulation.scenario import Scenario
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+STEP_TIMEOUT_S = 5.0
+BAKE_S = 3.0
+# A rollout has so many steps; when something is rejected within it, there are as many more.
+STEPS = 3
+# A poller asks again after so long at most, and each step takes so many messages there and back.
+PAUSE_S = 0.3
+MESSAGES = 8
+# For so long the place of a client that left is remembered.
+REMEMBERED_S = 3600.0
+# Timers are compared with each other.
+TOLERANCE_S = 0.01
+# What lingered may end just now, and clients need time to take that.
+SETTLES_WITHIN_S = 3.0
+# Happenings that have a step wait for a client until it times out.
+DELAYS = {"freeze", "leave", "restart_client", "restart", "see_others"}
+
+
+class ViolatedError(AssertionError):
+    """Something that must always hold does not."""
+
+
+def bound_s(scenario: Scenario) -> float:
+    """Return after how long each client has what it may have: steps wait for slow clients, up to the timeout."""
+    habits = scenario.fleet.values()
+    slowest_s = max((one.latency_s for one in habits if not one.comes_once), default=0.0)
+    is_delayed = any(not one.answers for one in habits) or any(each.method in DELAYS for each in scenario.happenings)
+    step_s = STEP_TIMEOUT_S if is_delayed else min(STEP_TIMEOUT_S, PAUSE_S + MESSAGES * slowest_s)
+    # Those who see another view drain there what they used before.
+    moves_s = scenario.rules["linger"] if any(each.method == "see_others" for each in scenario.happenings) else 0.0
+    canary_s = moves_s + BAKE_S + STEPS * step_s if scenario.rules["canary"] else moves_s
+    return (
+        2 * STEPS * step_s + canary_s + SETTLES_WITHIN_S
+        if step_s < STEP_TIMEOUT_S
+        else (STEPS * step_s + canary_s + SETTLES_WITHIN_S)
+    )
+
+
+class Checks:
+    """Checks a world. Each `receive_…` notes what happened, or checks it at once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        # Which clients had everything so far.
+        self._whole: dict[str, bool] = {}
+        # What was rolled back, of each view: what is served, and what the tree had.
+        self._pins: dict[Layers, dict[Key, tuple[Version | None, Version | None]]] = {}
+        self._began_at_s = 0.0
+        # Clients that were connected to a process that ended may be away for the whole life of the next one.
+        self._absent: set[str] = set()
+        # The tree that each channel follows.
+        self._followed: dict[ChannelKey, Snapshot | None] = {}
+        self._is_promoted = False
+        # Since when canaries have had all that they are to have, and what that is.
+        self._complete: dict[str, tuple[Snapshot, float]] = {}
+
+    # What happened.
+
+    def receive_start(self) -> None:
+        """Note that a process begins."""
+        self._began_at_s = self._world.now_s
+        self._followed = {}
+
+    def receive_end(self, *, has_state: bool) -> None:
+        """Note that a process ends: who was away during all of its life may come to a process that does not know it."""
+        away = {client.name for client in self._world.clients.values() if not client.is_wanted}
+        for name in away & self._absent:
+            self._whole.pop(name, None)
+        self._absent = away
+        if not has_state:
+            self._whole.clear()
+            self._pins.clear()
+
+    def receive_save(self) -> None:
+        """Note another tree: what was rolled back follows it where its own content is another one."""
+        for layers, pins in self._pins.items():
+            tree = self._world.targets[layers]
+            self._pins[layers] = {key: pin for key, pin in pins.items() if _version(tree, key) == pin[1]}
+
+    def receive_rollback(self, earlier: dict[Layers, Snapshot]) -> None:
+        """Note that what an earlier tree had is served."""
+        for layers, tree in self._world.targets.items():
+            keys = {(url, name) for url in TYPES for name in {*tree.resources(url), *earlier[layers].resources(url)}}
+            pins = {key: (_version(earlier[layers], key), _version(tree, key)) for key in keys}
+            self._pins[layers] = {key: pin for key, pin in pins.items() if pin[0] != pin[1]}
+
+    def receive_resumption(self) -> None:
+        """Note that the tree is followed again."""
+        self._pins.clear()
+
+    def receive_promotion(self) -> None:
+        """Note that changes do not wait for canaries any more."""
+        self._is_promoted = True
+
+    def forget(self, client: SimulatedClient) -> None:
+        """Note that a client may lack something from now on."""
+        self._whole.pop(client.name, None)
+
+    def receive_applied(self, client: SimulatedClient) -> None:
+        """Check that a good client has everything that its routes name, if it had so far."""
+        world = self._world
+        if world.rules.canary:
+            self._note_complete(client)
+        if not self._is_good(client) or client.habits.latency_s >= STEP_TIMEOUT_S:
+            return
+        missing = ((CDS, one[0].rpartition(" ")[2]) for one in client.broken_references())
+        broken = [
+            one for one, key in zip(client.broken_references(), missing, strict=True) if key not in world.undefined
+        ]
+        if broken and self._whole.get(client.name) and not client.is_frozen:
+            what, user = broken[0]
+            raise_later(f"{client.name} ({client.habits.wire}) has {user} without {what}, at {world.now_s:.2f} s")
+        has_all = bool(client.held[LDS]) and client.wanted(RDS) <= client.held[RDS].keys()
+        self._whole[client.name] = not broken and has_all and world.now_s > world.unordered_until_s
+
+    def _note_complete(self, client: SimulatedClient) -> None:
+        """Note whether a client that may be a canary has all that canaries are to have."""
+        for key, rollout in self._world.server.publisher.rollouts.items():
+            composed = rollout.target.composed
+            if key.is_canary and composed and any(one.node.id == client.name for one in rollout.channel.clients):
+                had, _ = self._complete.get(client.name, (None, 0.0))
+                if _missing(client, composed.snapshot):
+                    self._complete.pop(client.name, None)
+                elif had is None or _differ(had, composed.snapshot):
+                    self._complete[client.name] = composed.snapshot, self._world.now_s
+                return
+
+    def receive_held(self, event: VersionsHeld) -> None:
+        """Check that enough clients reject what is held back from all, and those alone can be blamed."""
+        if self._world.now_s <= self._began_at_s:
+            # A process before decided that.
+            return
+        for version in event.versions:
+            if problem := self._unjust(version):
+                raise_later(f"{version[0][1]} is taken back though {problem}, at {self._world.now_s:.2f} s")
+
+    def _unjust(self, version: ResourceVersion) -> str:
+        """Return why a version is not to be held back; empty where it is."""
+        clients, limit = self._world.clients.values(), self._world.rules.nack_limit
+        rejecting = sum(self._may_reject(client, version) for client in clients)
+        taken = sum(self._has_taken(client, version) for client in clients)
+        if limit is None:
+            return "nothing ever is to be"
+        if not rejecting:
+            return "nobody rejects it"
+        if limit.count is not None:
+            return "" if rejecting >= limit.count else f"{rejecting} of {limit.count} reject it"
+        return "" if rejecting >= limit.share * (rejecting + taken) else f"{rejecting} reject it and {taken} took it"
+
+    def _may_reject(self, client: SimulatedClient, version: ResourceVersion) -> bool:
+        """Whether a client may count among those that reject a version: it was so when it got it last, and it is there."""
+        sent = [one for one in client.deliveries.get(version[0], ()) if one.version == version[1]]
+        # It may have taken it a moment ago.
+        newest_s = self._world.now_s - 2 * client.habits.latency_s - SETTLES_WITHIN_S
+        recent = [one for one in sent if one.at_s >= newest_s] or sent[-1:]
+        is_there = client.is_wanted or self._world.now_s - client.left_at_s <= VOTES_FOR_S + SETTLES_WITHIN_S
+        return is_there and any(one.is_blamed for one in recent)
+
+    def _has_taken(self, client: SimulatedClient, version: ResourceVersion) -> bool:
+        """Whether a client is certain to count among those that took a version."""
+        habits, now_s = client.habits, self._world.now_s
+        held = client.held[version[0][0]].get(version[0][1])
+        sent = [one.at_s for one in client.deliveries.get(version[0], ()) if one.version == version[1]]
+        is_there = client.since_s is not None and client.since_s < now_s - SETTLES_WITHIN_S and not client.is_frozen
+        return (
+            self._is_good(client)
+            and habits.latency_s < PAUSE_S
+            and is_there
+            and held is not None
+            and held.version == version[1]
+            and bool(sent)
+            and sent[-1] < now_s - SETTLES_WITHIN_S
+        )
+
+    def receive_progress(self) -> None:
+        """Check that a canary took what other nodes get."""
+        if not self._world.rules.canary:
+            return
+        for key, rollout in self._world.server.publisher.rollouts.items():
+            tree, before = rollout.target.tree, self._followed.get(key)
+            if key.lane or key.held is not None or key.is_canary or tree is before:
+                continue
+            self._followed[key] = tree
+            is_change = before is not None and tree is not None and _differ(tree, before)
+            if is_change and tree is not None and not self._is_promoted and not self._has_canary():
+                raise_later(f"nodes follow the tree without a canary that took it, at {self._world.now_s:.2f} s")
+
+    def _has_canary(self) -> bool:
+        """Whether a canary of any view has what canaries are to have there, and had it for the time to bake."""
+        until_s = self._world.now_s - BAKE_S + TOLERANCE_S
+        for key, rollout in self._world.server.publisher.rollouts.items():
+            composed = rollout.target.composed
+            if not key.is_canary or composed is None:
+                continue
+            for name in {one.node.id for one in rollout.channel.clients}:
+                client = self._world.clients[name]
+                is_there = client.since_s is not None and client.since_s <= until_s
+                had, since_s = self._complete.get(name, (None, client.changed_at_s))
+                # It may have lost what lingered since.
+                if had is None or _differ(had, composed.snapshot):
+                    since_s = client.changed_at_s
+                if is_there and since_s <= until_s and not _missing(client, composed.snapshot):
+                    return True
+        return False
+
+    # What must hold after a while.
+
+    def _is_good(self, client: SimulatedClient) -> bool:
+        """Whether a client answers as an Envoy, and accepted everything always."""
+        return _is_envoy(client) and not self._world.scenario.fleet[client.name].rejects
+
+    def check_bound(self) -> None:
+        """Check that every good client has the newest content that it may have."""
+        world = self._world
+        clients = world.clients.values()
+        if world.rules.canary and any(one.habits.latency_s > 1 or not self._is_good(one) for one in clients):
+            # Canaries may take as long as they want.
+            return
+        for client in clients:
+            is_quick = client.habits.latency_s < 1.0 and not client.is_frozen
+            if (
+                self._is_good(client)
+                and is_quick
+                and client.since_s is not None
+                and client.since_s < world.changed_at_s
+            ):
+                self._check_content(client)
+
+    def _check_content(self, client: SimulatedClient) -> None:
+        world = self._world
+        rollouts = world.server.publisher.rollouts.values()
+        rollout = next((one for one in rollouts for each in one.channel.clients if each.node.id == client.name), None)
+        if rollout is None:
+            raise ViolatedError(f"{client.name} is served by no channel, at {world.now_s:.2f} s")
+        if rollout.channel.key.lane:
+            raise ViolatedError(f"{client.name} catches up still, at {world.now_s:.2f} s")
+        if world.server.publisher.waits_for_canary(rollout) or rollout.target.composed is None:
+            return
+        if rollout.wanted is not rollout.target.tree:
+            raise ViolatedError(f"the channel of {client.name} does not follow the tree, at {world.now_s:.2f} s")
+        if world.now_s - rollout.published_s < SETTLES_WITHIN_S:
+            # What lingered went just now.
+            return
+        kept = rollout.machine.lingering.keys()
+        if differing := [key for key in _lacking(client, rollout.target.composed.snapshot) if key not in kept]:
+            has, due = (_text(_found(one, differing[0])) for one in (client.held, rollout.target.composed.snapshot))
+            raise ViolatedError(
+                f"{client.name} ({client.habits.wire}) has {has} and not {due} of {differing[0][1]}, at {world.now_s:.2f} s;"
+                f" it rests since {world.changed_at_s:.2f} s; {rollout.channel.key}"
+            )
+        self._check_pins(rollout)
+
+    def _check_pins(self, rollout: ChannelRollout) -> None:
+        """Check that what was rolled back is served, or named as held because of something else."""
+        pins = self._pins.get(rollout.channel.key.layers, {})
+        if self._world.rules.canary or self._world.scenario.rules["has_views"]:
+            # Channels that begin later, or get the tree later, roll back something else.
+            return
+        for key, (kept, _) in pins.items():
+            hold = rollout.target.holds.get(key)
+            has = None if hold is None or hold.kept is None else hold.kept.version
+            if hold is None or (hold.reason is HoldReason.PINNED and has != kept):
+                raise ViolatedError(f"{key[1]} was rolled back, and follows the tree, at {self._world.now_s:.2f} s")
+
+    def check_rest(self) -> None:
+        """Check that at rest the tree is served, except for what is held back with a reason, and everybody has that."""
+        world = self._world
+        for key, rollout in world.server.publisher.rollouts.items():
+            tree = world.targets.get(key.layers)
+            if key.lane or not rollout.channel.clients or rollout.target.composed is None or tree is None:
+                continue
+            self._check_holds(rollout, tree)
+        for client in world.clients.values():
+            # Polls do not show whether a rejection was one.
+            if _is_envoy(client) and not client.habits.rejects and client.since_s is not None:
+                self._check_content(client)
+        self.check_offers()
+
+    def _check_holds(self, rollout: ChannelRollout, tree: Snapshot) -> None:
+        served, now_s = rollout.machine.served, self._world.now_s
+        if served is None or rollout.target.tree is None or _differ(rollout.target.tree, tree):
+            raise ViolatedError(f"{rollout.channel.key} does not follow the tree, at {now_s:.2f} s")
+        holds = rollout.target.holds
+        for key in _differences(served, tree):
+            if key not in holds and key not in rollout.machine.lingering:
+                raise ViolatedError(
+                    f"{key[1]} is not as in the tree, and is not said to be held; {rollout.channel.key}"
+                )
+        for key, hold in holds.items():
+            if _version(tree, key) != (None if hold.asked is None else hold.asked.version):
+                raise ViolatedError(f"{key[1]} is said to be held, and the tree has something else")
+            if not self._is_true(key, hold, rollout, tree):
+                raise ViolatedError(f"{key[1]} is held, and it is not true that it {hold.reason.value}")
+
+    def _is_true(self, key: Key, hold: Hold, rollout: ChannelRollout, tree: Snapshot) -> bool:
+        """Whether the reason is true for which something is held."""
+        holds, base = rollout.target.holds, rollout.base
+        clients = self._world.clients.values()
+        if hold.reason is HoldReason.REJECTED:
+            asked = None if hold.asked is None else hold.asked.version
+            versions = {asked, *(version for one, version in rollout.target.before if one == key)}
+            return any(each.is_blamed and each.version in versions for one in clients for each in one.deliveries[key])
+        if hold.reason is HoldReason.PINNED:
+            return key in rollout.target.pins
+        if hold.reason is HoldReason.REMOVAL:
+            rows, before = tree.resources(key[0]), () if base is None else base.resources(key[0])
+            return len(before) >= LEAST_RESOURCES and len(rows) < len(before)
+        if hold.reason is HoldReason.IN_USE:
+            user = (
+                None
+                if hold.other is None or rollout.machine.served is None
+                else _found(rollout.machine.served, hold.other)
+            )
+            return user is not None and any((one.type_url, one.name) == key for one in user.references)
+        if hold.reason is HoldReason.DEPENDS:
+            return hold.other in holds or hold.other in rollout.target.pins
+        # What was rolled back may name it, too.
+        is_named = key in rollout.target.pins or (hold.asked is not None and hold.other in demands_of(hold.asked))
+        return is_named and _found(tree, hold.other) is None
+
+    def check_offers(self) -> None:
+        """Check that no version was offered to a node that rejects it sooner than the back-off allows."""
+        for client in self._world.clients.values():
+            for key, deliveries in client.deliveries.items():
+                rejected: dict[Version, tuple[float, int]] = {}
+                for each in deliveries:
+                    last = rejected.get(each.version)
+                    if last is not None and self._is_renewed(key, last[0] - 2 * client.habits.latency_s, each.at_s):
+                        last = None
+                    if client.habits.wire != "delta" and each.is_news:
+                        # A full state has all that is rejected, whatever it is sent for.
+                        last = None
+                    if last is not None and not each.is_first and not _may_be_offered(client, each.at_s, last):
+                        raise ViolatedError(
+                            f"{client.name} ({client.habits.wire}) is offered {key[1]} again {each.at_s - last[0]:.2f} s after"
+                            f" its NACK number {last[1]}, at {each.at_s:.2f} s"
+                        )
+                    if each.is_rejected:
+                        rejected[each.version] = each.at_s, 1 + (last[1] if last else 0)
+
+    def _is_renewed(self, key: Key, since_s: float, until_s: float) -> bool:
+        """Whether something happened after which a version may be offered at once."""
+        renewals = self._world.renewals
+        return any(since_s <= at_s <= until_s and (keys is None or key in keys) for at_s, keys in renewals)
+
+
+def _may_be_offered(client: SimulatedClient, at_s: float, last: tuple[float, int]) -> bool:
+    rejected_s, count = last
+    # A poll does not say that it rejects: the first time, it may be that the response was lost.
+    count -= client.habits.wire == "rest"
+    if not client.habits.is_named:
+        # Several may be to blame, and one that is offered with others was rejected once less alone.
+        count -= 2
+    pause_s = BACK_OFF.pause_s(max(count, 1)) - 2 * client.habits.latency_s
+    return at_s - rejected_s >= pause_s - TOLERANCE_S
+
+
+def _is_envoy(client: SimulatedClient) -> bool:
+    habits = client.habits
+    return habits.is_envoy and habits.answers and not habits.comes_once
+
+
+def raise_later(text: str) -> None:
+    """Fail the run: what a callback of the event loop raises would only be logged."""
+    loop = asyncio.get_running_loop()
+    loop.call_exception_handler({"message": text, "exception": ViolatedError(text)})
+
+
+def _lacking(client: SimulatedClient, intended: Snapshot) -> list[Key]:
+    """Return what a client has otherwise than it is to have it; an Envoy keeps endpoints and routes that are nowhere."""
+    found = []
+    for url in TYPES if client.habits.is_envoy else (CDS,):
+        rows, held = intended.resources(url), client.held[url]
+        is_whole = url in {CDS, LDS}
+        for name in sorted({*rows, *held} if is_whole else client.wanted(url) & rows.keys()):
+            has, due = held.get(name), rows.get(name)
+            if has is None or due is None or has.version != due.version:
+                found.append((url, name))
+    return found
+
+
+def _missing(client: SimulatedClient, intended: Snapshot) -> list[Key]:
+    """Return what a client lacks, or has in another version; something more may linger."""
+    return [key for key in _lacking(client, intended) if _found(intended, key) is not None]
+
+
+def _differences(one: Snapshot, other: Snapshot) -> list[Key]:
+    return [
+        (url, name)
+        for url in TYPES
+        for name in sorted({*one.resources(url), *other.resources(url)})
+        if _version(one, (url, name)) != _version(other, (url, name))
+    ]
+
+
+def _differ(one: Snapshot, other: Snapshot) -> bool:
+    return one is not other and bool(_differences(one, other))
+
+
+def _found(where: Snapshot | Mapping[TypeUrl, Mapping[str, Resource]], key: Key | None) -> Resource | None:
+    if key is None:
+        return None
+    rows = where.get(key[0], {}) if not isinstance(where, Snapshot) else where.resources(key[0])
+    return rows.get(key[1])
+
+
+def _version(snapshot: Snapshot, key: Key) -> Version | None:
+    found = _found(snapshot, key)
+    return None if found is None else found.version
+
+
+def _text(resource: Resource | None) -> str:
+    return "nothing" if resource is None else resource.body.decode()

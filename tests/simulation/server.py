@@ -1,0 +1,327 @@
+"""A server without sockets: the real publisher, channels and protocol cores, and what serves streams and polls of a fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fsxds.channels import Channel, ChannelKey
+from fsxds.events import Event, InternalError, VersionsHeld
+from fsxds.history.rejection_rows import encode_rejections, restore_rejections
+from fsxds.protocol.delta import DeltaStream
+from fsxds.protocol.messages import ClientStatus, Node
+from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
+from fsxds.protocol.polling_node import PollingNode
+from fsxds.protocol.sotw import SotwStream
+from fsxds.protocol.subscription import Selection, SharedMemory, version_of
+from fsxds.protocol.sync_states import SyncState, combined_state
+from fsxds.protocol.ttl import TtlMode
+from fsxds.publishing.node_channels import NodeChannels
+from fsxds.publishing.publisher import Publisher, PublishRules
+from fsxds.resources import RowsChange, Snapshot
+from fsxds.rollout import Rejections, RolloutState, Standing, Step
+from fsxds.transports.grpc_streams.waking import Waking
+from fsxds.transports.rest.application import HeldPolls
+from fsxds.transports.rest.polling_clients import RestClients
+from fsxds.values import Layers, TypeUrl
+from fsxds.views import Views
+
+HOLD_S = 30.0
+LOADS_WITHIN_S = 0.05
+
+
+class KeptState:
+    """What survives a restart, in memory: a state directory without a disk."""
+
+    def __init__(self) -> None:
+        self.read: dict[ChannelKey, Callable[[], RolloutState | None]] = {}
+        self.states: dict[ChannelKey, RolloutState] = {}
+        self.rejections: Rejections | None = None
+        self.text = b""
+        self.read_members: Callable[[], Mapping[Layers, Any]] = dict
+        self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
+
+    def restored(self) -> dict[ChannelKey, RolloutState]:
+        """Return the places of all rollouts."""
+        return self.states
+
+    def restored_members(self) -> dict[Layers, Any]:
+        """Return no removed members."""
+        return {}
+
+    def restore_rejections(self, rejections: Rejections) -> None:
+        """Take what nodes rejected."""
+        self.rejections = rejections
+        if self.text:
+            now_s = asyncio.get_running_loop().time()
+            restore_rejections(rejections, self.text, now_s, now_s)
+
+    def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
+        """Remember where the place of a rollout is read."""
+        self.read[key] = read
+
+    def forget(self, key: ChannelKey) -> None:
+        """Forget a rollout."""
+        self.read.pop(key, None)
+
+    def note_rejections(self) -> None:
+        """Do nothing: they are read when the process ends."""
+
+    def end(self) -> None:
+        """Read everything: the process ends."""
+        self.states = {key: state for key, read in self.read.items() if (state := read()) is not None}
+        self.states |= self.read_behind()
+        self.read = {}
+        if self.rejections is not None:
+            now_s = asyncio.get_running_loop().time()
+            self.text = encode_rejections(self.rejections, now_s, now_s).encode()
+
+
+class LoadedViews:
+    """Views of layers that exist always; each is loaded a moment after somebody wants it.
+
+    Attributes:
+        loaded_by: the rules by which the last tree was loaded.
+        wanted: the views that somebody wants, by their layers.
+        load: loads the tree.
+    """
+
+    existing = frozenset({"one", "two"})
+
+    def __init__(self, views: Views, load: Callable[[], object]) -> None:
+        self.loaded_by = views
+        self.wanted: set[Layers] = {()} if views.is_whole else set()
+        self.load = load
+
+    def is_loaded_by(self, views: Views) -> bool:
+        """Whether the last tree was loaded by these rules."""
+        return views is self.loaded_by
+
+    def want(self, layers: Layers) -> None:
+        """Load a view soon."""
+        if layers not in self.wanted:
+            self.wanted.add(layers)
+            asyncio.get_running_loop().call_later(LOADS_WITHIN_S, self.load)
+
+    def drop(self, layers: Layers) -> None:
+        """Load a view no more."""
+        self.wanted.discard(layers)
+
+
+class Server:
+    """One process.
+
+    Args:
+        rules: how changes are published.
+        kept: what the process before left.
+        loading: loads views.
+        on_held: receives versions that are held back from all nodes.
+
+    Attributes:
+        publisher: the real one.
+        channels: likewise.
+        views: the rules by which nodes see views.
+    """
+
+    def __init__(
+        self,
+        rules: PublishRules,
+        kept: KeptState,
+        loading: LoadedViews,
+        on_held: Callable[[VersionsHeld], object],
+    ) -> None:
+        self.kept = kept
+        self.views = loading.loaded_by
+        self._on_held = on_held
+        self._errors: list[BaseException] = []
+        kept_writer: Any = kept
+        self.publisher = Publisher(rules, self._observe, kept_writer)
+        self.channels = NodeChannels(self.publisher, self.views, loading, rules.canary)
+        self.memory = SharedMemory()
+        self.polls = PollMemory(forget=self._forget)
+        self.rest = RestClients(_Reported(self.polls))
+        self.held = HeldPolls(self.channels, lambda: HOLD_S)
+        self.streams: dict[SimulatedStream, None] = {}
+        self.waking = Waking(self.channels.on_demand)
+        works = self.publisher.keep_publishing(), self.waking.keep_waking()
+        self._tasks = [asyncio.get_running_loop().create_task(work) for work in works]
+        self.is_up = True
+
+    def load(self, targets: Mapping[Layers, Snapshot]) -> None:
+        """Take a tree, of each view."""
+        self.publisher.receive(targets, asyncio.get_running_loop().time())
+
+    def _observe(self, event: Event) -> None:
+        if isinstance(event, InternalError):
+            self._errors.append(event.error)
+        elif isinstance(event, VersionsHeld):
+            self._on_held(event)
+
+    def _forget(self, node: PollingNode) -> None:
+        self.rest.forget(node)
+
+    def end(self) -> None:
+        """End the process: streams break, polls are not answered."""
+        self.is_up = False
+        for task in self._tasks:
+            task.cancel()
+        self.kept.end()
+        for stream in tuple(self.streams):
+            stream.close()
+
+    def check(self) -> None:
+        """Raise what went wrong within the server."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+        for error in self._errors:
+            raise error
+
+    async def answer(self, poll: PollRequest) -> tuple[Selection | None, bool]:
+        """Answer a poll; None for 304. The second is whether there is anything to answer with."""
+        holds = poll.version_info is not None or self.polls.node_of(poll.node) is not None
+        channel = await self.channels.channel_of(poll.node, holds=holds)
+        loop = asyncio.get_running_loop()
+        snapshot = channel.store.current
+        decision, _ = self.polls.receive_request(poll, snapshot, loop.time())
+        client = self.rest.receive_poll(poll, self.polls.node_of(poll.node), channel, poll.node.id)
+        is_answered, deadline_s = False, loop.time() + HOLD_S
+        try:
+            while isinstance(decision, Wait) and loop.time() < deadline_s:
+                until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
+                now_s = await self.held.wait(client, snapshot, until_s)
+                snapshot = client.channel.store.current
+                decision = self.polls.receive_snapshot(poll, snapshot, now_s)
+            is_answered = True
+            return (decision.selection, True) if isinstance(decision, Send) else (None, isinstance(decision, Wait))
+        finally:
+            self.polls.receive_end(poll, loop.time(), is_given_up=not is_answered)
+            self.rest.receive_end(client)
+
+
+class _Reported:
+    """How nodes that poll stand, by what is known of their polls."""
+
+    def __init__(self, polls: PollMemory) -> None:
+        self._polls = polls
+
+    def status_of(self, _: Node) -> ClientStatus | None:
+        """Nothing is shown of them."""
+        return None
+
+    def sync_states(self, node: Node, snapshot: Snapshot) -> Any:
+        """Yield how a client stands with each of its subscriptions."""
+        known = self._polls.node_of(node)
+        for subscription, watch in known.watches.items() if known else ():
+            yield SyncState.SYNCED if watch.holds(version_of(snapshot, subscription)) else SyncState.STALE
+
+
+class SimulatedStream:
+    """A stream of a client; what is sent on it is handed to `deliver`."""
+
+    transport = "gRPC"
+    has_returned, is_away = True, False
+
+    def __init__(self, server: Server, node: Node, deliver: Callable[[Any], object], *, is_delta: bool) -> None:
+        self.server, self.node, self._deliver = server, node, deliver
+        make: Any = DeltaStream if is_delta else SotwStream
+        self._core = make(server.memory, TtlMode.ENVOY, is_aggregated=True)
+        self._channel: Channel | None = None
+        self._generation = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_closed = False
+        self.on_closed: Callable[[], object] = lambda: None
+        server.streams[self] = None
+
+    @property
+    def name(self) -> str:
+        """The node id."""
+        return self.node.id
+
+    identity = name
+
+    async def open(self, *, holds: bool) -> None:
+        """Follow the channel of the node, which may hold something already."""
+        channel = await self.server.channels.channel_of(self.node, holds=holds)
+        if not self.is_closed:
+            self._channel = channel
+            channel.join(self)
+            self.server.waking.follow(channel)
+
+    def receive(self, request: Any) -> None:
+        """Take a request."""
+        if self._channel is None or self.is_closed:
+            return
+        reaction = self._core.receive_request(request, self._channel.streams.current, _now_s())
+        if reaction.acknowledgement is not None and reaction.acknowledgement.nack is not None:
+            self._channel.on_nack(self, reaction.acknowledgement.nack)
+        self._channel.progressed(self)
+        self._send(reaction.responses)
+
+    def wake(self) -> None:
+        """Look at the channel and the time."""
+        if self.is_closed or self._channel is None:
+            return
+        snapshot, now_s, responses = self._channel.streams.current, _now_s(), ()
+        if snapshot is not None and snapshot.generation != self._generation:
+            self._generation = snapshot.generation
+            responses = self._core.receive_snapshot(snapshot, now_s)
+        elif (at_s := self._core.timer_at_s) is not None and at_s <= now_s:
+            responses = self._core.receive_timer(now_s)
+        self._send(responses)
+
+    def _send(self, responses: Any) -> None:
+        for response in responses:
+            self._deliver(response)
+        if self._timer is not None:
+            self._timer.cancel()
+        at_s = self._core.timer_at_s
+        self._timer = None if at_s is None else asyncio.get_running_loop().call_at(max(at_s, _now_s()), self.wake)
+        if self._channel is not None:
+            self._channel.progressed(self)
+
+    def close(self) -> None:
+        """End the stream, on either side."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.server.streams.pop(self, None)
+        if self._channel is not None:
+            self._channel.leave(self)
+        self.on_closed()
+
+    def standing(self, step: Step) -> Standing:
+        """Return where the client is with a step."""
+        standing: Standing = self._core.standing(step)
+        return standing
+
+    def selects(self, type_url: TypeUrl, name: str) -> bool:
+        """Whether the client subscribes to a resource."""
+        return bool(self._core.selects(type_url, RowsChange(frozenset((name,)))))
+
+    def sync_state(self) -> SyncState:
+        """Return how the client stands."""
+        snapshot = None if self._channel is None else self._channel.streams.current
+        return combined_state(self._core.sync_states(0 if snapshot is None else snapshot.generation))
+
+    def status(self) -> ClientStatus:
+        """Nothing is shown of it."""
+        return ClientStatus(self.node, self.transport)
+
+    def follow(self, channel: Channel) -> None:
+        """Look at another channel from now on."""
+        self._channel = channel
+        self.server.waking.follow(channel)
+        self.wake()
+
+    @property
+    def channel(self) -> Channel | None:
+        """What it follows."""
+        return self._channel
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

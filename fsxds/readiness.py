@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Never, Self
@@ -18,7 +18,7 @@ from fsxds.errors import UsageError
 from fsxds.events import Observer, ReadinessChanged
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
-from fsxds.store import Latest
+from fsxds.store import Latest, SnapshotStore
 from fsxds.upstream_events import UpstreamStatus
 from fsxds.values import PlainValue
 
@@ -182,15 +182,23 @@ class ReadyFile:
             temporary.unlink(missing_ok=True)
             raise UsageError(f"{self._path}: cannot be written: {error.strerror}") from error
 
+    def rewrite(self, content: dict[str, PlainValue]) -> None:
+        """Write the file as `write` does, unless another process has written it since."""
+        if self._is_own():
+            self.write(content)
+
     def remove(self) -> None:
         """Remove the file, unless another process has written it since."""
-        try:
-            content = json.loads(self._path.read_bytes())
-            if content["pid"] == os.getpid():
+        if self._is_own():
+            with suppress(OSError):
                 self._path.unlink()
+
+    def _is_own(self) -> bool:
+        try:
+            return bool(json.loads(self._path.read_bytes())["pid"] == os.getpid())
         except (OSError, ValueError, KeyError, TypeError):
             # It was removed, or is somebody else's.
-            return
+            return False
 
 
 class Readiness:
@@ -212,6 +220,8 @@ class Readiness:
         self._find = find
         self._degraded = degraded
         self._observer = observer
+        # The content of the ready file may be another one now.
+        self._changed = asyncio.Event()
 
     def look(self) -> None:
         """See whether it has changed."""
@@ -222,6 +232,7 @@ class Readiness:
                 self._observer(ReadinessChanged(reason))
         if state != self.state.current:
             self.state.replace(state)
+            self._changed.set()
 
     async def keep_current(
         self, published: Latest[Any], mirrored: Iterable[asyncio.Event], answered_within_s: float = 0.0
@@ -250,17 +261,25 @@ class Readiness:
         await event.wait()
         self.look()
 
-    async def keep_file(self, file: ReadyFile, content: Callable[[tuple[str, ...]], dict[str, PlainValue]]) -> Never:
-        """Have the ready file while clients are served; it is written again when other components are degraded.
+    async def keep_file(
+        self, file: ReadyFile, store: SnapshotStore, content: Callable[[tuple[str, ...]], dict[str, PlainValue]]
+    ) -> Never:
+        """Keep the ready file as long as clients are served, with its content of now.
 
         Args:
             file: the file.
-            content: returns what is to be in it, given the components that are degraded.
+            store: its content may be another one whenever a snapshot is published in it.
+            content: returns the content, given the components that are degraded.
         """
+        store.listeners[file] = self._changed.set
+        written: dict[str, PlainValue] | None = None
         while True:
-            state = reason, degraded = self.state.current
-            if reason:
+            self._changed.clear()
+            reason, degraded = self.state.current
+            latest = None if reason else content(degraded)
+            if latest is None:
                 await asyncio.to_thread(file.remove)
-            else:
-                await asyncio.to_thread(file.write, content(degraded))
-            await self.state.other_than(state)
+            elif latest != written:
+                await asyncio.to_thread(file.write if written is None else file.rewrite, latest)
+            written = latest
+            await self._changed.wait()

@@ -88,8 +88,8 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
             telling = application.waits_for, application.supervisor.status, lambda: reader.count
             application.start(tasks, "service manager", partial(manager.keep_notified, *telling))
         if ready_file is not None:
-            content = partial(_readiness, application, server)
-            application.start(tasks, "ready file", partial(application.readiness.keep_file, ready_file, content))
+            content, readiness = partial(_readiness, application, server), application.readiness
+            application.start(tasks, "ready file", partial(readiness.keep_file, ready_file, application.store, content))
         if not shares:
             _start_loading(application, tasks)
             tasks.create_task(application.reject_exposed_secrets(server.addresses))

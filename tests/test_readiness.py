@@ -53,6 +53,20 @@ def test_the_ready_file_of_another_process_stays(tmp_path: Path, content: str) -
     assert path.read_text() == content
 
 
+def test_a_ready_file_is_not_taken_from_the_process_that_follows(tmp_path: Path) -> None:
+    """Both have it while one hands over to the other: what changes for the first one then is not written."""
+    path = tmp_path / "ready.json"
+    ready_file = ReadyFile(path)
+    ready_file.write({"pid": os.getpid()})
+    ready_file.rewrite({"pid": os.getpid(), "versions": {}})
+    assert json.loads(path.read_text()) == {"pid": os.getpid(), "versions": {}}
+
+    path.write_text('{"pid": 1}')
+    ready_file.rewrite({"pid": os.getpid()})
+
+    assert path.read_text() == '{"pid": 1}'
+
+
 def test_a_ready_file_that_is_missing_already_is_no_error(tmp_path: Path) -> None:
     """Somebody else removed it."""
     ReadyFile(tmp_path / "ready.json").remove()

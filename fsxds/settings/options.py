@@ -527,7 +527,7 @@ class Settings(ListenerSettings):
         PATH,
         OUTPUT,
         ("serve",),
-        "Write this file, with the addresses, while clients are served; it is there when `/readyz` says 200.",
+        "Write this file, with the addresses and the present versions, while clients are served; it is there when `/readyz` says 200.",
     )
     log_format: str = option(
         one_of("auto", "human", "json"),

@@ -51,8 +51,8 @@ def test_files_go_before_upstreams_and_these_by_their_order() -> None:
         relay.wait_for(lambda: relay.names("cds") == ("api", "web"))
         assert origin(relay) == "cds.yaml"
         relay.wait_log("cds web (of cds.yaml:1)")
-        notes = [problem for problem in relay.problems if problem.rule == "shadowed-upstream"]
-        assert {f"upstream {first.grpc}", f"upstream {second.grpc}"} == {str(each.path) for each in notes}
+        both = {f"upstream {first.grpc}", f"upstream {second.grpc}"}
+        relay.wait_for(lambda: both == {str(each.path) for each in relay.problems if each.rule == "shadowed-upstream"})
 
         relay.write("cds.yaml", "[]")
         relay.wait_for(lambda: origin(relay) == f"upstream {first.grpc}")
@@ -191,14 +191,23 @@ SECRET_USER = """\
 
 @pytest.mark.skipif(own_address() is None, reason="this machine has a loopback address alone; give it another")
 def test_a_secret_of_an_upstream_ends_no_restart(tmp_path: Path) -> None:
-    """A relay that other machines reach in clear keeps it from them; it starts again with it, which a tree of its own may not."""
+    """A relay that other machines reach in clear keeps it from them; it starts again with it, which a tree of its own may not.
+
+    It ended when the secret was kept, but not yet that it is served.
+    """
     secret = "[{name: mine, generic_secret: {secret: {inline_string: hunter2}}}]"
     state = tmp_path / "state"
-    with serve({"cds.yaml": SECRET_USER, "sds.yaml": secret}) as top:
+    with serve({"cds.yaml": SECRET_USER}) as top:
         flags = ("--upstream", top.grpc, "--state", str(state))
         relay = Relay(None, tmp_path, *flags, http="0.0.0.0:0")
         with relay:
+            relay.wait(lambda: "web" in names_kept(state) and rows_kept(state, "rollouts"), "the cluster to be kept")
+        rollouts = rows_kept(state, "rollouts")
+        top.write("sds.yaml", secret)
+        with relay:
             relay.wait(lambda: "mine" in names_kept(state), "the secret to be kept")
+    with closing(sqlite3.connect(state / DATABASE)) as connection, connection:
+        connection.executemany("UPDATE rollouts SET snapshots = ?2, facts = ?3 WHERE channel = ?1", rollouts)
     relay.start()
     relay.wait(lambda: relay.ready["versions"].get("sds") or not relay.is_running, "secrets to be served")
     status = polled_by_stranger(relay)
@@ -209,11 +218,16 @@ def test_a_secret_of_an_upstream_ends_no_restart(tmp_path: Path) -> None:
 
 def names_kept(state: Path) -> set[str]:
     """Return the names of what a relay has on the disk."""
+    return {row[2] for row in rows_kept(state, "held_resources")}
+
+
+def rows_kept(state: Path, table: str) -> list[tuple[str, ...]]:
+    """Return the rows of a table that a relay has on the disk."""
     path = state / DATABASE
     if not path.exists():
-        return set()
+        return []
     with closing(sqlite3.connect(path, timeout=60)) as connection:
-        return {name for (name,) in connection.execute("SELECT name FROM held_resources")}
+        return connection.execute(f"SELECT * FROM {table}").fetchall()
 
 
 def polled_by_stranger(relay: Relay) -> int:

@@ -25,7 +25,17 @@ from types import MappingProxyType
 
 from fsxds.resources import Key, Resource, Snapshot
 from fsxds.rollout.guard import Removal, approval_id, removals_to_approve
-from fsxds.rollout.uses import CLUSTERS, SCOPES, STAYS_IN_USE, demands_of, expects, is_pattern, names_any, users_of
+from fsxds.rollout.uses import (
+    CLUSTERS,
+    SCOPES,
+    STAYS_IN_USE,
+    demanded_names,
+    demands_of,
+    expects,
+    is_pattern,
+    names_any,
+    users_of,
+)
 from fsxds.values import TypeUrl
 
 
@@ -233,24 +243,33 @@ class _Composition:
 
     def _undefined(self, users: Mapping[Key, list[Key]]) -> Iterator[tuple[Key, list[Key]]]:
         """Yield the names that nothing defines, with those who cannot have them of another server."""
-        for key, each in users.items():
-            if self._is_undefined(key):
-                found = ((user, self._served(user)) for user in each)
-                yield key, [user for user, resource in found if resource is not None and expects(resource, key)]
+        missing = {key for key in users if self._is_missing(key)}
+        expected = {type_url for type_url in {key[0] for key in missing} if self._is_expected_here(type_url)}
+        unknown = {key for key in missing if key[0] == CLUSTERS and key[1] not in self._base.resources(CLUSTERS)}
+        # What is served so far names these, too, and nothing defines them.
+        known = {
+            (one.type_url, one.name)
+            for user in users_of(self._base, unknown)
+            for one in user.references
+            if not one.is_static
+        }
+        for key in (key for key in missing - (unknown & known) if key[0] in expected):
+            found = ((user, self._served(user)) for user in users[key])
+            yield key, [user for user, resource in found if resource is not None and expects(resource, key)]
 
-    def _is_undefined(self, key: Key) -> bool:
-        """Whether nothing defines a name that is demanded newly, and what is served so far has no such name either."""
+    def _is_missing(self, key: Key) -> bool:
+        """Whether neither the tree nor the bootstrap defines a name."""
         type_url, name = key
         rows = self._tree.resources(type_url)
-        if (rows if is_pattern(name) else name in rows) or self._rules.is_static(key):
-            return False
-        rows_before = self._base.resources(type_url)
+        return not (rows if is_pattern(name) else name in rows) and not self._rules.is_static(key)
+
+    def _is_expected_here(self, type_url: TypeUrl) -> bool:
+        """Whether nothing of a type comes from another server, as far as can be seen."""
+        rows, rows_before = self._tree.resources(type_url), self._base.resources(type_url)
         if type_url == CLUSTERS:
-            if not (rows or rows_before or self._rules.knows_static):
-                return False
-            return name in rows_before or next(users_of(self._base, {key}), None) is None
+            return bool(rows or rows_before or self._rules.knows_static)
         # Without any, or with others that are undefined: the type comes from another server.
-        return bool(rows) and all(one in rows_before for one in _demanded(self._base, type_url))
+        return bool(rows) and all(one in rows_before for one in demanded_names(self._base, type_url))
 
     def _keep_used(self) -> None:
         """Keep what is gone and something served names; also what that names in turn."""
@@ -315,10 +334,3 @@ def _add_new_demands(users: dict[Key, list[Key]], resource: Resource, before: Re
     if resource.references and (before is None or before.references != resource.references):
         for key in demands_of(resource) - (frozenset() if before is None else demands_of(before)):
             users[key].append((resource.type_url, resource.name))
-
-
-def _demanded(snapshot: Snapshot, type_url: TypeUrl) -> Iterator[str]:
-    """Yield the names of a type that resources of a snapshot demand; it looks at all of them."""
-    for rows in snapshot.by_type.values():
-        for resource in rows.values():
-            yield from (name for one, name in demands_of(resource) if one == type_url and not is_pattern(name))

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from fsxds.name_table import Chunk
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.resources import Key, Resource, Snapshot
-from fsxds.values import Severity
+from fsxds.values import Severity, TypeUrl
 
 CLUSTERS, ROUTES, SECRETS, SCOPES = (BY_SHORT_NAME[name].type_url for name in ("cds", "rds", "sds", "srds"))
 EXTENSIONS = BY_SHORT_NAME["ecds"].type_url
@@ -72,6 +72,22 @@ def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
         for chunk in rows.chunks:
             if not keys.isdisjoint(chunk.once(_named_in_chunk)):
                 yield from (one for one in chunk.values if names_any(one, keys))
+
+
+def demanded_names(snapshot: Snapshot, type_url: TypeUrl) -> Iterator[str]:
+    """Yield the names of a type that resources of a snapshot demand, each as often as chunks have it; no patterns.
+
+    The first call looks at every resource, later ones at chunks that changed since, and at all names.
+    """
+    for rows in snapshot.by_type.values():
+        for chunk in rows.chunks:
+            yield from (
+                name for one, name in chunk.once(_demanded_in_chunk) if one == type_url and not is_pattern(name)
+            )
+
+
+def _demanded_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
+    return frozenset(key for resource in chunk.values for key in demands_of(resource))
 
 
 def _named_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import process_time
 
 import pytest
 
@@ -333,3 +334,23 @@ def test_removals_have_names() -> None:
     (removal,) = compose(tree_snapshot({**MANY, "RDS": {}}, before), before, NO_HOLDS, RULES).removals
 
     assert removal == Removal(type_url("RDS"), 6, 6, frozenset((type_url("RDS"), name) for name in "abcdef"))
+
+
+def test_many_undefined_names_cost_little_more_than_one() -> None:
+    """Listeners that were saved before their routes are each looked up once, and not each in all that is served."""
+
+    def spent_s(count: int) -> float:
+        names = [str(number) for number in range(3000)]
+        base: Tree = {"RDS": dict.fromkeys(names, "1"), "LDS": {name: f"1 RDS:{name}" for name in names}}
+        before = tree_snapshot(base)
+        more = {f"new {number}": f"1 RDS:none{number}" for number in range(count)}
+        tree = tree_snapshot({**base, "LDS": {**base["LDS"], **more}}, before)
+        compose(tree, before, NO_HOLDS, RULES)
+        began_s = process_time()
+        composed = compose(tree, before, NO_HOLDS, RULES)
+        assert len(composed.holds) == count
+        return process_time() - began_s
+
+    one_s = min(spent_s(1) for _ in range(3))
+
+    assert min(spent_s(100) for _ in range(3)) < 15 * one_s

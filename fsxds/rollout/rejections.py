@@ -4,7 +4,7 @@
 | --- | --- |
 | A node that NACKs a version is not served it until it is offered it again, with back-off, in ever smaller parts. | `pending` |
 | A NACK whose words name resources is of these; else all that were new in the response are suspects. | ENVOY.md E12 |
-| A version is held back from all nodes while the nodes that reject it reach the limit among those that were offered it. | |
+| A version is held back from all nodes while more of those that were offered it reject it than the limit allows. | |
 | One identity is one vote: a node id, or with credentials their name; nodes of one identity share its vote. | |
 | A node that left takes its vote along after a while, so that a reconnection changes nothing; its back-off stays longer. | |
 | So does one that accepts: if all reconnect at once, the first that is back does not decide. | |
@@ -40,6 +40,9 @@ MOST_WORDS = 2000
 # Each resource that an Envoy rejects, a colon, and why; a relay says before that which node of it rejects it.
 _ENVOY_REASON = re.compile(r"Error adding/updating [a-z ]+\(s\) (?P<resources>.+)", re.DOTALL)
 
+# Sums of shares that are equal may differ by less.
+_ROUNDING = 1e-9
+
 NodeKey: TypeAlias = Hashable
 """What the clients of one node have in common."""
 
@@ -59,14 +62,14 @@ class Voter(Protocol):
         """Whose vote it has a part of."""
 
 
-def reaches(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool:
-    """Return whether the nodes that reject a version reach a limit among all that were offered it; none reaches None."""
+def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool:
+    """Return whether more nodes reject a version than a limit allows, of all that were offered it; None allows all."""
     if limit is None or not rejecting:
         return False
     if limit.count is not None:
-        return len(rejecting) >= limit.count
+        return len(rejecting) > limit.count
     votes = sum(count / (count + accepting.get(identity, 0)) for identity, count in rejecting.items())
-    return votes >= limit.share * len(rejecting.keys() | accepting.keys())
+    return votes > limit.share * len(rejecting.keys() | accepting.keys()) + _ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +299,7 @@ class Rejections:
             {
                 version: self.held.get(version) or HeldVersion(now_s, others[version])
                 for version, votes in rejecting.items()
-                if version in others and reaches(self.limit, votes, others[version])
+                if version in others and exceeds(self.limit, votes, others[version])
             },
         )
         return before.keys() != self.held.keys()

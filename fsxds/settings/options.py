@@ -113,7 +113,7 @@ class Settings(ListenerSettings):
             "50%",
             ROLLOUT,
             LASTING,
-            "Share or count of nodes that must reject a version for all nodes to get the one before; off: never.",
+            "If more nodes than this share or count reject a version, all nodes get the one before; off: never.",
         )
     )
     references: str = reloadable(

@@ -21,15 +21,22 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class NackLimit:
-    """When a version is held back from all nodes: at a share of the identities, above 0 and up to 1, or at a count of them."""
+    """How many may reject a version before it is held back from all nodes: a share of the identities, below 1, or a count."""
 
     share: float = 0.5
     count: int | None = None
 
 
-def _read_count(written: object) -> int:
+def _read_number(written: object) -> int:
     number = int(written) if isinstance(written, str) and written.isdecimal() else written
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(written)
+    return number
+
+
+def _read_count(written: object) -> int:
+    number = _read_number(written)
+    if not number:
         raise ValueError(written)
     return number
 
@@ -58,8 +65,11 @@ def _read_nack_limit(written: object) -> NackLimit | None:
     if written is False or str(written).lower() == OFF:
         return None
     if isinstance(written, str) and written.strip().endswith("%"):
-        return NackLimit(_read_quorum(written))
-    return NackLimit(count=_read_count(written))
+        share = _read_share(written)
+        if share == 1:
+            raise ValueError(written)
+        return NackLimit(share)
+    return NackLimit(count=_read_number(written))
 
 
 def _read_duration_or_off(written: object) -> float:
@@ -108,9 +118,9 @@ DURATION_OR_OFF = OptionForm(
 QUORUM = OptionForm("SHARE", "a share above 0 (write 80%)", _read_quorum, _PERCENT_TEXT)
 NACK_LIMIT = OptionForm(
     "SHARE|COUNT",
-    "a share above 0, a number, or off (write 50%, 3 or off)",
+    "a share below 100%, a number, or off (write 50%, 3 or off)",
     _read_nack_limit,
-    {"anyOf": [_PERCENT_TEXT, {"type": "integer", "minimum": 1}, {"enum": [OFF, False]}]},
+    {"anyOf": [_PERCENT_TEXT, {"type": "integer", "minimum": 0}, {"enum": [OFF, False]}]},
 )
 CANARY = OptionForm(
     "view=NAME|nodes=SHARE",

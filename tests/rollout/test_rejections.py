@@ -14,8 +14,8 @@ from fsxds.rollout.rejections import (
     Nack,
     Rejections,
     Votes,
+    exceeds,
     nack_of,
-    reaches,
 )
 from fsxds.settings.rollout_forms import NackLimit
 from fsxds.values import Version
@@ -37,9 +37,9 @@ def nack(*names: str, is_named: bool = False) -> Nack:
     return Nack(frozenset(map(version, names)), is_named, "no")
 
 
-def all_accept(count: int) -> Mapping[str, int]:
-    """Return the votes of so many nodes."""
-    return {f"edge-{number}": 1 for number in range(count)}
+def all_accept(count: int, first: int = 0) -> Mapping[str, int]:
+    """Return the votes of so many nodes, numbered from the first one."""
+    return {f"edge-{number}": 1 for number in range(first, first + count)}
 
 
 def decide(rejections: Rejections, accepting: Votes, now_s: float = 0.0) -> set[str]:
@@ -87,25 +87,28 @@ def test_a_nack_has_no_more_suspects_than_can_be_asked_for(monkeypatch: pytest.M
     ("limit", "rejecting", "accepting", "expected"),
     [
         pytest.param(HALF, {"a": 1}, {}, True, id="one alone"),
-        pytest.param(HALF, {"a": 1}, {"b": 1}, True, id="one of two"),
+        pytest.param(HALF, {"a": 1}, {"b": 1}, False, id="one of two"),
         pytest.param(HALF, {"a": 1}, {"b": 1, "c": 1}, False, id="one of three"),
-        pytest.param(HALF, {"a": 1, "b": 1}, {"c": 1, "d": 1}, True, id="two of four"),
+        pytest.param(HALF, {"a": 1, "b": 1}, {"c": 1}, True, id="two of three"),
         pytest.param(HALF, {"team": 9}, {"b": 1, "c": 1}, False, id="nine nodes of one identity are one vote"),
         pytest.param(HALF, {"team": 1}, {"team": 2}, False, id="one of three nodes of the only identity"),
-        pytest.param(HALF, {"team": 2}, {"team": 2}, True, id="half of the nodes of the only identity"),
-        pytest.param(NackLimit(0.1), {"a": 1}, all_accept(9), True, id="a tenth"),
-        pytest.param(NackLimit(1.0), {"a": 1}, {"b": 1}, False, id="not all"),
-        pytest.param(NackLimit(count=2), {"a": 1}, {}, False, id="one, where two are asked for"),
-        pytest.param(NackLimit(count=2), {"a": 1, "b": 1}, all_accept(99), True, id="two of many"),
+        pytest.param(HALF, {"team": 2}, {"team": 2}, False, id="half of the nodes of the only identity"),
+        pytest.param(NackLimit(0.1), {"a": 1}, all_accept(9), False, id="a tenth"),
+        pytest.param(NackLimit(0.1), {"a": 1}, all_accept(8), True, id="more than a tenth"),
+        pytest.param(NackLimit(0.29), all_accept(29), all_accept(71, 29), False, id="29 of 100, with floats"),
+        pytest.param(NackLimit(0.0), {"a": 1}, all_accept(99), True, id="any"),
+        pytest.param(NackLimit(count=0), {"a": 1}, all_accept(99), True, id="any, as a count"),
+        pytest.param(NackLimit(count=1), {"a": 1}, {}, False, id="one, where one is allowed"),
+        pytest.param(NackLimit(count=1), {"a": 1, "b": 1}, all_accept(99), True, id="two of many"),
         pytest.param(None, {"a": 1}, {}, False, id="off"),
         pytest.param(HALF, {}, {}, False, id="nobody"),
     ],
 )
-def test_votes_that_reach_the_limit(
+def test_votes_that_exceed_the_limit(
     limit: NackLimit | None, rejecting: Votes, accepting: Votes, *, expected: bool
 ) -> None:
     """A share or a count of identities, of those that were offered the version."""
-    assert reaches(limit, rejecting, accepting) is expected
+    assert exceeds(limit, rejecting, accepting) is expected
 
 
 def test_one_of_many_decides_for_itself_alone() -> None:
@@ -123,7 +126,7 @@ def test_what_many_reject_is_served_nobody() -> None:
     rejections = Rejections(HALF)
     for node in ("a", "b"):
         rejections.receive_nack(node, OneVoter(node, node), nack("new"), 0.0)
-    assert decide(rejections, all_accept(2), 5.0) == {"new"}
+    assert decide(rejections, all_accept(1), 5.0) == {"new"}
     assert rejections.held_for("other") == {version("new")}
     assert rejections.held[version("new")].since_s == 5.0
 
@@ -137,15 +140,15 @@ def test_those_who_were_offered_what_is_held_stay_counted() -> None:
     rejections = Rejections(HALF)
     for node in "ab":
         rejections.receive_nack(node, OneVoter(node, node), nack("new"), 0.0)
-    decide(rejections, all_accept(2))
+    decide(rejections, all_accept(1))
 
     assert decide(rejections, all_accept(1000)) == {"new"}
-    assert rejections.held[version("new")].accepting == all_accept(2)
+    assert rejections.held[version("new")].accepting == all_accept(1)
 
 
 def test_a_node_rejects_a_version_once() -> None:
     """However often it NACKs it, on whatever streams, leaves and comes back."""
-    rejections = Rejections(NackLimit(count=2))
+    rejections = Rejections(NackLimit(count=1))
     for now_s in range(3):
         rejections.receive_nack("a", OneVoter("a", "a"), nack("new"), now_s)
         rejections.receive_presence("a", now_s, is_there=False)
@@ -158,7 +161,7 @@ def test_a_node_rejects_a_version_once() -> None:
 
 def test_a_version_is_the_same_in_all_views() -> None:
     """Nodes that reject the same content vote together; other content of the name is another matter."""
-    rejections = Rejections(NackLimit(count=2))
+    rejections = Rejections(NackLimit(count=1))
     rejections.receive_nack("a", OneVoter("a", "a"), Nack(frozenset({version("new", "1")})), 0.0)
     rejections.receive_nack("b", OneVoter("b", "b"), Nack(frozenset({version("new", "2")})), 0.0)
     assert decide(rejections, {}) == set()

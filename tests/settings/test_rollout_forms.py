@@ -22,7 +22,8 @@ from fsxds.settings.rollout_forms import (
     [
         ("50%", NackLimit(0.5)),
         ("12.5 %", NackLimit(0.125)),
-        ("100%", NackLimit(1.0)),
+        ("0%", NackLimit(0.0)),
+        ("0", NackLimit(count=0)),
         ("3", NackLimit(count=3)),
         (3, NackLimit(count=3)),
         ("off", None),
@@ -35,9 +36,9 @@ def test_a_nack_limit(written: object, limit: NackLimit | None) -> None:
     assert NACK_LIMIT.read(written) == limit
 
 
-@pytest.mark.parametrize("written", ["0%", "101%", "0", 0, -1, True, "x", "", 0.5, "50 percent", None])
+@pytest.mark.parametrize("written", ["100%", "101%", "-1", -1, True, "x", "", 0.5, "50 percent", None])
 def test_no_nack_limit(written: object) -> None:
-    """What nobody reaches, or everybody does, is none."""
+    """Nobody exceeds all of them: that is `off`."""
     with pytest.raises(ValueError):  # noqa: PT011, the words are those of the option
         NACK_LIMIT.read(written)
 

@@ -180,8 +180,8 @@ class Checks:
         if not rejecting:
             return "nobody rejects it"
         if limit.count is not None:
-            return "" if rejecting >= limit.count else f"{rejecting} of {limit.count} reject it"
-        return "" if rejecting >= limit.share * (rejecting + taken) else f"{rejecting} reject it and {taken} took it"
+            return "" if rejecting > limit.count else f"no more than {limit.count} reject it"
+        return "" if rejecting > limit.share * (rejecting + taken) else f"{rejecting} reject it and {taken} took it"
 
     def _may_reject(self, client: SimulatedClient, version: ResourceVersion) -> bool:
         """Whether a client may count among those that reject a version: it was so when it got it last, and it is there."""

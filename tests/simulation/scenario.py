@@ -215,7 +215,7 @@ def scenario_of(seed: int) -> Scenario:
     tree = author.begin()
     fleet = dict(_fleet(chosen, words))
     rules = {
-        "nack_limit": chosen.choice(("50%", "50%", "50%", "30%", "1", "2", "off")),
+        "nack_limit": chosen.choice(("50%", "50%", "50%", "30%", "0", "1", "off")),
         "canary": chosen.random() < 0.15 and "canary-1" in fleet,
         "linger": chosen.choice((0.0, 0.0, 20.0)),
         "max_removal": chosen.choice((None, 0.5, 0.5)),

@@ -26,10 +26,11 @@ from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.transports.limits import Limiter
 from fsxds.transports.peers import peer_of_request
-from fsxds.transports.rest.http_edge import Handler, HttpEdge
+from fsxds.transports.rest.http_edge import Handler, HttpEdge, origin_of
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
 from fsxds.transports.rest.polling_clients import ReportedClients, RestClient, RestClients
+from fsxds.transports.web_pages import check_page
 
 # Codes of those who may not ask for what they asked for.
 DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
@@ -240,6 +241,8 @@ class RestJson:
         return self.authority()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        origins, may_be_linked = self.held.limiter.settings.cors_origin or (), request.method in {"GET", "HEAD"}
+        check_page(request.headers, own_origin=origin_of(request), origins=origins, may_be_linked=may_be_linked)
         handler = self.handlers.get(request.path)
         if handler is None:
             if self.elsewhere is not None and (request.method != "POST" or _is_resource(request.path)):

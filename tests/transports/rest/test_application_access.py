@@ -12,6 +12,7 @@ from fsxds.access import Access, AccessInUse
 from fsxds.settings.access_rules import AccessRule
 from fsxds.settings.token_file import Tokens
 from fsxds.transports import peers
+from fsxds.transports.http_get.get_responses import GetRules
 from tests.support.polls import Answer, Server, named, running
 
 TOKENS = Tokens(tuple((name, sha256(f"{name}-token".encode()).digest()) for name in ("edge", "all")))
@@ -138,3 +139,47 @@ async def test_ends_leave_no_listener(in_use: AccessInUse) -> None:
     async with running(access=in_use):
         assert in_use.listeners
     assert not in_use.listeners
+
+
+# Which pages may ask
+
+
+FOREIGN = [
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://127.0.0.1:9"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-dest": "iframe"},
+]
+LINK = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+@pytest.mark.parametrize(
+    "asked", [("POST", "/v3/discovery:clusters"), ("POST", "/v3/discovery:client_status"), ("GET", "/"), ("GET", "/x")]
+)
+async def test_pages_of_others_are_rejected(headers: dict[str, str], asked: tuple[str, str]) -> None:
+    """Whatever they ask for, with a remedy; their poll is no vote, and nothing is served."""
+    async with running() as server:
+        server.publish(*BOTH)
+        answer = await server.ask(*asked, json={"node": {"id": "edge-1"}}, headers=headers)
+
+        assert (answer.status, answer.content["code"]) == (403, 7)
+        assert "--cors-origin" in answer.content["message"]
+        assert not list(server.clients.statuses(0.0))
+
+
+async def test_links_of_other_pages_are_followed() -> None:
+    """To what can be read, that nobody can be made to post to; and pages that are named ask for anything."""
+    async with running(rules=GetRules(cors_origins=("https://ui.example",))) as server:
+        server.publish(*BOTH)
+
+        async def posted(**headers: str) -> int:
+            sent = {name.replace("_", "-"): value for name, value in headers.items()}
+            return (await server.ask("POST", "/v3/discovery:clusters", json={}, headers=sent)).status
+
+        assert (await server.ask("GET", "/", headers=LINK)).status == 200
+        assert await posted(sec_fetch_site="cross-site", sec_fetch_dest="document") == 403
+        assert await posted(sec_fetch_site="none") == 200
+        assert await posted(sec_fetch_site="cross-site", origin="https://ui.example") == 200

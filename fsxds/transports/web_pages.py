@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 from fsxds.errors import ProtocolError
 from fsxds.settings.forms import TcpAddress
-from fsxds.settings.origins import ANY_ORIGIN
+from fsxds.settings.origins import ANY_HOST, ANY_ORIGIN
+from fsxds.transports.sockets import is_local
 
 _OWN_SITES = frozenset({"none", "same-origin"})
 _FOREIGN_PAGE = "a page of another origin may not ask here; ask from a program"
@@ -24,6 +25,7 @@ _FOREIGN_HOST = (
     "a name that may have been made to lead here may not be asked for; ask by the IP address, or with the header "
     "`host: localhost`"
 )
+_MAY_BE_ALLOWED = ", or have --allowed-hosts name it"
 
 
 def check_page(
@@ -55,10 +57,31 @@ def check_page(
         )
 
 
-def check_host(host: str, address: TcpAddress) -> None:
-    """Check that a Host header is a name that nobody else can make lead to an address. Raises ProtocolError."""
-    if not leads_here(host, address):
-        raise ProtocolError(_FOREIGN_HOST, "PERMISSION_DENIED")
+def check_host(headers: Mapping[str, str], address: TcpAddress, allowed: tuple[str, ...] | None = ()) -> None:
+    """Check that the name which a request asks for cannot have been made to lead to an address, by who owns that name.
+
+    Args:
+        headers: those of the request.
+        address: where it came to.
+        allowed: names that lead here beside those of `leads_here`, `*` is any; None where it is an option that is not given.
+
+    Raises:
+        ProtocolError: it can.
+    """
+    if allowed is None and not is_local(address):
+        return
+    host = headers.get("host", "")
+    if not leads_here(host, address) and not _is_allowed(host, allowed or ()):
+        raise ProtocolError(f"{_FOREIGN_HOST}{'' if allowed == () else _MAY_BE_ALLOWED}", "PERMISSION_DENIED")
+
+
+def is_envoy(headers: Mapping[str, str]) -> bool:
+    """Whether an Envoy polls, which has the name of its cluster in `Host` (ENVOY.md E85); a page's POST has an `Origin`."""
+    return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
+
+
+def _is_allowed(written: str, allowed: tuple[str, ...]) -> bool:
+    return ANY_HOST in allowed or written.lower().partition(":")[0].removesuffix(".") in allowed
 
 
 def leads_here(written: str, address: TcpAddress) -> bool:

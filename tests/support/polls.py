@@ -150,6 +150,7 @@ async def running(
     options = ListenerOptions(max_connections=limiter.most_connections)
     held = HeldPolls(channels, lambda: max_hold_s, limiter, access)
     rest = RestJson(held, envoy_catalogue(), recorder, clients.polls)
+    rest.address = address
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue()), access))
     get = HttpGet(held, envoy_catalogue(), recorder, lambda: rules)
     get.join(application)

@@ -105,7 +105,7 @@ class AdminApi:
         may_be_linked = found is not None and found.is_open
         check_page(request.headers, own_origin=origin_of(request), may_be_linked=may_be_linked)
         if isinstance(self._address, TcpAddress):
-            check_host(request.headers.get("Host", ""), self._address)
+            check_host(request.headers, self._address)
         peer = peer_of_request(request)
         if found is None or not found.is_open:
             self._access.current.check_admin(peer)

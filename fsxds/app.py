@@ -498,7 +498,7 @@ class Application:
             self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access
         )
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
-        rest.authority, rest.relays = self._authority, self.upstreams.relays
+        rest.authority, rest.relays, rest.address = self._authority, self.upstreams.relays, address
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
         get = HttpGet(held, self.catalogue, self.observer, lambda: GetRules.of(self.settings))
         get.documents.update({**documents(), **self.manifests.documents})

@@ -299,7 +299,7 @@ def _recognize(request: PollRequest, snapshot: Snapshot | None, now_s: float) ->
 
 def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> PollEvidence:
     """Return what a poll shows of the version that was sent last."""
-    if request.error_detail is not None:
+    if request.error_detail is not None and _has_received(request, sent):
         return PollEvidence.NACK
     if request.version_info == sent.version:
         return PollEvidence.ACK
@@ -308,6 +308,13 @@ def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> Pol
     # Without a version it is a client that starts, or a new subscription of it; but no Envoy starts that fast.
     is_prompt = request.from_envoy and now_s - sent.ended_at_s < PROMPT_S
     return PollEvidence.NACK if request.version_info is not None or is_prompt else PollEvidence.NOTHING
+
+
+def _has_received(request: PollRequest, sent: PolledVersion) -> bool:
+    """Whether the sender of a poll was sent the version, by its nonce, or else by the version that it holds."""
+    if request.response_nonce:
+        return request.response_nonce == nonce_of(sent.version)
+    return request.version_info is not None and request.version_info in {sent.version, *sent.held_before}
 
 
 def _allowed_nacks(request: PollRequest) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from fsxds.settings.access_rules import ACCESS, AccessRule
 from fsxds.settings.forms import ADDRESS_OR_OFF, DURATION, PATH, SOCKET_MODE, SOCKET_OWNER, SWITCH, SocketOwner, one_of
 from fsxds.settings.option import ADMIN, ADMIN_USERS, ALL, GRPC, LASTING, REST, SECURITY, option, optional, reloadable
-from fsxds.settings.origins import ORIGINS
+from fsxds.settings.origins import HOSTS, ORIGINS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,14 @@ class ListenerSettings:
     )
     cors_origin: tuple[str, ...] | None = reloadable(
         optional(ORIGINS, REST, LASTING, "Origins whose pages may read resources by GET, or *; secrets are for none.")
+    )
+    allowed_hosts: tuple[str, ...] | None = reloadable(
+        optional(
+            HOSTS,
+            REST,
+            LASTING,
+            "Names by which REST may be asked, beside IP addresses and localhost, or *. Default: any, but none at a loopback address.",
+        )
     )
 
     grpc: str = option(

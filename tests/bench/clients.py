@@ -26,13 +26,13 @@ class Answer:
 
 def post(path: str, body: bytes, *headers: str) -> bytes:
     """Return the bytes of a POST."""
-    lines = [f"POST {path} HTTP/1.1", "host: bench", "content-type: application/json", *headers]
+    lines = [f"POST {path} HTTP/1.1", "host: localhost", "content-type: application/json", *headers]
     return "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode() + body
 
 
 def get(path: str, *headers: str) -> bytes:
     """Return the bytes of a GET."""
-    return "\r\n".join([f"GET {path} HTTP/1.1", "host: bench", *headers, "", ""]).encode()
+    return "\r\n".join([f"GET {path} HTTP/1.1", "host: localhost", *headers, "", ""]).encode()
 
 
 class Connection:

@@ -243,7 +243,8 @@ class Pod:
         context.check_hostname = False
         connection = http.client.HTTPSConnection("127.0.0.1", self.ports[18001], timeout=30, context=context)
         with closing(connection):
-            connection.request("POST", "/v3/discovery:clusters", json.dumps({"node": {"id": os.urandom(4).hex()}}))
+            body, headers = json.dumps({"node": {"id": os.urandom(4).hex()}}), {"content-type": "application/json"}
+            connection.request("POST", "/v3/discovery:clusters", body, headers)
             answer = json.loads(connection.getresponse().read())
         return {one["name"] for one in answer["resources"]}
 

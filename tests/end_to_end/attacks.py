@@ -123,7 +123,7 @@ async def send_parts(address: tuple[str, int], make: Callable[[], AsyncIterator[
 
 def head_of(*headers: str) -> bytes:
     """Return the head of a poll."""
-    lines = (f"POST {CLUSTERS} HTTP/1.1", "host: fsxds", "content-type: application/json", *headers)
+    lines = (f"POST {CLUSTERS} HTTP/1.1", "host: localhost", "content-type: application/json", *headers)
     return "\r\n".join((*lines, "", "")).encode()
 
 

@@ -92,6 +92,14 @@ def test_a_poll_bears_its_deadline_and_all_extensions() -> None:
     assert "client_features" not in poll.body["node"]
 
 
+def test_a_poll_names_its_cluster_as_host() -> None:
+    """Whatever the address of the cluster is, and without an origin."""
+    (poll,) = polls_of(lambda _: None, 1)
+
+    assert poll.headers["host"] == "xds"
+    assert "origin" not in poll.headers
+
+
 def test_a_deadline_below_half_a_millisecond_is_none() -> None:
     """It is rounded to zero, and the header is left out."""
     (poll,) = polls_of(lambda _: None, 1, request_timeout="0.0001s")

@@ -116,7 +116,7 @@ def unix_poll(path: Path, version: str) -> socket.socket:
 def sent_poll(connection: socket.socket, version: str) -> socket.socket:
     """Send a poll; it is held where this version is served."""
     body = json.dumps({"version_info": version, "node": {"id": "held"}})
-    head = f"POST /v3/discovery:clusters HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST /v3/discovery:clusters HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     connection.sendall((head + body).encode())
     return connection
 

@@ -46,7 +46,7 @@ def tree(tmp_path: Path) -> Path:
 def cache(tree: Path, tmp_path: Path) -> Iterator[Nginx]:
     """A server with the tree, and nginx before it."""
     with (
-        Server(tree, tmp_path) as server,
+        Server(tree, tmp_path, "--allowed-hosts", "xds") as server,
         running_nginx(
             "nginx-cache.conf", tmp_path, {"fsxds:18001": f"127.0.0.1:{server.port}", **LONG_ENOUGH}
         ) as nginx,

@@ -74,8 +74,14 @@ READ = """async ([url, tag]) => {
 }"""
 
 
+NACK = """async ([url, body]) => {
+  for (let count = 0; count < 3; count++)
+    await fetch(url, {method: "POST", mode: "no-cors", body: new Blob([JSON.stringify(body)])}).catch(() => null);
+}"""
+
+
 def test_pages_in_a_browser(tmp_path: Path) -> None:
-    """A page of a named origin reads resources and their tags, and no secret; another one nothing. The index has links."""
+    """A page of a named origin reads resources and their tags, and no secret; another one nothing, and it NACKs nothing."""
     path = chromium()
     from playwright.sync_api import sync_playwright
 
@@ -97,6 +103,9 @@ def test_pages_in_a_browser(tmp_path: Path) -> None:
             assert page.evaluate(READ, [f"{base}{SECRET}/key", ""])[0] == 0
             page.goto(origin.replace("127.0.0.1", "localhost"))
             assert page.evaluate(READ, [url, ""])[0] == 0
+            poll = {"node": {"id": "edge"}, "version_info": "1", "error_detail": {"message": "of a page"}}
+            page.evaluate(NACK, [f"{base}/v3/discovery:clusters?timeout=0", poll])
+            assert not server.log_events("nack_received")
 
             page.goto(base)
             page.get_by_role("link", name="<i>web</i>").click()

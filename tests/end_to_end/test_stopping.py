@@ -21,7 +21,7 @@ CLUSTERS = "[{name: web, type: STATIC, connect_timeout: 1s}]"
 def held_poll(server: Server, version: str) -> socket.socket:
     """Send a poll that is held, for it has the version that is served."""
     body = json.dumps({"version_info": version, "node": {"id": "n"}}).encode()
-    head = f"POST /v3/discovery:clusters HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST /v3/discovery:clusters HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
     connection.sendall(head.encode() + body)
     return connection

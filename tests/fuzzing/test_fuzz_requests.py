@@ -59,7 +59,7 @@ def server() -> Iterator[Fuzzed]:
 
 def poll(body: bytes, *headers: bytes, path: bytes = CLUSTERS.encode(), method: bytes = b"POST") -> bytes:
     """Return a request with a body."""
-    lines = (method + b" " + path + b" HTTP/1.1", b"host: fsxds", b"content-type: application/json", *headers)
+    lines = (method + b" " + path + b" HTTP/1.1", b"host: localhost", b"content-type: application/json", *headers)
     return b"\r\n".join((*lines, b"content-length: %d" % len(body), b"connection: close", b"", body))
 
 
@@ -120,9 +120,9 @@ def test_values(server: Fuzzed, more: dict[str, object], name: str, value: objec
 @example(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 @example(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
 @example(b"GET / HTTP/9.9\r\n\r\n")
-@example(b"POST http://[::1/ HTTP/1.1\r\nhost: x\r\n\r\n")
-@example(b"CONNECT x:1 HTTP/1.1\r\nhost: x\r\n\r\n")
-@example(b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n")
+@example(b"POST http://[::1/ HTTP/1.1\r\nhost: localhost\r\n\r\n")
+@example(b"CONNECT x:1 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+@example(b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n")
 def test_requests(server: Fuzzed, content: bytes) -> None:
     """Any bytes on a connection: mostly those of a request, with something wrong."""
     # 204 answers OPTIONS, unless the client is taken to be gone before.
@@ -152,7 +152,7 @@ TYPE = b"/envoy.config.cluster.v3.Cluster/"
 GET = b"\r\n".join(
     (
         b"GET " + TYPE + b"a?xds.node.id=n1&xds.node.metadata.k=%22v%22&x=y&wait=0 HTTP/1.1",
-        b"host: fsxds:80",
+        b"host: localhost:80",
         b"accept: text/html, application/yaml;q=0.5, */*;q=0.1",
         b"accept-encoding: zstd;q=0.5, br;q=0.3, gzip",
         b'if-none-match: "1", W/"2.yaml.gzip", *',

@@ -85,7 +85,9 @@ class Poll:
         node = {"id": f"node-{self.number // len(_POLLED)}", "cluster": "soak"}
         request = {"node": node, "version_info": self.version.decode(), "resource_names": names}
         content = json.dumps(request).encode()
-        head = f"POST /v3/discovery:{word}?timeout=20s HTTP/1.1\r\nhost: fsxds\r\ncontent-type: application/json\r\n"
+        head = (
+            f"POST /v3/discovery:{word}?timeout=20s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        )
         writer.write(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
         answer = await reader.readuntil(b"\r\n\r\n")
         length = _LENGTH.search(answer)

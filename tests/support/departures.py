@@ -28,13 +28,13 @@ JSON = "content-type: application/json"
 
 def wire(path: str, body: bytes, *headers: str, version: str = "1.1", method: str = "POST") -> bytes:
     """Write a request with its length."""
-    lines = [f"{method} {path} HTTP/{version}", "host: fsxds", *headers, f"content-length: {len(body)}", "", ""]
+    lines = [f"{method} {path} HTTP/{version}", "host: localhost", *headers, f"content-length: {len(body)}", "", ""]
     return "\r\n".join(lines).encode() + body
 
 
 def chunked(path: str, body: bytes, *headers: str) -> bytes:
     """Write a request in three chunks."""
-    lines = [f"POST {path} HTTP/1.1", "host: fsxds", *headers, "transfer-encoding: chunked", "", ""]
+    lines = [f"POST {path} HTTP/1.1", "host: localhost", *headers, "transfer-encoding: chunked", "", ""]
     third = len(body) // 3 + 1
     pieces = [body[start : start + third] for start in range(0, len(body), third)]
     chunks = b"".join(f"{len(piece):x}\r\n".encode() + piece + b"\r\n" for piece in pieces)

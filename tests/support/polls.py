@@ -7,7 +7,7 @@ import functools
 import json
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -146,10 +146,11 @@ async def running(
     """Run a server with the limits of `settings`; the connections of its client are not compressed unless asked for."""
     channels, recorder = OneChannel(), Recorder()
     clients = Clients()
-    limiter = Limiter(settings)
+    limiter = Limiter(replace(settings, cors_origin=rules.cors_origins or settings.cors_origin))
     options = ListenerOptions(max_connections=limiter.most_connections)
     held = HeldPolls(channels, lambda: max_hold_s, limiter, access)
     rest = RestJson(held, envoy_catalogue(), recorder, clients.polls)
+    rest.address = address
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue()), access))
     get = HttpGet(held, envoy_catalogue(), recorder, lambda: rules)
     get.join(application)

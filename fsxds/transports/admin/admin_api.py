@@ -1,35 +1,25 @@
-"""The admin address: which path answers, who may ask, and what is read of a request.
-
-No page of others in a browser may drive it. Requests from such pages have an `Origin` of theirs; a page whose name was made
-to lead here (DNS rebinding) has that name in `Host`; and a form cannot send `content-type: application/json`.
-"""
+"""The admin address: which path answers, who may ask, and what is read of a request. No page of others may drive it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from ipaddress import ip_address
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from aiohttp import web
 
 from fsxds.access import AccessInUse, Peer
 from fsxds.errors import ProtocolError
 from fsxds.events import Observer, RolloutCommanded
-from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.peers import peer_of_request
-from fsxds.transports.rest.http_edge import HttpEdge
+from fsxds.transports.rest.http_edge import HttpEdge, origin_of
 from fsxds.transports.rest.poll_requests import is_json, read_body, strict_loads
 from fsxds.transports.rest.poll_responses import JSON, ErrorResponse
+from fsxds.transports.web_pages import check_host, check_page
 
-FOREIGN = ErrorResponse(
-    403,
-    7,
-    "a page of another origin may not ask here, nor a name that may have been made to lead here; ask from a program, "
-    "by the IP address, or with the header `host: localhost`",
-)
 NO_JSON = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 
 # The layers of a view are the longest that is sent.
@@ -112,8 +102,10 @@ class AdminApi:
         method = "GET" if request.method == "HEAD" else request.method
         path, word = self._path_and_word(request)
         found = self._paths.get((method, path))
-        if not is_own(request, self._address, may_be_linked=found is not None and found.is_open):
-            return self._edge.reject(request, FOREIGN)
+        may_be_linked = found is not None and found.is_open
+        check_page(request.headers, own_origin=origin_of(request), may_be_linked=may_be_linked)
+        if isinstance(self._address, TcpAddress):
+            check_host(request.headers, self._address)
         peer = peer_of_request(request)
         if found is None or not found.is_open:
             self._access.current.check_admin(peer)
@@ -131,7 +123,7 @@ class AdminApi:
 
     async def _answer_at(self, found: AdminPath, request: web.Request, word: str) -> web.StreamResponse:
         method = "POST" if request.method == "POST" else "GET"
-        if method == "POST" and not ("Content-Type" in request.headers and is_json(request.headers["Content-Type"])):
+        if method == "POST" and not is_json(request.headers.get("Content-Type")):
             return self._edge.reject(request, NO_JSON)
         words = _members(await read_body(request)) if method == "POST" else dict(request.query)
         _check_names(words, found.parameters)
@@ -160,36 +152,6 @@ class AdminApi:
             return ErrorResponse(405, 12, f"this path takes {allowed} alone", {"Allow": allowed})
         all_paths = ", ".join(f"{method} {each}" for method, each in self._paths)
         return ErrorResponse(404, 5, f"there is nothing at this path; ask for one of {all_paths}")
-
-
-def is_own(request: web.Request, address: Address, *, may_be_linked: bool = False) -> bool:
-    """Whether no page of another origin asks, as far as a browser lets it hide that.
-
-    Args:
-        request: the request.
-        address: where it came to.
-        may_be_linked: somebody may follow a link of another page to what is there.
-    """
-    is_followed = may_be_linked and request.headers.get("Sec-Fetch-Dest") == "document"
-    if not is_followed and request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
-        return False
-    if "Origin" in request.headers and request.headers["Origin"] != f"{request.scheme}://{request.headers.get('Host')}":
-        return False
-    # A page cannot reach a unix socket.
-    return isinstance(address, UnixAddress) or leads_here(request.headers.get("Host", ""), address)
-
-
-def leads_here(written: str, address: TcpAddress) -> bool:
-    """Whether a Host header is a name that nobody else can make lead here: any IP address is, whatever its port."""
-    try:
-        host = (urlsplit(f"//{written}").hostname or "").removesuffix(".")
-    except ValueError:
-        return False
-    if host in {"localhost", address.host.lower()}:
-        return bool(host)
-    with suppress(ValueError):
-        return bool(ip_address(host))
-    return False
 
 
 def is_exposed(address: Address) -> bool:

@@ -31,18 +31,18 @@ def guarded(
     behavior: Callable[..., Awaitable[object]],
     method: str,
     observer: Observer,
-    admit: Callable[[str], object] = lambda _: None,
+    admit: Callable[[Context], object] = lambda _: None,
 ) -> Callable[..., Awaitable[object]]:
     """Return a method that does the same, but that reports its end, and an unexpected exception, and gives its client INTERNAL.
 
-    A streaming method writes by its context, and yields nothing. `admit` is asked first, with the address of the peer; its
+    A streaming method writes by its context, and yields nothing. `admit` is asked first; its
     ProtocolError, and that of the method, ends the call with its code.
     """
 
     async def answer(request: object, context: Context) -> object:
         is_over = False
         try:
-            admit(peer_of(context.peer()))
+            admit(context)
             result = await behavior(request, context)
             is_over = True
         except ProtocolError as error:
@@ -67,11 +67,23 @@ def guarded(
 
 
 class LastingCalls:
-    """Knows the calls that last, and ends them. Touched from the event loop only."""
+    """Knows the calls that last, and ends them. Touched from the event loop only.
 
-    def __init__(self, observer: Observer, limiter: Limiter | None = None) -> None:
+    Args:
+        observer: receives the end of each.
+        limiter: bounds how many there are.
+        admit: is asked first at each call, as by `guarded`; that of health excepted.
+    """
+
+    def __init__(
+        self,
+        observer: Observer,
+        limiter: Limiter | None = None,
+        admit: Callable[[Context], object] = lambda _: None,
+    ) -> None:
         self._observer = observer
         self._limiter = limiter or Limiter()
+        self._admit = admit
         self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
     def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
@@ -91,7 +103,7 @@ class LastingCalls:
         make = _MAKERS[method.request_streaming, method.response_streaming]
         # Who asks for its health has to be told, however often others at its address ask for something.
         is_health = name.startswith(f"/{HEALTH}/")
-        guard = guarded if is_health else partial(guarded, admit=self._limiter.admit_request)
+        guard = guarded if is_health else partial(guarded, admit=self._admit)
         return make(guard(behavior, name, self._observer), method.request_deserializer, method.response_serializer)
 
     async def _last(self, behavior: Callable[..., Any], request: object, grpc_context: Context) -> None:

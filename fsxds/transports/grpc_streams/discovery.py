@@ -156,7 +156,7 @@ class GrpcServices:
         # In the order of their arrival.
         self._streams: dict[StreamCall, None] = {}
         self._is_draining = False
-        self._lasting = LastingCalls(shared.observer, shared.limiter)
+        self._lasting = LastingCalls(shared.observer, shared.limiter, shared.admit)
         discovery, more = self._discovery(), tuple(extra)
         services = tuple(
             handler.service_name() for handler in (*discovery, *more) if isinstance(handler, grpc.ServiceRpcHandler)
@@ -213,7 +213,7 @@ class GrpcServices:
 
     def _discovery(self) -> tuple[grpc.GenericRpcHandler, ...]:
         methods: dict[str, dict[str, grpc.RpcMethodHandler]] = defaultdict(dict)
-        admit = self._shared.limiter.admit_request
+        admit = self._shared.admit
         for method in METHODS:
             if method.variant is Variant.FETCH:
                 answer = guarded(partial(self._fetch, method), method.name, self._observer, admit)

@@ -48,11 +48,12 @@ from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import RowsChange, Snapshot
 from fsxds.rollout import Standing, Step
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
-from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader
+from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter
 from fsxds.transports.grpc_streams.waking import Waking
 from fsxds.transports.limits import Limiter, report_rejection
 from fsxds.transports.peers import peer_of_call
+from fsxds.transports.web_pages import check_page
 from fsxds.values import TypeUrl
 
 # So many types that are not served, and names that are rejected, are reported per stream; more of them are ignored silently.
@@ -167,6 +168,11 @@ class StreamContext:
 
     def _read_identifier(self) -> str:
         return self.relays.identifier
+
+    def admit(self, context: Context) -> None:
+        """Count a call. Raises ProtocolError: its peer asks too fast, or it is a web page, as those behind gRPC-Web are."""
+        self.limiter.admit_request(peer_of(context.peer()))
+        check_page(dict(context.invocation_metadata() or ()), origins=self.limiter.settings.cors_origin or ())
 
     def write_in(self, tasks: asyncio.TaskGroup) -> None:
         """Write responses that are not to a request in tasks of this group; to be called before the first stream comes."""

@@ -24,12 +24,14 @@ from fsxds.protocol.subscription import Selection
 from fsxds.relay_ids import HEADER, RelayIds, relays_in
 from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
+from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.limits import Limiter
 from fsxds.transports.peers import peer_of_request
-from fsxds.transports.rest.http_edge import Handler, HttpEdge
+from fsxds.transports.rest.http_edge import Handler, HttpEdge, origin_of
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
 from fsxds.transports.rest.polling_clients import ReportedClients, RestClient, RestClients
+from fsxds.transports.web_pages import check_host, check_page, is_envoy
 
 # Codes of those who may not ask for what they asked for.
 DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
@@ -211,6 +213,7 @@ class RestJson:
         elsewhere: answers what is at other paths, all but POST where no resource can be; None where there is nothing.
         edge: passes requests to them.
         authority: returns that of structured names which have none.
+        address: where it listens; None where any name leads.
         relays: knows the relays that are above and below; to be set before the application is made.
     """
 
@@ -219,6 +222,7 @@ class RestJson:
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
         self.elsewhere: Handler | None = None
         self.authority: Callable[[], str] = str
+        self.address: Address | None = None
         self.relays = RelayIds()
         self.edge = HttpEdge("REST", self._answer, observer, held.limiter.admit_request)
         self._observer = observer
@@ -240,6 +244,7 @@ class RestJson:
         return self.authority()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self._check_page(request)
         handler = self.handlers.get(request.path)
         if handler is None:
             if self.elsewhere is not None and (request.method != "POST" or _is_resource(request.path)):
@@ -252,6 +257,15 @@ class RestJson:
         if not is_json(request.headers.get("Content-Type")):
             return self.edge.reject(request, WRONG_CONTENT)
         return await handler(request)
+
+    def _check_page(self, request: web.Request) -> None:
+        """Check that no page of others asks. Raises ProtocolError."""
+        settings, may_be_linked = self.held.limiter.settings, request.method in {"GET", "HEAD"}
+        own_origin, origins = origin_of(request), settings.cors_origin or ()
+        check_page(request.headers, own_origin=own_origin, origins=origins, may_be_linked=may_be_linked)
+        is_poll_of_envoy = request.method == "POST" and is_envoy(request.headers)
+        if isinstance(self.address, TcpAddress) and not is_poll_of_envoy:
+            check_host(request.headers, self.address, settings.allowed_hosts)
 
     async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         try:

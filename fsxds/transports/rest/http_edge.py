@@ -34,6 +34,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request. Raises ProtocolError where the client made a mistake."""
 
 
+def origin_of(request: web.Request) -> str:
+    """Return the origin of pages that were read where a request came to."""
+    return f"{request.scheme}://{request.headers.get('Host')}"
+
+
 class HttpRejection(FsxdsError):  # noqa: N818 - it says what becomes of the request
     """A request is answered with this error, which is none of the protocol."""
 

@@ -16,6 +16,7 @@ from typing import Never
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from fsxds.events import Observer, RequestRejected
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.transports.rest.tls_layer import HttpTls, TlsLayer
 from fsxds.transports.sockets import (
@@ -43,6 +44,8 @@ HEAD_S = 10.0
 # sends may never read why.
 LINGER_S = 1.0
 LINGER_BYTES = 1024 * 1024
+# A client that reads nothing of its answer for so long is cut off: the kernel holds half a megabyte for each.
+SEND_S = 30.0
 ACCEPT_PAUSE_S = 0.1
 # A connection that came last before the end has so long to ask, where another process takes over.
 LAST_REQUEST_S = 1.0
@@ -75,6 +78,7 @@ class ListenerOptions:
         access: who may connect to a unix socket.
         max_connections: returns how many connections it may have; those beyond are answered with 503.
         is_shared: other processes may listen at the same address: no connection is to be lost when this one ends.
+        observer: receives the clients that do not read.
     """
 
     option: str = "http"
@@ -82,6 +86,7 @@ class ListenerOptions:
     access: SocketAccess = OWN_ALONE
     max_connections: Callable[[], int] = lambda: MOST_CONNECTIONS
     is_shared: bool = False
+    observer: Observer = lambda _: None
 
 
 DEFAULT_OPTIONS = ListenerOptions()
@@ -263,7 +268,7 @@ def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: a
     server.request_handler = begin
 
     def make(layer: TlsLayer | None = None) -> Connection:
-        connection = Connection(server, loop, options.max_connections)
+        connection = Connection(server, loop, options)
         connection.layer = layer
         return connection
 
@@ -281,11 +286,11 @@ class Connection(web.RequestHandler):
     """
 
     __slots__ = (
-        *("_is_answered", "_is_busy", "_max_connections", "_read_after_answer", "_until_head"),
+        *("_is_answered", "_is_busy", "_options", "_peer", "_read_after_answer", "_until_head", "_until_read"),
         *("has_asked", "layer", "surplus"),
     )
 
-    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, max_connections: Callable[[], int]) -> None:
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, options: ListenerOptions) -> None:
         super().__init__(
             server,
             loop=loop,
@@ -301,15 +306,18 @@ class Connection(web.RequestHandler):
         )
         self.surplus = ""
         self.layer: TlsLayer | None = None
-        self._max_connections = max_connections
+        self._options = options
+        self._peer = ""
         self._until_head: asyncio.TimerHandle | None = None
+        self._until_read: asyncio.TimerHandle | None = None
         self.has_asked = self._is_busy = self._is_answered = False
         self._read_after_answer = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the limit on the head of a request; a connection too many, or for which file descriptors run out, gets 503."""
         super().connection_made(transport)
-        server, most = self._manager, self._max_connections()
+        self._peer = _limit_sending(transport)
+        server, most = self._manager, self._options.max_connections()
         count = 0 if server is None else len(server._connections)  # noqa: SLF001, `connections` makes a list of all
         if count > most + MOST_SURPLUS:
             self.force_close()
@@ -320,8 +328,11 @@ class Connection(web.RequestHandler):
         self._limit_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget a connection."""
+        """Forget a connection; the kernel gives one up whose client takes nothing of what is left to send."""
         self._forget_limit()
+        self._forget_unread()
+        if isinstance(exc, TimeoutError):
+            self._report_unread()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -334,6 +345,16 @@ class Connection(web.RequestHandler):
         elif not self._is_busy and self._until_head is None:
             self._limit_head()
         super().data_received(data)
+
+    def pause_writing(self) -> None:
+        """Start the limit on what the client takes to read."""
+        super().pause_writing()
+        self._limit_unread()
+
+    def resume_writing(self) -> None:
+        """Forget that limit: the client reads."""
+        self._forget_unread()
+        super().resume_writing()
 
     def begin(self) -> None:
         """Note that the head of a request was received."""
@@ -349,6 +370,31 @@ class Connection(web.RequestHandler):
         self._is_answered = not resp.keep_alive
         return finished
 
+    def _limit_unread(self) -> None:
+        unsent = self._unsent
+        self._until_read = self._loop.call_later(SEND_S, lambda: self._look_unread(unsent))
+
+    def _look_unread(self, before: int) -> None:
+        if self._unsent < before:
+            self._limit_unread()
+            return
+        self._report_unread()
+        if isinstance(self.transport, asyncio.Transport):
+            self.transport.abort()
+
+    def _forget_unread(self) -> None:
+        if self._until_read is not None:
+            self._until_read.cancel()
+            self._until_read = None
+
+    @property
+    def _unsent(self) -> int:
+        return Sending(self.transport, self.layer).unsent if isinstance(self.transport, asyncio.Transport) else 0
+
+    def _report_unread(self) -> None:
+        fact = f"it read nothing of its answer for {SEND_S:g} seconds; read answers at once"
+        self._options.observer(RequestRejected(self._peer, 408, fact))
+
     def _limit_head(self) -> None:
         self._until_head = self._loop.call_later(HEAD_S, self.force_close)
 
@@ -356,6 +402,18 @@ class Connection(web.RequestHandler):
         if self._until_head is not None:
             self._until_head.cancel()
             self._until_head = None
+
+
+def _limit_sending(transport: asyncio.BaseTransport) -> str:
+    """Have the kernel give up a connection whose client takes nothing of what it holds; return the client's address."""
+    connection = transport.get_extra_info("socket")
+    peer = transport.get_extra_info("peername")
+    if not isinstance(peer, tuple):
+        return ""
+    # Only Linux has this; elsewhere what does not fit into the kernel's buffers counts alone. The client may be gone.
+    with contextlib.suppress(AttributeError, OSError):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * SEND_S))
+    return str(peer[0])
 
 
 async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float) -> None:

@@ -54,9 +54,9 @@ NOT_JSON = "the body is not JSON; send a DiscoveryRequest in JSON"
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether a Content-Type is absent, `application/json`, any other `…/json`, or `…+json`."""
+    """Whether a Content-Type is `application/json`, any other `…/json`, or `…+json`: none that a page sends unasked."""
     if content_type is None or content_type == "application/json":
-        return True
+        return content_type is not None
     return content_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
 
 

@@ -13,8 +13,9 @@ import pytest
 from fsxds.errors import UsageError
 from fsxds.events import RolloutCommanded
 from fsxds.settings.forms import TcpAddress, UnixAddress
-from fsxds.transports.admin.admin_api import MOST_CHARACTERS, is_exposed, leads_here
+from fsxds.transports.admin.admin_api import MOST_CHARACTERS, is_exposed
 from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
+from fsxds.transports.web_pages import leads_here
 from tests.support.admin import BUSY, HELD, Admin, KeptRollouts, running_admin
 
 JSON = {"content-type": "application/json"}

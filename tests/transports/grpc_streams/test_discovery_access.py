@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from fsxds.access import Access, AccessInUse
 from fsxds.settings.access_rules import AccessRule
 from fsxds.settings.forms import TcpAddress, UnixAddress
+from fsxds.settings.options import Settings
 from fsxds.settings.token_file import Tokens
 from fsxds.settings.view_rules import ViewRule
 from fsxds.transports import peers
@@ -252,3 +253,26 @@ async def test_peers_of_a_unix_socket_and_of_loopback_are_private(tmp_path: Path
                 method_path("SDS", "Fetch"), response_deserializer=discovery_pb2.DiscoveryResponse.FromString
             )
             assert names_in(await call(b"")) == ["s"]
+
+
+@pytest.mark.parametrize("word", ["Stream", "Delta", "Fetch"])
+async def test_pages_behind_grpc_web_are_rejected(word: str) -> None:
+    """A page's origin, which a proxy of gRPC-Web passes on, is denied unless it is named; no browser asks otherwise."""
+    ui = "https://ui.example"
+    async with serving_grpc(settings=Settings(cors_origin=(ui,))) as server:
+        server.publish(BOTH)
+        foreign = [("origin", "https://evil.example")], [("sec-fetch-site", "cross-site")]
+        request = discovery_pb2.DiscoveryRequest().SerializeToString()
+        for metadata, is_answered in (*((each, False) for each in foreign), ([("origin", ui)], True)):
+            if word == "Fetch":
+                call: Any = server.channel.unary_unary(method_path("CDS", word))(request, metadata=metadata)
+            else:
+                call = server.channel.stream_stream(method_path("CDS", word))(metadata=metadata)
+                with suppress(grpc.aio.AioRpcError):
+                    await call.write(request)
+            async with asyncio.timeout(60):
+                if is_answered:
+                    assert await (call if word == "Fetch" else call.read())
+                else:
+                    assert await call.code() is DENIED
+                    assert "--cors-origin" in await call.details()

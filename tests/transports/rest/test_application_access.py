@@ -9,9 +9,14 @@ from hashlib import sha256
 import pytest
 
 from fsxds.access import Access, AccessInUse
+from fsxds.errors import ProtocolError
 from fsxds.settings.access_rules import AccessRule
+from fsxds.settings.forms import TcpAddress
+from fsxds.settings.options import Settings
 from fsxds.settings.token_file import Tokens
 from fsxds.transports import peers
+from fsxds.transports.http_get.get_responses import GetRules
+from fsxds.transports.web_pages import check_host
 from tests.support.polls import Answer, Server, named, running
 
 TOKENS = Tokens(tuple((name, sha256(f"{name}-token".encode()).digest()) for name in ("edge", "all")))
@@ -138,3 +143,105 @@ async def test_ends_leave_no_listener(in_use: AccessInUse) -> None:
     async with running(access=in_use):
         assert in_use.listeners
     assert not in_use.listeners
+
+
+# Which pages may ask
+
+
+FOREIGN = [
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://127.0.0.1:9"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-dest": "iframe"},
+]
+SECRET = "/envoy.extensions.transport_sockets.tls.v3.Secret/s"
+LINK = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+@pytest.mark.parametrize(
+    "asked", [("POST", "/v3/discovery:clusters"), ("POST", "/v3/discovery:client_status"), ("GET", "/"), ("GET", "/x")]
+)
+async def test_pages_of_others_are_rejected(headers: dict[str, str], asked: tuple[str, str]) -> None:
+    """Whatever they ask for, with a remedy; their poll is no vote, and nothing is served."""
+    async with running() as server:
+        server.publish(*BOTH)
+        answer = await server.ask(*asked, json={"node": {"id": "edge-1"}}, headers=headers)
+
+        assert (answer.status, answer.content["code"]) == (403, 7)
+        assert "--cors-origin" in answer.content["message"]
+        assert not list(server.clients.statuses(0.0))
+
+
+async def test_links_of_other_pages_are_followed() -> None:
+    """To what can be read, that nobody can be made to post to; and pages that are named ask for anything."""
+    async with running(rules=GetRules(cors_origins=("https://ui.example",))) as server:
+        server.publish(*BOTH)
+
+        async def posted(**headers: str) -> int:
+            sent = {name.replace("_", "-"): value for name, value in headers.items()}
+            return (await server.ask("POST", "/v3/discovery:clusters", json={}, headers=sent)).status
+
+        assert (await server.ask("GET", "/", headers=LINK)).status == 200
+        assert await posted(sec_fetch_site="cross-site", sec_fetch_dest="document") == 403
+        assert await posted(sec_fetch_site="none") == 200
+        assert await posted(sec_fetch_site="cross-site", origin="https://ui.example") == 200
+
+
+REBOUND = [
+    "evil.example",
+    "evil.example:18001",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example",
+    "x@127.0.0.1.nip.io",
+]
+DEADLINE = {"x-envoy-expected-rq-timeout-ms": "100"}
+
+
+@pytest.mark.parametrize("host", REBOUND)
+async def test_names_that_were_made_to_lead_here_are_rejected(host: str) -> None:
+    """At a loopback address: a page of that name is of the same origin, so that nothing else tells. The remedy is named."""
+    async with running() as server:
+        server.publish(*BOTH)
+        for method, path in (("GET", SECRET), ("POST", "/v3/discovery:secrets"), ("OPTIONS", "/"), ("GET", "/nothing")):
+            headers = {"host": host, "origin": f"http://{host}"} if method == "POST" else {"host": host}
+            answer = await server.ask(method, path, json={}, headers=headers)
+            assert (answer.status, answer.content["code"]) == (403, 7)
+            assert "--allowed-hosts" in answer.content["message"]
+        assert (await server.ask("POST", "/v3/discovery:secrets", json={}, headers={"host": host})).status == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LocalHost:1", "[::1]:18001", "192.0.2.7:80", "xds.example", "XDS.example.:80"]
+)
+async def test_own_and_allowed_names_are_answered(host: str) -> None:
+    """`localhost`, IP addresses, and names that are given; all where `*` is."""
+    async with running(settings=Settings(allowed_hosts=("xds.example",))) as server:
+        server.publish(*BOTH)
+        assert (await server.ask("GET", SECRET, headers={"host": host})).status == 200
+        assert (await server.ask("GET", SECRET, headers={"host": "any.example"})).status == 403
+    async with running(settings=Settings(allowed_hosts=("*",))) as server:
+        server.publish(*BOTH)
+        assert (await server.ask("GET", "/", headers={"host": "any.example"})).status == 200
+
+
+async def test_an_envoy_has_the_name_of_its_cluster_in_host() -> None:
+    """It is told by its deadline, which a page may send too, but never without an origin."""
+    async with running() as server:
+        server.publish(*BOTH)
+        cluster = {"host": "xds.cluster", **DEADLINE}
+        for headers, status in ((cluster, 200), (cluster | {"origin": "http://xds.cluster"}, 403)):
+            assert (await server.ask("POST", "/v3/discovery:clusters", json={}, headers=headers)).status == status
+        assert (await server.ask("GET", "/", headers=cluster)).status == 403
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "::", "", "edge.internal"])
+def test_other_addresses_have_any_name(address: str) -> None:
+    """Unless names are given: what leads there, fsxds cannot know."""
+    where, asked = TcpAddress(address, 18001), {"host": "any.example"}
+    check_host(asked, where, None)
+    check_host(asked, where, ("any.example",))
+    with pytest.raises(ProtocolError):
+        check_host(asked, where, ("xds.example",))

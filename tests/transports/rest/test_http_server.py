@@ -4,22 +4,30 @@ import asyncio
 import contextlib
 import resource
 import socket
+import ssl
 import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from fsxds.errors import UsageError
+from fsxds.events import Event, RequestRejected
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
-from fsxds.transports.rest.http_server import ListenerOptions, listening, raise_open_files_limit
+from fsxds.transports.rest import http_server
+from fsxds.transports.rest.http_server import Connection, ListenerOptions, listening, raise_open_files_limit
+from fsxds.transports.rest.tls_layer import HttpTls
 from fsxds.transports.sockets import SOCKET_MODE
+from tests.support.certificates import Authority
+from tests.support.errors import Recorder
 from tests.support.patience import NEVER_S, PATIENCE_S
+from tests.support.polls import until
 from tests.support.ports import free_port
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -284,3 +292,88 @@ async def test_a_connection_that_nobody_accepted_yet_is_answered_at_the_end() ->
         head, _, body = reader.read().partition(b"\r\n\r\n")
     assert (head[:12], body) == (b"HTTP/1.1 200", b"answered")
     assert b"connection: close" in head.lower()
+
+
+class Sent(NamedTuple):
+    """A server that sends much, and what it reports."""
+
+    address: Address
+    recorder: Recorder
+    is_reported: asyncio.Event
+
+
+@asynccontextmanager
+async def sending(size: int, address: Address = LOCALHOST, tls: HttpTls | None = None) -> AsyncIterator[Sent]:
+    """Serve so many bytes at `/`."""
+    recorder, is_reported = Recorder(), asyncio.Event()
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=bytes(size))
+
+    def report(event: Event) -> None:
+        recorder(event)
+        is_reported.set()
+
+    application = web.Application()
+    application.router.add_get("/", answer)
+    options = ListenerOptions(tls=tls, observer=report)
+    async with listening(application, address, grace_s=1.0, options=options) as bound:
+        yield Sent(bound, recorder, is_reported)
+
+
+def connected(address: Address) -> socket.socket:
+    """Connect with the smallest buffer."""
+    client = socket.socket(socket.AF_INET if isinstance(address, TcpAddress) else socket.AF_UNIX)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect((address.host, address.port) if isinstance(address, TcpAddress) else str(address.path))
+    return client
+
+
+@pytest.mark.parametrize("where", ["kernel", "server", "unix", "tls"])
+async def test_a_client_that_never_reads_is_cut_off(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its answer waits in the buffers of the kernel or in those of the server, once and with its address."""
+    monkeypatch.setattr(http_server, "SEND_S", 0.3)
+    tls, client_tls = None, None
+    if where == "tls":
+        server_tls, client_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        authority = Authority()
+        server_tls.load_cert_chain(*authority.issue("localhost").write(tmp_path, "tls"))
+        client_tls.load_verify_locations(authority.write(tmp_path / "ca.crt"))
+        tls = HttpTls(lambda: server_tls, Recorder())
+    address = UnixAddress(tmp_path / "socket") if where == "unix" else LOCALHOST
+    async with sending(300_000 if where == "kernel" else 30_000_000, address, tls) as sent:
+        client = connected(sent.address)
+        if client_tls is not None:
+            client = await asyncio.to_thread(client_tls.wrap_socket, client, server_hostname="localhost")
+        with client:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            async with asyncio.timeout(PATIENCE_S):
+                await sent.is_reported.wait()
+
+    [event] = sent.recorder.of(RequestRejected)
+    assert (event.peer, event.status) == ("" if where == "unix" else "127.0.0.1", 408)
+    assert "read nothing of its answer" in event.reason
+
+
+async def test_a_client_that_reads_something_is_not_cut_off() -> None:
+    """Whatever the whole takes: each look asks whether it took something since the one before."""
+    asked: list[Connection] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        assert isinstance(request.protocol, Connection)
+        asked.append(request.protocol)
+        return web.Response(body=bytes(30_000_000))
+
+    async with serve(LOCALHOST, answer) as address:
+        with connected(address) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            await until(lambda: bool(asked and asked[0]._until_read))
+            [connection] = asked
+            unsent = connection._unsent
+            connection._look_unread(unsent + 1)
+            assert connection.transport is not None
+            assert not connection.transport.is_closing()
+            connection._look_unread(unsent)
+            assert connection.transport is None or connection.transport.is_closing()

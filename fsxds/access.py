@@ -104,6 +104,11 @@ class Access:
         if type_url == SECRET and not (peer.is_private or self.has_insecure_secrets):
             raise ProtocolError(_IN_CLEAR, "PERMISSION_DENIED")
 
+    def check_request(self, peer: Peer, node: Node, type_url: TypeUrl) -> None:
+        """Check that a client may ask for a type as a node."""
+        self.check_type(peer, type_url)
+        self.check_node(peer, node)
+
     def check_all_nodes(self, peer: Peer) -> None:
         """Check that a client may ask about all nodes: a rule for any node, or for the admin address, is for it."""
         if self.is_for_everybody:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.settings.access_rules import AccessRule
+from fsxds.settings.access_rules import AccessRule, is_ambiguous
 from fsxds.settings.token_file import Tokens
 from fsxds.settings.view_rules import REGEX
 from fsxds.values import TypeUrl
@@ -104,6 +104,11 @@ class Access:
         if type_url == SECRET and not (peer.is_private or self.has_insecure_secrets):
             raise ProtocolError(_IN_CLEAR, "PERMISSION_DENIED")
 
+    def check_request(self, peer: Peer, node: Node, type_url: TypeUrl) -> None:
+        """Check that a client may ask for a type as a node."""
+        self.check_type(peer, type_url)
+        self.check_node(peer, node)
+
     def check_all_nodes(self, peer: Peer) -> None:
         """Check that a client may ask about all nodes: a rule for any node, or for the admin address, is for it."""
         if self.is_for_everybody:
@@ -148,7 +153,7 @@ class Access:
             if token_name is not None:
                 yield AccessRule(token=token_name)
             return
-        uris = tuple(name for name in peer.names if is_uri(name))
+        uris = tuple(name for name in peer.names if is_uri(name) and not is_ambiguous(name))
         dns_names = tuple(name.lower() for name in peer.names if not is_uri(name))
         for rule in self.rules:
             if (
@@ -171,6 +176,9 @@ class Access:
     def _unknown(self, peer: Peer) -> ProtocolError:
         if peer.token and (self.tokens is None or self.tokens.name_of(peer.token) is None):
             return ProtocolError("the bearer token is not known; send one of the server's --tokens", "UNAUTHENTICATED")
+        if not peer.token and any(map(is_ambiguous, filter(is_uri, peer.names))):
+            fact = f"{self._title(peer)} has a dot segment or an encoded slash, and counts for nothing; issue a certificate without"
+            raise ProtocolError(fact, "PERMISSION_DENIED")
         if peer.token or peer.names:
             fact = f"{self._title(peer)} may ask for nothing; add a rule to `access` in the server's settings"
             return ProtocolError(fact, "PERMISSION_DENIED")

@@ -199,7 +199,6 @@ class Application:
         self.status = ServerStatus(process, self.operator, ChannelFacts(self.publisher, self.channels), self._files)
         self.status.upstreams = self.upstreams.statuses
         self._is_admin_exposed = False
-        self._held: HeldPolls | None = None
         self.readiness = Readiness(self.unready, self.supervisor.degraded, self.observer)
         self.metrics.read = self._readers().read
 
@@ -211,7 +210,7 @@ class Application:
             self.publisher,
             self.channels,
             self.supervisor,
-            lambda: 0 if self._held is None else len(self._held),
+            lambda: self.limiter.held,
             self.unready,
             self.upstreams.statuses,
         )
@@ -494,9 +493,7 @@ class Application:
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
-        self._held = held = HeldPolls(
-            self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access
-        )
+        held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access)
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
         rest.authority, rest.relays, rest.address = self._authority, self.upstreams.relays, address
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))

@@ -38,7 +38,7 @@ class Readers:
         publisher: has what is served.
         channels: knows the views.
         supervisor: knows the components.
-        polls_held: returns how many polls are held.
+        polls_held: returns how many requests are held.
         unready: returns why `/readyz` does not say 200; empty where it does.
         upstreams: returns how each upstream stands.
     """

@@ -111,6 +111,30 @@ def test_names_of_certificates(rule: AccessRule, names: tuple[str, ...], answer:
     assert asked(rule, peer("", *names)) == answer
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("edge/../batch/1", "edge/./1", "edge/..", "edge/.", "edge/%2e%2E/batch/1", "edge/.%2e"),
+        *("edge/..%2fbatch/1", "edge/x%2F1", "edge/x%5c1", "edge/..\\batch", "edge/..?x", "edge/..#x"),
+    ],
+)
+def test_a_uri_that_may_mean_another_path_counts_for_nothing(path: str) -> None:
+    """By no pattern, and by itself alone: another name of the certificate counts nevertheless."""
+    name = f"spiffe://acme/{path}"
+    for pattern in ("spiffe://acme/edge/*", name, "re:.*"):
+        rule = AccessRule(name=(pattern,))
+        assert asked(rule, peer("", name)) == "PERMISSION_DENIED"
+        assert asked(AccessRule(name=("spiffe://acme/edge/*",)), peer("", name, "spiffe://acme/edge/1")) == "OK"
+    with pytest.raises(ProtocolError, match="has a dot segment or an encoded slash"):
+        Access((rule,)).check_node(peer("", name), EDGE)
+
+
+@pytest.mark.parametrize("path", ["edge/..x", "edge/x..", "edge/.hidden", "edge/...", "edge/1.2/3", "edge/x%20y"])
+def test_dots_within_a_segment_are_a_name(path: str) -> None:
+    """They mean no other path."""
+    assert asked(AccessRule(name=("spiffe://acme/edge/*",)), peer("", f"spiffe://acme/{path}")) == "OK"
+
+
 def test_one_rule_of_several_is_enough() -> None:
     """But each rule has to hold as a whole."""
     access = Access((AccessRule("edge", nodes=("edge-*",)), AccessRule("batch", nodes=("batch-*",))), TOKENS)

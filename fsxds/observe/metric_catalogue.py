@@ -61,7 +61,7 @@ CATALOGUE = (
     _gauge(
         "clients", "Clients that are connected; one that polls counts until it is forgotten.", "transport view state"
     ),
-    _gauge("polls_held", "REST polls that wait for a change."),
+    _gauge("polls_held", "Polls, GETs and unary gRPC requests that wait for a change."),
     _counter(
         "requests_total", "Requests and streams that ended, with the status that the client got.", "listener status"
     ),

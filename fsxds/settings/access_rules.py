@@ -19,6 +19,14 @@ _WHAT = ("nodes", "clusters", "views", "admin")
 # A `*` in the trust domain would let another domain in: `spiffe://acme*` is spiffe://acme.evil too.
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://[^/*?]+(/.*)?")
 
+# What a URI library may take for another path than the one that is written.
+_AMBIGUOUS = re.compile(r"%2f|%5c|\\|/(?:\.|%2e){1,2}(?:[/?#]|\Z)", re.IGNORECASE)
+
+
+def is_ambiguous(uri: str) -> bool:
+    """Whether a URI has a dot segment or a percent-encoded slash: `spiffe://acme/edge/../batch/1` is no name below `edge`."""
+    return _AMBIGUOUS.search(uri) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
@@ -72,6 +80,9 @@ def _read_rule(part: SettingPart) -> AccessRule:
     for pattern in lists.get("name", ()):
         if pattern and not pattern.startswith(REGEX) and not _URI.fullmatch(pattern):
             fact = f"{pattern!r} is no URI, or has a wildcard before its path; write spiffe://acme/edge/*, or dns: NAME"
+            members["name"].reject(fact)
+        elif not pattern.startswith(REGEX) and is_ambiguous(pattern):
+            fact = f"{pattern!r} has a dot segment or an encoded slash, with which no name counts; write the path that is meant"
             members["name"].reject(fact)
     return AccessRule(
         token=_read_token(members["token"]) if "token" in members else "",

@@ -295,7 +295,10 @@ class Settings(ListenerSettings):
         option(COUNT, "100000", LIMITS, LASTING, "Connections to the REST address, and as many to that of gRPC.")
     )
     max_held_polls: int = reloadable(
-        option(COUNT, "100000", LIMITS, LASTING, "Polls that are held; one more is answered with 503.")
+        option(
+            *(COUNT, "100000", LIMITS, LASTING),
+            "Polls, GETs and unary gRPC requests that wait; one more gets 503 or RESOURCE_EXHAUSTED.",
+        )
     )
     max_streams: int = reloadable(
         option(COUNT, "100000", LIMITS, LASTING, "gRPC calls that last; one more gets RESOURCE_EXHAUSTED.")
@@ -331,7 +334,7 @@ class Settings(ListenerSettings):
         option(COUNT, "250000", LIMITS, LASTING, "Names that a stream subscribes to, or that a request has.")
     )
     max_all_names: int = reloadable(
-        option(COUNT, "20000000", LIMITS, LASTING, "The same of all streams and held polls together.")
+        option(COUNT, "20000000", LIMITS, LASTING, "The same of all streams and requests that wait, together.")
     )
     max_nodes: int = reloadable(
         option(

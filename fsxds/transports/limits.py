@@ -50,6 +50,7 @@ class Limiter:
         settings: the options that hold now.
         streams: calls that last, of all peers.
         names: names that streams subscribe to, and that held polls have.
+        held: requests that are held: polls, GETs, and unary gRPC requests.
         body_bytes: what was received of bodies that are not whole yet.
     """
 
@@ -57,6 +58,7 @@ class Limiter:
         self.settings = settings
         self.streams = 0
         self.names = 0
+        self.held = 0
         self.body_bytes = 0
         self._now_s = now_s
         self._streams_by_peer: Counter[str] = Counter()
@@ -104,10 +106,18 @@ class Limiter:
         if count >= self.settings.max_views:
             raise LimitError("max-views", f"{count} views are loaded")
 
-    def hold_poll(self, held: int) -> None:
-        """Reject one more held poll where so many are held already, by LimitError."""
-        if held >= self.settings.max_held_polls:
-            raise LimitError("max-held-polls", f"{held} polls are held")
+    @contextmanager
+    def holding(self, names: int) -> Iterator[None]:
+        """Count a request that is held, and its names, while the context lasts. Raises LimitError where there is too much of it."""
+        if self.held >= self.settings.max_held_polls:
+            raise LimitError("max-held-polls", f"{self.held} polls are held")
+        self.hold_names(names)
+        self.held += 1
+        try:
+            yield
+        finally:
+            self.held -= 1
+            self.release_names(names)
 
     @contextmanager
     def receiving(self) -> Iterator[Callable[[int], None]]:

@@ -1,10 +1,26 @@
-"""One channel for all nodes, to which a test publishes what it likes."""
+"""One channel for all nodes, to which a test publishes what it likes, and an upstream that says what it has not."""
 
 from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
 
 from fsxds.channels import Channel, ChannelKey
 from fsxds.protocol.messages import Node
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
+from fsxds.values import TypeUrl
+
+
+class Denier:
+    """An upstream that denies these names."""
+
+    def __init__(self, *names: str, is_away: bool = False) -> None:
+        self.names = frozenset(names)
+        self.is_away = is_away
+
+    def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+        """Return those of the names that it denies, of any type."""
+        assert type_url
+        return self.names & names
 
 
 class OneChannel:

@@ -107,15 +107,19 @@ def test_bodies_of_all() -> None:
 def test_held_polls_and_views() -> None:
     """One more than allowed is rejected."""
     limiter = Limiter(Settings(max_held_polls=2, max_views=3))
-    limiter.hold_poll(1)
     limiter.admit_view(2)
-    for reject, limit in (
-        (lambda: limiter.hold_poll(2), "max-held-polls"),
-        (lambda: limiter.admit_view(3), "max-views"),
-    ):
-        with pytest.raises(LimitError) as error:
-            reject()
-        assert limit_of(error) == (limit, True)
+    with limiter.holding(1), limiter.holding(1):
+        for reject, limit in (
+            (lambda: limiter.holding(1).__enter__(), "max-held-polls"),
+            (lambda: limiter.admit_view(3), "max-views"),
+        ):
+            with pytest.raises(LimitError) as error:
+                reject()
+            assert limit_of(error) == (limit, True)
+    with limiter.holding(1), limiter.holding(1):
+        pass
+
+    assert (limiter.held, limiter.names) == (0, 0)
 
 
 @pytest.mark.parametrize(

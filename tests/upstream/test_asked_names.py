@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.upstream.asked_names import PASSING_S, AskedNames, can_exist
 from fsxds.values import TypeUrl
+from tests.support.channels import Denier
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import type_url
 
 CDS, EDS, VHDS = map(type_url, ("cds", "eds", "vhds"))
-
-
-class Denier:
-    """An upstream that denies these names."""
-
-    def __init__(self, *names: str, is_away: bool = False) -> None:
-        self.names = frozenset(names)
-        self.is_away = is_away
-
-    def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return those of the names that it denies, of any type."""
-        assert type_url
-        return self.names & names
 
 
 async def until_asked(asked: AskedNames, **names: set[str]) -> None:

@@ -11,6 +11,7 @@ import pkgutil
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Never
 
@@ -18,14 +19,14 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from fsxds.access import AccessInUse
+from fsxds.access import AccessInUse, Peer
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.channels import Channel
 from fsxds.errors import ProtocolError
 from fsxds.events import ResponseSent
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwResponse
-from fsxds.protocol.poll import NOT_ANSWERED, answer_fetch, nonce_of
+from fsxds.protocol.poll import NOT_ANSWERED, Unavailable, answer_fetch, nonce_of
 from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Selection, Subscription
@@ -43,7 +44,6 @@ from fsxds.transports.grpc_streams.stream_requests import (
     parse_or_abort,
     peer_of,
 )
-from fsxds.transports.limits import report_rejection
 from fsxds.transports.peers import peer_of_call
 
 OVERALL = ""
@@ -133,6 +133,15 @@ def import_descriptors(services: Iterable[str]) -> None:
         for module in pkgutil.iter_modules(paths):
             if module.name.endswith("_pb2"):
                 importlib.import_module(f"{package}.{module.name}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fetch:
+    """A unary request: who sent it, as which node, and what for; equal to itself alone."""
+
+    sender: Peer
+    node: Node
+    subscription: Subscription
 
 
 class GrpcServices:
@@ -239,54 +248,63 @@ class GrpcServices:
 
     async def _fetch(self, method: DiscoveryMethod, content: bytes, context: Context) -> bytes:
         sender = peer_of_call(context)
-        peer, access = sender.address, self._shared.access
+        # Before it is read, as of a stream.
+        self._shared.access.current.check_peer(sender)
+        request = self._shared.reader.sotw(content, method.row, sender.address)
+        reject_request(request.rejected_names)
+        subscription = Subscription.for_request(request.type_url, request.names)
+        fetch = _Fetch(sender, request.node or Node("", peer=sender.address), subscription)
+        channel, on_demand = await self._channel_of(fetch), self._shared.channels.on_demand
+        on_demand.ask(fetch, subscription.type_url, subscription.asked)
         try:
-            request = self._shared.reader.sotw(content, method.row, peer)
-            reject_request(request.rejected_names)
-            subscription = Subscription.for_request(request.type_url, request.names)
-            node = request.node or Node("", peer=peer)
-            access.current.check_node(sender, node)
-            channel = await self._shared.channels.channel_of(node)
-            # That may have taken long.
-            access.current.check_node(sender, node)
-            access.current.check_type(sender, request.type_url)
-            selection = await self._selection(subscription, channel, context)
-        except ProtocolError as error:
-            report_rejection(self._observer, peer, error.code, error)
-            await context.abort(grpc.StatusCode[error.code], str(error))
-            raise  # never reached: abort raises
-        self._observer(ResponseSent(node, subscription, selection.version))
-        nonce = nonce_of(selection.version)
-        return self._shared.writer.write(SotwResponse(request.type_url, selection.version, nonce, selection.resources))
+            answer = answer_fetch(subscription, channel.streams.current, on_demand.unanswered)
+            if answer is NOT_ANSWERED:
+                with self._shared.limiter.holding(len(subscription.names)):
+                    answer = await self._wait(fetch, channel, context.time_remaining())
+        finally:
+            on_demand.forget(fetch)
+        if not isinstance(answer, Selection):
+            raise ProtocolError(answer.reason, "UNAVAILABLE")
+        self._observer(ResponseSent(fetch.node, subscription, answer.version))
+        nonce = nonce_of(answer.version)
+        return self._shared.writer.write(SotwResponse(request.type_url, answer.version, nonce, answer.resources))
 
-    async def _selection(self, subscription: Subscription, channel: Channel, context: Context) -> Selection:
-        """Return what a unary request is answered with; wait for other servers that may have it.
+    async def _channel_of(self, fetch: _Fetch) -> Channel:
+        """Return what the node of a unary request is served. Raises ProtocolError where its sender may not ask for it."""
+        access, type_url = self._shared.access, fetch.subscription.type_url
+        access.current.check_request(fetch.sender, fetch.node, type_url)
+        channel = await self._shared.channels.channel_of(fetch.node)
+        # That may have taken long.
+        access.current.check_request(fetch.sender, fetch.node, type_url)
+        return channel
+
+    async def _wait(self, fetch: _Fetch, channel: Channel, left_s: float | None) -> Selection | Unavailable:
+        """Return what a unary request is answered with when other servers said whether they have it, or time is up.
 
         Raises:
-            ProtocolError: there is nothing to answer yet; with the code `UNAVAILABLE`.
+            ProtocolError: its sender may ask for this no longer.
         """
-        on_demand, asking = self._shared.channels.on_demand, object()
-        on_demand.ask(asking, subscription.type_url, subscription.asked)
-        left_s = context.time_remaining()
+        on_demand, access, woken = self._shared.channels.on_demand, self._shared.access, asyncio.Event()
         within_s = ON_DEMAND_WAIT_S if left_s is None else min(ON_DEMAND_WAIT_S, left_s - LEAST_LEFT_S)
         deadline_s = asyncio.get_running_loop().time() + within_s
-        has_answers = asyncio.Event()
-        on_demand.listeners[asking] = channel.streams.listeners[asking] = has_answers.set
+        answer: Selection | Unavailable = NOT_ANSWERED
+        on_demand.listeners[fetch] = access.listeners[fetch] = woken.set
         try:
-            while True:
-                answer = answer_fetch(subscription, channel.streams.current, on_demand.unanswered)
-                if isinstance(answer, Selection):
-                    return answer
-                if answer is not NOT_ANSWERED:
-                    raise ProtocolError(answer.reason, "UNAVAILABLE")
-                has_answers.clear()
-                async with asyncio.timeout_at(deadline_s):
-                    await has_answers.wait()
-        except TimeoutError as error:
-            raise ProtocolError(NOT_ANSWERED.reason, "UNAVAILABLE") from error
+            while answer is NOT_ANSWERED:
+                channel.streams.listeners[fetch] = woken.set
+                try:
+                    async with asyncio.timeout_at(deadline_s):
+                        await woken.wait()
+                except TimeoutError:
+                    break
+                finally:
+                    del channel.streams.listeners[fetch]
+                woken.clear()
+                channel = await self._channel_of(fetch)
+                answer = answer_fetch(fetch.subscription, channel.streams.current, on_demand.unanswered)
+            return answer
         finally:
-            del on_demand.listeners[asking], channel.streams.listeners[asking]
-            on_demand.forget(asking)
+            del on_demand.listeners[fetch], access.listeners[fetch]
 
     async def _report_health(self) -> Never:
         while True:

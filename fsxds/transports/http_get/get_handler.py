@@ -113,10 +113,7 @@ class HttpGet:
         return await self._answer(request, get)
 
     async def _answer(self, request: web.Request, get: GetRequest) -> web.StreamResponse:
-        self._check(get)
-        reader = Reader(await self._held.channels.channel_of(get.node))
-        # That may have taken long.
-        self._check(get)
+        reader = Reader(await self._channel_of(get))
         on_demand, row = self._held.channels.on_demand, get.target.row
         if row is not None:
             on_demand.ask(reader, row.type_url, get.target.asked)
@@ -131,9 +128,14 @@ class HttpGet:
             self._report(get, selected, None if selected is first else reader.channel.detected_s)
         return response
 
-    def _check(self, get: GetRequest) -> None:
-        """Check that its sender may ask as this node, now. Raises ProtocolError."""
-        self._held.access.current.check_node(get.peer, get.node)
+    async def _channel_of(self, get: GetRequest) -> Channel:
+        """Return what its node is served. Raises ProtocolError where its sender may not ask as this node."""
+        access = self._held.access
+        access.current.check_node(get.peer, get.node)
+        channel = await self._held.channels.channel_of(get.node)
+        # That may have taken long.
+        access.current.check_node(get.peer, get.node)
+        return channel
 
     def _select(self, get: GetRequest, reader: Reader) -> Selected:
         """Return what there is now. Raises ProtocolError where it is not for the sender, or not in a form that it takes."""
@@ -154,21 +156,17 @@ class HttpGet:
             ProtocolError: its sender may ask for this no longer, or too much is held.
         """
         held = self._held
-        held.limiter.hold_poll(len(held))
-        count = len(get.target.names)
-        held.limiter.hold_names(count)
-        self._waiting.add(reader)
-        try:
-            since_s = now_s = asyncio.get_running_loop().time()
-            while now_s < (deadline_s := since_s + _patience_s(get, selected)) and not held.is_draining:
-                now_s = await reader.wait(held, deadline_s, awaits_answers=selected.found is NOT_ANSWERED)
-                self._check(get)
-                reader.channel = await held.channels.channel_of(get.node)
-                selected = self._select(get, reader)
-            return selected
-        finally:
-            self._waiting.discard(reader)
-            held.limiter.release_names(count)
+        with held.limiter.holding(len(get.target.names)):
+            self._waiting.add(reader)
+            try:
+                since_s = now_s = asyncio.get_running_loop().time()
+                while now_s < (deadline_s := since_s + _patience_s(get, selected)) and not held.is_draining:
+                    now_s = await reader.wait(held, deadline_s, awaits_answers=selected.found is NOT_ANSWERED)
+                    reader.channel = await self._channel_of(get)
+                    selected = self._select(get, reader)
+                return selected
+            finally:
+                self._waiting.discard(reader)
 
     async def _respond(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:
         found = selected.found

@@ -367,9 +367,8 @@ class RestJson:
 
     def _check(self, received: ReceivedPoll) -> None:
         """Check that its sender may ask for this, now. Raises ProtocolError."""
-        access = self.held.access.current
-        access.check_type(received.peer, received.poll.subscription.type_url)
-        access.check_node(received.peer, received.poll.node)
+        poll = received.poll
+        self.held.access.current.check_request(received.peer, poll.node, poll.subscription.type_url)
 
     async def _hold(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
@@ -381,13 +380,8 @@ class RestJson:
         """
         if not isinstance(decided[0], Wait):
             return decided
-        count = len(received.poll.subscription.names)
-        self.held.limiter.hold_poll(len(self.held))
-        self.held.limiter.hold_names(count)
-        try:
+        with self.held.limiter.holding(len(received.poll.subscription.names)):
             return await self._wait(client, received, decided)
-        finally:
-            self.held.limiter.release_names(count)
 
     async def _wait(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]

@@ -16,6 +16,9 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from fsxds.access import Access, AccessInUse
+from fsxds.channels import Channel
+from fsxds.events import LimitReached
+from fsxds.protocol.messages import Node
 from fsxds.settings.access_rules import AccessRule
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.settings.options import Settings
@@ -23,8 +26,12 @@ from fsxds.settings.token_file import Tokens
 from fsxds.settings.view_rules import ViewRule
 from fsxds.transports import peers
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE
+from fsxds.transports.grpc_streams import discovery
+from fsxds.upstream.asked_names import AskedNames
 from fsxds.views import Views
+from tests.support.channels import Denier
 from tests.support.grpc_clients import GrpcServer, channel_to, method_path, names_in, serving_grpc
+from tests.support.patience import NEVER_S, PATIENCE_S
 from tests.support.polls import envoy_catalogue, until
 from tests.support.snapshots import type_url
 
@@ -81,6 +88,20 @@ class Client:
                 assert await self.call.read() is grpc.aio.EOF
             code: grpc.StatusCode = await self.call.code()
             return code
+
+
+async def fetched(server: GrpcServer, fleet: str, *names: str, token: str = "edge") -> object:
+    """Return the names that a node of a fleet is sent by a unary call, or how the call ends."""
+    call = server.channel.unary_unary(
+        method_path("CDS", "Fetch"), response_deserializer=discovery_pb2.DiscoveryResponse.FromString
+    )
+    request = discovery_pb2.DiscoveryRequest(resource_names=names)
+    request.node.id = f"{fleet}-1"
+    try:
+        metadata = [("authorization", f"Bearer {token}-token")]
+        return names_in(await call(request.SerializeToString(), metadata=metadata, timeout=PATIENCE_S))
+    except grpc.aio.AioRpcError as error:
+        return error.code()
 
 
 @VARIANTS
@@ -155,24 +176,84 @@ async def test_a_stranger_is_not_read(server: GrpcServer) -> None:
 
 async def test_unary_fetch_is_decided(server: GrpcServer) -> None:
     """As a stream is."""
+    pairs = ("edge", "edge"), ("batch", "edge"), ("edge", "x")
+    answers = [await fetched(server, node, token=token) for node, token in pairs]
 
-    async def fetched(token: str, node: str) -> object:
-        call = server.channel.unary_unary(
-            method_path("CDS", "Fetch"), response_deserializer=discovery_pb2.DiscoveryResponse.FromString
-        )
-        request = discovery_pb2.DiscoveryRequest()
-        request.node.id = node
-        try:
-            metadata = [("authorization", f"Bearer {token}-token")]
-            return names_in(await call(request.SerializeToString(), metadata=metadata))
-        except grpc.aio.AioRpcError as error:
-            return error.code()
+    assert answers == [["a"], DENIED, UNKNOWN]
 
-    assert [await fetched("edge", "edge-1"), await fetched("edge", "batch-1"), await fetched("x", "edge-1")] == [
-        ["a"],
-        DENIED,
-        UNKNOWN,
-    ]
+
+@pytest.fixture
+def asked(server: GrpcServer, monkeypatch: pytest.MonkeyPatch) -> AskedNames:
+    """What clients of the server ask for; an upstream may have what it has not, and is waited for as long as need be."""
+    monkeypatch.setattr(discovery, "ON_DEMAND_WAIT_S", NEVER_S)
+    server.channels.on_demand = asked = AskedNames([Denier()])
+    return asked
+
+
+async def until_held(server: GrpcServer, count: int = 1) -> None:
+    """Wait until so many unary requests wait for the upstream."""
+    await until(lambda: server.services._shared.limiter.held == count)
+
+
+def answer_all(asked: AskedNames) -> None:
+    """Let the upstream say that it has none of it."""
+    asked.upstreams = (Denier("b", "c"),)
+    asked.answered()
+
+
+async def test_a_fetch_that_waits_is_denied_when_access_changes(
+    in_use: AccessInUse, server: GrpcServer, asked: AskedNames
+) -> None:
+    """At once, and not only when the upstream answers; one that may go on is answered."""
+    edge, batch = (asyncio.ensure_future(fetched(server, node, "a", "b", token=node)) for node in ("edge", "batch"))
+    await until_held(server, 2)
+    in_use.replace(Access((AccessRule("edge", nodes=("other-*",)), *RULES[1:]), TOKENS))
+
+    assert await edge is DENIED
+    assert not batch.done()
+    answer_all(asked)
+    assert await batch == ["a"]
+    assert [status for _, status, _ in server.recorder.rejected] == ["PERMISSION_DENIED"]
+    assert not (in_use.listeners.keys() - {server.services}) | asked.listeners.keys() | server.store.listeners.keys()
+
+
+async def test_a_fetch_is_denied_when_access_changes_while_its_view_is_loaded(
+    in_use: AccessInUse, server: GrpcServer, asked: AskedNames, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if that is not the first time: its node may have another view when the upstream has answered."""
+    edge = asyncio.ensure_future(fetched(server, "edge", "b"))
+    await until_held(server)
+    is_loading, is_loaded = asyncio.Event(), asyncio.Event()
+
+    async def channel_of(_: Node, *, holds: bool | None = None) -> Channel:
+        assert holds is None
+        is_loading.set()
+        await is_loaded.wait()
+        return server.channels.channel
+
+    monkeypatch.setattr(server.channels, "channel_of", channel_of)
+    answer_all(asked)
+    await is_loading.wait()
+    in_use.replace(Access(RULES[1:], TOKENS))
+    is_loaded.set()
+
+    assert await edge is DENIED
+
+
+async def test_fetches_that_wait_are_limited(server: GrpcServer, asked: AskedNames) -> None:
+    """With polls and GETs that are held, and their names with those of all clients."""
+    limiter = server.services._shared.limiter
+    limiter.settings = Settings(max_held_polls=1, max_all_names=2)
+    edge = asyncio.ensure_future(fetched(server, "edge", "a", "b"))
+    await until_held(server)
+    too_many = await fetched(server, "edge", "b")
+    limiter.settings = Settings(max_all_names=2)
+    too_many_names = await fetched(server, "edge", "b")
+    answer_all(asked)
+
+    assert [await edge, too_many, too_many_names] == [["a"], *(grpc.StatusCode.RESOURCE_EXHAUSTED,) * 2]
+    assert (limiter.held, limiter.names) == (0, 0)
+    assert [event.limit for event in server.recorder.of(LimitReached)] == ["max-held-polls", "max-all-names"]
 
 
 async def test_client_status_and_reflection_are_decided_and_health_is_open(server: GrpcServer) -> None:

@@ -13,8 +13,12 @@ import yaml
 import zstandard
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 
+from fsxds.access import Access
 from fsxds.api.printing import Printer
+from fsxds.channels import Channel
 from fsxds.events import ResponseSent
+from fsxds.protocol.messages import Node
+from fsxds.settings.access_rules import AccessRule
 from fsxds.settings.authorities import Authority
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
@@ -418,6 +422,28 @@ async def test_too_many_wait() -> None:
             await poll
 
         assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+
+
+async def test_access_that_changes_while_a_view_is_loaded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GET that was held is denied then, too: its node may have another view by now."""
+    server.publish(named("cds", "web"))
+    waiting = asyncio.ensure_future(get(server, if_none_match=(await get(server)).headers["ETag"], prefer="wait=50"))
+    await server.until_held()
+    is_loading, is_loaded = asyncio.Event(), asyncio.Event()
+
+    async def channel_of(_: Node, *, holds: bool | None = None) -> Channel:
+        assert holds is None
+        is_loading.set()
+        await is_loaded.wait()
+        return server.channels.channel
+
+    monkeypatch.setattr(server.channels, "channel_of", channel_of)
+    server.publish(named("cds", "web", alt_stat_name="x"))
+    await is_loading.wait()
+    server.rest.held.access.replace(Access((AccessRule("other", nodes=("other-*",)),)))
+    is_loaded.set()
+
+    assert (await waiting).status == 401
 
 
 async def test_nothing_loaded_is_503(server: Server) -> None:

@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +10,8 @@ import pytest
 
 from fsxds.cli.main import main
 from tests.cli.trees import CLUSTERS, TYPO, write_tree
+from tests.support.fsxds_process import start_fsxds
+from tests.support.patience import PATIENCE_S
 from tests.support.server import Server
 from tests.tools.diff.test_sides_revisions import commit, git
 
@@ -225,9 +225,8 @@ def test_colours_on_a_terminal(trees: tuple[str, str]) -> None:
     """On a terminal additions, removals and changes have colours."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm"} | {"NO_COLOR": ""}
-    command = [sys.executable, "-m", "fsxds", "diff", *trees]
-    with os.fdopen(ours, "rb", buffering=0) as terminal:
-        subprocess.run(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment, check=False)
+    with os.fdopen(ours, "rb", buffering=0) as terminal, Path(os.devnull).open("wb") as nothing:
+        start_fsxds(["diff", *trees], stdout=theirs, stderr=nothing, env=environment).wait(PATIENCE_S)
         output = terminal.read(4096)
     os.close(theirs)
 

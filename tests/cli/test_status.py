@@ -46,7 +46,7 @@ from fsxds.transports.admin.status_reports import (
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from tests.support.admin import BUSY, PINNED, QUIET, REJECTED
 from tests.support.admin import HELD as REMOVAL_WAITS
-from tests.support.fsxds_process import run_fsxds
+from tests.support.fsxds_process import run_fsxds, start_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
@@ -351,8 +351,8 @@ def test_watch_on_a_terminal_outlives_the_server(kept: KeptStatus) -> None:
     address, (ours, theirs) = TcpAddress("127.0.0.1", free_port()), pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
     with admin_of(kept, address):
-        command = [sys.executable, "-m", "fsxds", "status", str(address), "--watch"]
-        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+        arguments = ["status", str(address), "--watch"]
+        process = start_fsxds(arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
         os.close(theirs)
         try:
             shown = read_until(ours, lambda text: "SYNCED" in text)

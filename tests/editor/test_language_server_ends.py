@@ -14,6 +14,7 @@ import pytest
 
 from tests.editor.client import TOP
 from tests.editor.trees import FILES, write
+from tests.support.fsxds_process import run_fsxds
 from tests.support.patience import PATIENCE_S
 
 HUSH = "hunter2"
@@ -33,8 +34,8 @@ def notified(method: str, params: object) -> bytes:
 
 def run(directory: Path, sent: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Run the server on an input that ends."""
-    command = [sys.executable, "-m", "fsxds", "lsp", str(directory), *arguments]
-    return subprocess.run(command, input=sent, capture_output=True, cwd=TOP, timeout=PATIENCE_S, check=False)
+    done = run_fsxds(["lsp", str(directory), *arguments], content=sent, cwd=TOP, timeout=PATIENCE_S)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.encode(), done.stderr.encode())
 
 
 def messages(output: bytes) -> list[dict[str, object]]:
@@ -178,16 +179,13 @@ time.sleep(600)
 
 def test_no_folder(tmp_path: Path) -> None:
     """Without a folder and without DIR, the user is told what to do, and nothing fails."""
-    command = [sys.executable, "-m", "fsxds", "lsp"]
     asked = {"textDocument": {"uri": "file:///x/cds.yaml"}, "position": {"line": 0, "character": 0}}
     hover = framed({"jsonrpc": "2.0", "id": 5, "method": "textDocument/hover", "params": asked})
     sent = framed(INITIALIZE) + notified("initialized", {}) + hover
-    done = subprocess.run(
-        command, input=sent, capture_output=True, cwd=TOP, timeout=PATIENCE_S, check=False, env={**os.environ, "HOME": str(tmp_path)}
-    )  # fmt: skip
+    done = run_fsxds(["lsp"], content=sent, cwd=TOP, timeout=PATIENCE_S, env={**os.environ, "HOME": str(tmp_path)})
 
     assert done.returncode == 0
-    assert b"name the tree" in done.stdout
+    assert "name the tree" in done.stdout
 
 
 def test_wrong_settings(tmp_path: Path) -> None:

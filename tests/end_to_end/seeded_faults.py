@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.fsxds_process import run_fsxds
 
 TOP = Path(__file__).parents[2]
 GOLDEN = TOP / "tests" / "data" / "seeded_faults"
@@ -74,11 +74,10 @@ def seed(folder: Path) -> Path:
 
 def checked(tree: Path, format_name: str) -> tuple[int, bytes, bytes]:
     """Run `fsxds check` beside a tree, as a pipeline does; return its status, output and summary."""
-    command = [sys.executable, "-m", "fsxds", "check", tree.name, "--format", format_name]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FSXDS_")}
-    done = subprocess.run(command, cwd=tree.parent, env=environment, capture_output=True, check=False)
+    done = run_fsxds(["check", tree.name, "--format", format_name], cwd=tree.parent, env=environment)
     # SARIF says where the files are on this machine.
-    return done.returncode, done.stdout.replace(tree.parent.as_uri().encode(), b"file:///checkout"), done.stderr
+    return done.returncode, done.stdout.replace(tree.parent.as_uri(), "file:///checkout").encode(), done.stderr.encode()
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fsxds_process import run_fsxds
+from tests.support.fsxds_process import FsxdsProcess, run_fsxds, start_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.resources import direct_route, document, http_listener, refused_cluster, static_cluster
@@ -168,7 +167,7 @@ def test_show_hides_secrets() -> None:
 class Dev:
     """A running `fsxds dev`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log_file: Path) -> None:
+    def __init__(self, process: FsxdsProcess, log_file: Path) -> None:
         self.process = process
         self._log_file = log_file
 
@@ -190,12 +189,9 @@ class Dev:
 def dev(tree: Path, tmp_path: Path, transport: str, *flags: str) -> Iterator[Dev]:
     """Run `fsxds dev` on a tree."""
     log_file = tmp_path / "dev.log"
-    # Who runs the tests in the background of a script has them, and what they start, ignore Ctrl-C.
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "fsxds", "dev", str(tree)]
-    command += ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
-    command += ["--transport", transport, *flags]
+    arguments = ["dev", str(tree), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--transport", transport, *flags]
     with log_file.open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        process = start_fsxds(arguments, stdout=log, stderr=log, has_own_session=True)
     try:
         yield Dev(process, log_file)
     finally:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import ssl
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ import yaml
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.reading import read_settings
 from tests.support.envoy import Envoy, validate
+from tests.support.fsxds_process import run_fsxds
 from tests.support.ports import free_port
 from tests.support.server import Server, write_file
 
@@ -119,8 +118,7 @@ def runtime_value(envoy: Envoy) -> str:
 
 def test_sample_as_it_stands_is_clean() -> None:
     """`fsxds check` finds no problem in the files that people copy."""
-    command = [sys.executable, "-m", "fsxds", "check", str(CONFIG / "xds")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_fsxds(["check", str(CONFIG / "xds")])
 
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -131,6 +131,7 @@ def start_fsxds(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     preloaded: tuple[str, ...] = (),
+    has_own_session: bool = False,
 ) -> FsxdsProcess:
     """Start `fsxds ARGUMENTS`; None stands for nothing to read, and for this process's own output, directory and environment.
 
@@ -142,13 +143,14 @@ def start_fsxds(
         cwd: its directory.
         env: its environment.
         preloaded: libraries that are in front of all others.
+        has_own_session: whether it leads a process group, which `os.killpg` reaches as Ctrl-C of a terminal does.
     """
     with Path(os.devnull).open("rb") as nothing:
         given = [nothing if stdin is None else stdin, sys.__stdout__ if stdout is None else stdout]
         given.append(sys.__stderr__ if stderr is None else stderr)
         files = [one if isinstance(one, int) else one.fileno() for one in given if one is not None]
         environment = dict(os.environ if env is None else env)
-        message = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), "env": environment}
+        message = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), "env": environment, "own": has_own_session}
         return starter_of(*preloaded).start(message, files)
 
 
@@ -221,6 +223,8 @@ def _become(message: dict[str, Any], files: list[int]) -> list[str]:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    if message["own"]:
+        os.setsid()
     os.environ.clear()
     os.environ.update(message["env"])
     os.chdir(message["cwd"])

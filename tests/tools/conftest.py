@@ -1,28 +1,40 @@
-"""The API of the Envoy in use, found once per test process."""
+"""The schemas of files, each made once per test process."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.converter import Converter
-from fsxds.api.printing import Printer
-from fsxds.source.envoy_api import find_api
+from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.tools.json_schema import Spelling
+from fsxds.tools.schema_documents import documents_schema
+from fsxds.tools.value_schemas import Schema
+from tests.support.validation import Validator
+
+SchemaOf = Callable[..., Schema]
+ValidatorOf = Callable[..., Validator]
 
 
 @pytest.fixture(scope="session")
-def catalogue() -> Catalogue:
-    """Every message type that this Envoy knows."""
-    return find_api(envoy=None, descriptors=None, cache_dir=None)
+def schema_of(catalogue: Catalogue) -> SchemaOf:
+    """Return the schema of files of these types, by their short names; of all types where none is given."""
+
+    @cache
+    def of(*names: str, packed: tuple[str, ...] = (), spelling: Spelling = "snake") -> Schema:
+        return documents_schema(catalogue, [BY_SHORT_NAME[name] for name in names], packed, spelling)
+
+    return of
 
 
 @pytest.fixture(scope="session")
-def converter(catalogue: Catalogue) -> Converter:
-    """A converter for which unknown fields are errors."""
-    return Converter(catalogue)
+def validator_of(schema_of: SchemaOf, *, nightly: bool) -> ValidatorOf:
+    """Return what judges files by the schema of the same arguments."""
 
+    @cache
+    def of(*names: str, packed: tuple[str, ...] = (), spelling: Spelling = "snake") -> Validator:
+        return Validator(schema_of(*names, packed=packed, spelling=spelling), compares=nightly)
 
-@pytest.fixture(scope="session")
-def printer(catalogue: Catalogue) -> Printer:
-    """A printer of the same types."""
-    return Printer(catalogue)
+    return of

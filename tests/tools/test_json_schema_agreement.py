@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats import format_of
 from fsxds.formats.decoded import PlainDocument
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.tools.schema_documents import documents_schema
 from fsxds.values import SpelledFloat
 from tests.agreement.cases import Case, make_cases
 from tests.agreement.comparing import file_text
 from tests.agreement.fsxds_judge import FsxdsJudge
 from tests.agreement.seeds import Seed, seeds
+from tests.tools.conftest import ValidatorOf
 
 COUNT, SEED = 16, 20261120
 
@@ -42,23 +39,15 @@ def is_stricter_on_purpose(value: Any) -> bool:
 
 
 @pytest.mark.parametrize("one", seeds(), ids=lambda one: f"{one.type_name}-{one.name}")
-def test_the_schema_of_one_spelling_takes_what_is_written_in_it(one: Seed, catalogue: Catalogue) -> None:
+def test_the_schema_of_one_spelling_takes_what_is_written_in_it(one: Seed, validator_of: ValidatorOf) -> None:
     """Resources that Envoy takes, as its documentation writes them."""
-    assert [] == [error.message for error in snake_validator(catalogue, one.type_name).iter_errors(one.resource)]
+    assert [] == validator_of(one.type_name).messages(one.resource)
 
 
-@cache
-def snake_validator(catalogue: Catalogue, type_name: str) -> Draft202012Validator:
-    """Return what validates files of a type in the spelling of Envoy's documentation."""
-    return Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME[type_name]]))
-
-
-def test_the_schema_refuses_nothing_that_is_taken(catalogue: Catalogue, cases: list[Case]) -> None:
+def test_the_schema_refuses_nothing_that_is_taken(
+    catalogue: Catalogue, cases: list[Case], validator_of: ValidatorOf
+) -> None:
     """No false alarm, and most of what is refused is refused by both."""
-    validators = {
-        name: Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME[name]], spelling="both"))
-        for name in {case.seed.type_name for case in cases}
-    }
     judge, alarms, refused, missed = FsxdsJudge(catalogue), [], 0, 0
     for case in cases:
         name, text = f"{case.seed.type_name}{case.suffix}", file_text(case)
@@ -70,7 +59,8 @@ def test_the_schema_refuses_nothing_that_is_taken(catalogue: Catalogue, cases: l
             if isinstance(document, PlainDocument)
         ]
         is_taken = not judge.judge(name, text)
-        is_valid = all(validators[case.seed.type_name].is_valid(value) for value in values)
+        validator = validator_of(case.seed.type_name, spelling="both")
+        is_valid = all(validator.is_valid(value) for value in values)
         if is_taken and not is_valid and not is_stricter_on_purpose(values):
             alarms.append(case.name)
         refused += not is_taken

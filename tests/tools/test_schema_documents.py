@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,6 +16,8 @@ from fsxds.formats.decoded import PlainDocument
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType, type_from_path
 from fsxds.tools.json_schema import Spelling
 from fsxds.tools.schema_documents import documents_schema, schema_text
+from tests.support.validation import Validator
+from tests.tools.conftest import SchemaOf, ValidatorOf
 
 TOP = Path(__file__).parents[2]
 SMALL = ("UpstreamTlsContext", "HttpProtocolOptions")
@@ -26,19 +27,9 @@ TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTls
 
 
 @pytest.fixture(scope="session")
-def clusters(catalogue: Catalogue) -> Draft202012Validator:
+def clusters(validator_of: ValidatorOf) -> Validator:
     """Validates files of clusters, with few packed types, because that is fast."""
-    return Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME["cds"]], SMALL, "both"))
-
-
-def is_taken(validator: Draft202012Validator, value: Any) -> bool:
-    return bool(validator.is_valid(value))
-
-
-@cache
-def full_schema(catalogue: Catalogue, short_name: str) -> Draft202012Validator:
-    """Return what validates files of one type, with every packed type."""
-    return Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME[short_name]]))
+    return validator_of("cds", packed=SMALL, spelling="both")
 
 
 WEB = {"name": "web", "connect_timeout": "1s"}
@@ -60,9 +51,9 @@ WEB = {"name": "web", "connect_timeout": "1s"}
         {"kind": "Layer", "patch": {"envoy.config.cluster.v3.Cluster": {"web": {"connect_timeout": None}}}},
     ],
 )
-def test_shapes_that_are_read(value: Any, clusters: Draft202012Validator) -> None:
+def test_shapes_that_are_read(value: Any, clusters: Validator) -> None:
     """Responses, wrappers, single resources, and lists of them."""
-    assert is_taken(clusters, value)
+    assert clusters.is_valid(value)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +73,9 @@ def test_shapes_that_are_read(value: Any, clusters: Draft202012Validator) -> Non
         {"kind": "Layer", "patch": {"clusters": {"web": None}}},
     ],
 )
-def test_mistakes_are_refused(value: Any, clusters: Draft202012Validator) -> None:
+def test_mistakes_are_refused(value: Any, clusters: Validator) -> None:
     """Typing errors, other types, and what is no resource."""
-    assert not is_taken(clusters, value)
+    assert not clusters.is_valid(value)
 
 
 @pytest.mark.parametrize(
@@ -98,19 +89,19 @@ def test_mistakes_are_refused(value: Any, clusters: Draft202012Validator) -> Non
         ({"@type": TLS + "s"}, False),
     ],
 )
-def test_packed_messages(packed: Any, *, taken: bool, clusters: Draft202012Validator) -> None:
+def test_packed_messages(packed: Any, *, taken: bool, clusters: Validator) -> None:
     """Their "@type" leads to their schema; a host is free, and an empty Any is none."""
     value = {**WEB, "transport_socket": {"name": "tls", "typed_config": packed}}
 
-    assert taken == is_taken(clusters, value)
+    assert taken == clusters.is_valid(value)
 
 
-def test_only_the_chosen_types_may_be_packed(catalogue: Catalogue) -> None:
+def test_only_the_chosen_types_may_be_packed(validator_of: ValidatorOf) -> None:
     """A small schema refuses what it was not made for."""
     packed = {"transport_socket": {"name": "tls", "typed_config": {"@type": TLS}}}
-    other = Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME["cds"]], ["RawBuffer"]))
+    other = validator_of("cds", packed=("RawBuffer",))
 
-    assert not is_taken(other, {**WEB, **packed})
+    assert not other.is_valid({**WEB, **packed})
 
 
 def test_types_that_there_are_not(catalogue: Catalogue) -> None:
@@ -119,14 +110,13 @@ def test_types_that_there_are_not(catalogue: Catalogue) -> None:
         documents_schema(catalogue, [BY_SHORT_NAME["cds"]], ["Ruter"])
 
 
-def test_several_types_in_one_file(catalogue: Catalogue) -> None:
+def test_several_types_in_one_file(validator_of: ValidatorOf) -> None:
     """Without an "@type", a resource is of any of them."""
-    rows = [BY_SHORT_NAME[name] for name in ("cds", "eds")]
-    both = Draft202012Validator(documents_schema(catalogue, rows, SMALL))
+    both = validator_of("cds", "eds", packed=SMALL)
 
-    assert is_taken(both, [WEB, {"cluster_name": "web"}, {"@type": CLUSTER, **WEB}])
-    assert not is_taken(both, [{"@type": CLUSTER, "cluster_name": "web"}])
-    assert not is_taken(both, [{"route": "web"}])
+    assert both.is_valid([WEB, {"cluster_name": "web"}, {"@type": CLUSTER, **WEB}])
+    assert not both.is_valid([{"@type": CLUSTER, "cluster_name": "web"}])
+    assert not both.is_valid([{"route": "web"}])
 
 
 def test_schema_is_one_itself(catalogue: Catalogue) -> None:
@@ -134,18 +124,18 @@ def test_schema_is_one_itself(catalogue: Catalogue) -> None:
     Draft202012Validator.check_schema(documents_schema(catalogue, [BY_SHORT_NAME["eds"]], ["StringMatcher"]))
 
 
-def test_every_reference_has_its_definition(catalogue: Catalogue) -> None:
+def test_every_reference_has_its_definition(schema_of: SchemaOf) -> None:
     """Nothing is missing, and nothing is there that is not needed."""
-    schema = documents_schema(catalogue)
+    schema = schema_of()
     text = schema_text(schema)
 
     assert [] == [name for name in schema["$defs"] if f'"#/$defs/{name}"' not in text]
     assert {part.partition('"')[0] for part in text.split('"#/$defs/')[1:]} == set(schema["$defs"])
 
 
-def test_text_is_the_same_each_time(catalogue: Catalogue) -> None:
+def test_text_is_the_same_each_time(catalogue: Catalogue, schema_of: SchemaOf) -> None:
     """Equal bytes for equal questions; a definition a line."""
-    text = schema_text(documents_schema(catalogue))
+    text = schema_text(schema_of())
 
     assert text == schema_text(documents_schema(Catalogue.of(catalogue.serialized, "again", catalogue.features)))
     assert json.loads(text) == documents_schema(catalogue)
@@ -154,21 +144,21 @@ def test_text_is_the_same_each_time(catalogue: Catalogue) -> None:
 
 @pytest.mark.parametrize("spelling", ["snake", "camel"])
 @pytest.mark.parametrize("row", RESOURCE_TYPES, ids=lambda row: row.short_name)
-def test_schemas_of_one_type_are_short(row: ResourceType, spelling: Spelling, catalogue: Catalogue) -> None:
+def test_schemas_of_one_type_are_short(row: ResourceType, spelling: Spelling, schema_of: SchemaOf) -> None:
     """Editors read them at each start; they hold what can stand in such files, and no other types."""
-    assert len(schema_text(documents_schema(catalogue, [row], spelling=spelling))) <= 300_000
+    assert len(schema_text(schema_of(row.short_name, spelling=spelling))) <= 300_000
 
 
-def test_extensions_in_progress_are_open_where_a_schema_is_long(catalogue: Catalogue) -> None:
+def test_extensions_in_progress_are_open_where_a_schema_is_long(validator_of: ValidatorOf) -> None:
     """In that of clusters they are checked, in that of listeners they may have any field."""
     key_auth = "type.googleapis.com/envoy.extensions.filters.http.connect_grpc_bridge.v3.FilterConfig"
-    clusters, listeners = (full_schema(catalogue, name) for name in ("rds", "lds"))
+    clusters, listeners = (validator_of(name) for name in ("rds", "lds"))
     route = {"name": "r", "virtual_hosts": [{"name": "v", "domains": ["*"], "typed_per_filter_config": {
         "x": {"@type": key_auth, "what": 1}}}]}  # fmt: skip
     http = {"name": "http", "typed_config": {"@type": HCM, "stat_prefix": "s", "route_config": route}}
 
-    assert not is_taken(clusters, route)
-    assert is_taken(listeners, {"name": "l", "filter_chains": [{"filters": [http]}]})
+    assert not clusters.is_valid(route)
+    assert listeners.is_valid({"name": "l", "filter_chains": [{"filters": [http]}]})
 
 
 @pytest.mark.parametrize(
@@ -183,32 +173,30 @@ def test_extensions_in_progress_are_open_where_a_schema_is_long(catalogue: Catal
     ],
 )
 def test_extensions_stand_where_envoy_takes_them(
-    row: str, field: str, type_url: str, *, taken: bool, catalogue: Catalogue
+    row: str, field: str, type_url: str, *, taken: bool, validator_of: ValidatorOf
 ) -> None:
     """A type that is no extension of the category of a place is a mistake; some may stand everywhere."""
     fields = {"path": "/dev/null"} if "File" in type_url else {}
     held = {"name": "x", "typed_config": {"@type": type_url, **fields}}
 
-    assert taken == is_taken(
-        full_schema(catalogue, row), {"name": "x", field: [held] if field == "access_log" else held}
-    )
+    assert taken == validator_of(row).is_valid({"name": "x", field: [held] if field == "access_log" else held})
 
 
-def test_resources_that_are_extensions(catalogue: Catalogue) -> None:
+def test_resources_that_are_extensions(validator_of: ValidatorOf) -> None:
     """Of what is served on its own, only filters are known."""
-    discovered = full_schema(catalogue, "ecds")
+    discovered = validator_of("ecds")
 
-    assert is_taken(discovered, {"name": "x", "typed_config": {"@type": HCM, "stat_prefix": "s", "rds": {}}})
-    assert not is_taken(discovered, {"name": "x", "typed_config": {"@type": TLS}})
+    assert discovered.is_valid({"name": "x", "typed_config": {"@type": HCM, "stat_prefix": "s", "rds": {}}})
+    assert not discovered.is_valid({"name": "x", "typed_config": {"@type": TLS}})
 
 
 @pytest.mark.parametrize("spelling", ["snake", "camel", "both"])
-def test_envelopes_are_spelled_as_their_content(spelling: Spelling, catalogue: Catalogue) -> None:
+def test_envelopes_are_spelled_as_their_content(spelling: Spelling, validator_of: ValidatorOf) -> None:
     """The fields of responses too."""
-    validator = Draft202012Validator(documents_schema(catalogue, [BY_SHORT_NAME["eds"]], (), spelling))
+    validator = validator_of("eds", spelling=spelling)
 
-    assert (spelling != "camel") == is_taken(validator, {"version_info": "1", "resources": [{"cluster_name": "a"}]})
-    assert (spelling != "snake") == is_taken(validator, {"versionInfo": "1", "resources": [{"clusterName": "a"}]})
+    assert (spelling != "camel") == validator.is_valid({"version_info": "1", "resources": [{"cluster_name": "a"}]})
+    assert (spelling != "snake") == validator.is_valid({"versionInfo": "1", "resources": [{"clusterName": "a"}]})
 
 
 def test_schema_without_definitions_is_text_as_well() -> None:
@@ -220,20 +208,20 @@ SAMPLE = sorted(path.relative_to(TOP / "config/xds") for path in (TOP / "config/
 
 
 @pytest.mark.parametrize("path", SAMPLE, ids=str)
-def test_sample_tree_is_valid(path: Path, catalogue: Catalogue) -> None:
+def test_sample_tree_is_valid(path: Path, catalogue: Catalogue, validator_of: ValidatorOf) -> None:
     """Every file that people copy obeys the schema of its type; one with a typing error does not."""
     row, file_format = type_from_path(PurePosixPath(path)), format_of(PurePosixPath(path))
     assert row is not None
     assert file_format is not None
     content = (TOP / "config/xds" / path).read_bytes()
     documents = file_format.decode(content, catalogue, row.message_type).documents
-    validator = full_schema(catalogue, row.short_name)
+    validator = validator_of(row.short_name)
 
     assert documents
     for document in documents:
         assert isinstance(document, PlainDocument)
-        assert [] == [error.message for error in validator.iter_errors(document.value)]
-        assert not is_taken(validator, _with_typing_error(document.value))
+        assert [] == validator.messages(document.value)
+        assert not validator.is_valid(_with_typing_error(document.value))
 
 
 def _with_typing_error(value: Any) -> Any:

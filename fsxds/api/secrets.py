@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -29,7 +30,11 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, LIST_VALUE, SPECIAL_JSON, STRUCT, VALUE, is_map, map_parts, owner_of, type_of_url
 from fsxds.api.printing import Printer
+from fsxds.memo import Lru
 from fsxds.values import PlainValue, TypeUrl
+
+# So many resources are known to have credentials or none: an edit asks again only about those that changed.
+MOST_KNOWN = 100_000
 
 HIDDEN: Final = "<hidden>"
 
@@ -445,3 +450,27 @@ def _names_secret(value: Mapping[str, PlainValue]) -> bool:
     given = value.get("input")
     config = given.get("typed_config") if isinstance(given, dict) else None
     return isinstance(config, dict) and "input" not in config and _names_secret(config)
+
+
+class CredentialFinder:
+    """Finds resources in which something is, or may be, a credential, and remembers the answers."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._found = False
+        self._masker = Masker(catalogue, self._hide)
+        self._known: Lru[tuple[TypeUrl, bytes], bool] = Lru(MOST_KNOWN)
+
+    def _hide(self, _: str) -> str:
+        self._found = True
+        return ""
+
+    def are_in(self, type_url: TypeUrl, body: bytes) -> bool:
+        """Return whether a serialized resource has what `fsxds show` would hide."""
+        key = type_url, sha256(body).digest()
+        known = self._known.get(key)
+        if known is None:
+            self._found = False
+            self._masker.shown(type_url, body)
+            known = self._found
+            self._known.put(key, known)
+        return known

@@ -141,7 +141,7 @@ def fuzzed() -> Iterator[Fuzzed]:
     ready = made.append
 
     async def serve() -> None:
-        settings = Settings(max_names=1000)
+        settings = Settings(max_names=1000, allowed_hosts=("*",))
         async with (
             running(max_hold_s=0.05, settings=settings) as rest,
             serving_grpc(catalogue=envoy_catalogue(), settings=settings) as server,

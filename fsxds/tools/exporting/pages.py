@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer, dump
-from fsxds.api.secrets import Masker
+from fsxds.api.secrets import CredentialFinder
 from fsxds.errors import ProtocolError
 from fsxds.events import Remark
 from fsxds.protocol.get import FoundList, find, read_target
@@ -92,7 +92,7 @@ class _Page:
 
 def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pages:
     """Return what is to be exported of a snapshot."""
-    credentials, printer = _CredentialFinder(catalogue), Printer(catalogue)
+    credentials, printer = CredentialFinder(catalogue), Printer(catalogue)
     pages: list[_Page] = []
     withheld: list[Remark] = []
     unnamed: list[Remark] = []
@@ -106,7 +106,9 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
         for resource in resources:
             subject = f"{row.short_name}/{resource.name}"
             page = _Page(resource, _content_of(resource, printer, rules))
-            if credentials.are_in(resource) and not any(fnmatchcase(subject, each) for each in rules.allowed):
+            if credentials.are_in(resource.type_url, resource.body) and not any(
+                fnmatchcase(subject, each) for each in rules.allowed
+            ):
                 fact = "not exported: something in it is, or may be, a credential (`fsxds show` hides it)"
                 withheld.append(Remark(page.title, f"{fact}; take it from a secret, or give --allow {subject}"))
             else:
@@ -127,24 +129,6 @@ def _content_of(resource: Resource, printer: Printer, rules: ExportRules) -> byt
     if resource.type_url == LIST_COLLECTION_URL:
         return dump([*collection_content(printer.resource_plain(resource.type_url, resource.body), rules.urls)])
     return content_of(resource, JSON_CONTENT, printer)
-
-
-class _CredentialFinder:
-    """Finds resources in which something would be masked."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._found = False
-        self._masker = Masker(catalogue, self._hide)
-
-    def _hide(self, _: str) -> str:
-        self._found = True
-        return ""
-
-    def are_in(self, resource: Resource) -> bool:
-        """Return whether a resource has what `fsxds show` would hide."""
-        self._found = False
-        self._masker.shown(resource.type_url, resource.body)
-        return self._found
 
 
 # -- which resource has which file

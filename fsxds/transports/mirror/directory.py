@@ -80,12 +80,11 @@ class MirrorDirectory:
         """Put a file in place whole, so that a reader sees the old one or the new one; return its signature.
 
         Envoy reloads a file only when another is renamed over it (ENVOY.md E23), so it is never written in place. Private
-        files are for our own user alone, and so are their folders. `changed_at_s` is the time of change that the file gets,
-        None for now.
+        files are for our own user alone, and so are their folders, except for those that are there. `changed_at_s` is the
+        time of change that the file gets, None for now.
         """
         target, temporary = self.root / path, self.root / _TEMPORARY
-        if not target.parent.exists():
-            self._make_folders(path, 0o700 if is_private else 0o755)
+        self.make_folders(path, is_private=is_private)
         temporary.unlink(missing_ok=True)
         mode = 0o600 if is_private else 0o644
         try:
@@ -104,7 +103,11 @@ class MirrorDirectory:
         self._unsynced.add(target.parent)
         return self.signature(path)
 
-    def _make_folders(self, path: PurePosixPath, mode: int) -> None:
+    def make_folders(self, path: PurePosixPath, *, is_private: bool = False) -> None:
+        """Make the folders of a file that are not there, for our own user alone if they are private."""
+        if (self.root / path).parent.exists():
+            return
+        mode = 0o700 if is_private else 0o755
         for folder in _folders_of(path):
             with contextlib.suppress(FileExistsError):
                 (self.root / folder).mkdir(mode)

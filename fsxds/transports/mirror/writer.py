@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Never, Self, TypeVar
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.api.secrets import CredentialFinder
 from fsxds.channels import Channel, Channels
 from fsxds.errors import UsageError
 from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
@@ -123,6 +124,7 @@ class Mirror:
             if self._options.layout == RESOURCES
             else LayoutMaker(suffix, sources, target, self._options.finder)
         )
+        self._credentials = CredentialFinder(catalogue)
         self.lists = NO_LISTS
         self._turn = threading.Lock()
         self._is_interrupted = threading.Event()
@@ -251,12 +253,17 @@ class Mirror:
     def _put(self, file: MirrorFile, work: _Work) -> bool:
         """Write a file unless it has these bytes already; return whether it was written."""
         content = self._encoding.encode(file)
-        is_private = BY_TYPE_URL[file.type_url].is_secret
+        is_secret = BY_TYPE_URL[file.type_url].is_secret
+        # A key inside a cluster is as secret; what `fsxds export` would withhold, others of the machine are not to read.
+        is_private = is_secret or any(self._credentials.are_in(one.type_url, one.body) for one in file.resources)
         signature = self._directory.signature(file.path)
         is_open = is_private and signature is not None and signature[3] & 0o077 != 0
         is_new = is_open or self._directory.read(file.path) != content
         if is_new:
             self._announce(work)
+            if not is_secret:
+                # Files that others read may be beside it.
+                self._directory.make_folders(file.path)
             signature = self._directory.replace(file.path, content, is_private=is_private)
             work.written.append(file.path)
         self._records.record(file, content, signature)

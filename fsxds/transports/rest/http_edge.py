@@ -11,8 +11,11 @@ from fsxds.events import InternalError, LimitReached, Observer, RequestAnswered,
 from fsxds.relay_ids import LoopError
 from fsxds.transports.rest.http_server import Connection
 from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
-from fsxds.transports.rest.poll_responses import CLIENT_GONE, ErrorResponse, error_response
+from fsxds.transports.rest.poll_responses import CLIENT_GONE, INTERNAL, ErrorResponse, error_response
 
+WRONG_FRAMING = ErrorResponse(
+    400, 3, "transfer-encoding: `chunked` alone is known, over HTTP/1.1; send that, or a content-length"
+)
 WRONG_EXPECTATION = ErrorResponse(417, 3, "the one expectation that can be met is `expect: 100-continue`")
 # The HTTP status and the gRPC code of an error of a client by its code; all others are 400 and INVALID_ARGUMENT.
 STATUSES = {
@@ -28,7 +31,6 @@ STATUSES = {
 # When to ask again after a limit: soon where a peer asked too fast, later where others have to go first.
 _AGAIN = {"max-requests-per-peer": (429, "1")}
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}}
-INTERNAL = ErrorResponse(500, 13, "an internal error of fsxds; the server's log has its traceback")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request. Raises ProtocolError where the client made a mistake."""
@@ -94,6 +96,11 @@ class HttpEdge:
                 response = self.reject(request, ErrorResponse(503, 14, fact, {"Retry-After": "5"}))
                 response.force_close()
                 return response
+            if not _is_framed(request):
+                response = self.reject(request, WRONG_FRAMING)
+                # Where its body ends, another parser may see otherwise.
+                response.force_close()
+                return response
             self._admit(request.remote or "")
             return await self._handler(request)
         except (ProtocolError, HttpRejection) as error:
@@ -131,3 +138,12 @@ class HttpEdge:
         """Reject an expectation that is unknown. `100-continue` is answered where the body is read, and only then."""
         is_known = request.version < HttpVersion11 or is_continue_expected(request)
         return None if is_known else self.reject(request, WRONG_EXPECTATION)
+
+
+def _is_framed(request: web.Request) -> bool:
+    """Whether every parser agrees where a request ends (RFC 9112, section 6.1). aiohttp takes any white space for none."""
+    if "Transfer-Encoding" not in request.headers:
+        return True
+    codings = [value for name, value in request.raw_headers if name.lower() == b"transfer-encoding"]
+    is_chunked = [coding.strip(b" \t").lower() for coding in codings] == [b"chunked"]
+    return is_chunked and request.version >= HttpVersion11

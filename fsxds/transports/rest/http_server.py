@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Never
 
 from aiohttp import web
@@ -18,6 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from fsxds.events import Observer, RequestRejected
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
+from fsxds.transports.rest.poll_responses import INTERNAL, ErrorResponse, error_response
 from fsxds.transports.rest.tls_layer import HttpTls, TlsLayer
 from fsxds.transports.sockets import (
     LOOK_EVERY_S,
@@ -58,6 +60,8 @@ MOST_SURPLUS = 256
 # An Envoy sends a dozen headers, of some hundred bytes in all; a token in one may take some thousand.
 MOST_HEADERS = 128
 MOST_HEADER_BYTES = 8190
+# So much of the parser's words is sent.
+MOST_WORDS = 200
 
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
@@ -369,6 +373,22 @@ class Connection(web.RequestHandler):
         self._is_busy = False
         self._is_answered = not resp.keep_alive
         return finished
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Log an error as aiohttp does, such as a head that it cannot read, and make its answer, in JSON."""
+        super().handle_error(request, status, exc, message)
+        fact = (message or "").partition("\n")[0][:MOST_WORDS]
+        is_ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        error = INTERNAL if is_ours else ErrorResponse(status, 3, f"the request is not well-formed HTTP: {fact}")
+        response = error_response(error)
+        response.force_close()
+        return response
 
     def _limit_unread(self) -> None:
         unsent = self._unsent

@@ -215,6 +215,8 @@ def error_response(error: ErrorResponse) -> web.Response:
     return web.Response(status=error.status, body=body, headers={**JSON, **error.headers})
 
 
+INTERNAL = ErrorResponse(500, 13, "an internal error of fsxds; the server's log has its traceback")
+
 # No client reads it: aiohttp expects a response from its handler, and finds that it cannot write it.
 CLIENT_GONE = ErrorResponse(499, 1, "the client went away")
 

@@ -114,6 +114,46 @@ def test_a_file_that_was_changed_behind_our_back_is_rewritten(root: Path) -> Non
     assert (root / "sds" / "s.pb").stat().st_mode & 0o777 == 0o600
 
 
+KEY: dict[str, Any] = {
+    "name": "envoy.transport_sockets.tls",
+    "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": {"tls_certificates": [{"private_key": {"inline_string": "hush"}}]},
+    },
+}
+
+
+def test_a_file_with_a_credential_is_private(root: Path) -> None:
+    """An inline key of a cluster is as secret as a secret; where it was in a file that all read, and until it is gone."""
+
+    def mode(path: str) -> int:
+        return (root / path).stat().st_mode & 0o777
+
+    keyed = static("web") | {"transport_socket": KEY}
+    with mirror(root) as ours:
+        modes = []
+        for number, cluster in enumerate((static("web"), keyed, static("web")), 1):
+            ours.write(snapshot(number, cds=[cluster]))
+            modes.append(mode("cds.pb"))
+        ours.write(snapshot(4, cds=[keyed]))
+        (root / "cds.pb").chmod(0o644)
+        ours.write(snapshot(4, cds=[keyed]))
+        modes.append(mode("cds.pb"))
+
+    assert modes == [0o644, 0o600, 0o644, 0o600]
+
+
+def test_what_shares_a_folder_with_a_credential_is_readable(root: Path) -> None:
+    """Its folder is no folder of secrets alone."""
+    keyed = static("a") | {"transport_socket": KEY}
+    with mirror(root, layout="resources") as ours:
+        ours.write(snapshot(1, cds=[keyed, static("b")]))
+    files = {path.name.partition(".")[0]: path for path in root.rglob("*.pb")}
+
+    assert [files[name].stat().st_mode & 0o777 for name in ("a", "b")] == [0o600, 0o644]
+    assert files["a"].parent.stat().st_mode & 0o777 == 0o755
+
+
 def test_files_of_others_are_never_touched(root: Path) -> None:
     """One that stands where ours is due is refused with a remedy, and the rest goes on."""
     (root / "eds").mkdir(parents=True)

@@ -660,6 +660,55 @@ async def test_an_encoded_body(
     assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
 
 
+@pytest.mark.parametrize(
+    ("version", "coding"),
+    [("1.1", "\x0bchunked"), ("1.1", "chunked\x0c"), ("1.0", "chunked"), ("1.1", "gzip, chunked"), ("1.1", "identity")],
+)
+async def test_a_body_whose_end_is_doubtful_is_refused(server: Server, version: str, coding: str) -> None:
+    """A proxy before this server may see another end, and with it another request."""
+    server.publish(named("cds", "a"))
+    head = f"POST {CLUSTERS} HTTP/{version}\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    body = "2\r\n{}\r\n0\r\n\r\nGET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    answer = await exchange(server, f"{head}transfer-encoding: {coding}\r\n\r\n{body}".encode())
+
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+    assert answer.count(b"Content-Length") == 1
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == 3
+
+
+@pytest.mark.parametrize("coding", ["chunked", "Chunked", " \tchunked"])
+async def test_a_chunked_body_is_read(server: Server, coding: str) -> None:
+    """With any case, and the white space that a header may have."""
+    server.publish(named("cds", "a"))
+    head = f"POST {CLUSTERS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    answer = await exchange(server, f"{head}transfer-encoding: {coding}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n".encode())
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x16\x03\x01 / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/9.9\r\nhost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx y: 1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 20_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+    ],
+    ids=itertools.count(),
+)
+async def test_what_is_no_http_is_answered_in_json(server: Server, request_bytes: bytes) -> None:
+    """As every error is, and without the versions of what runs here."""
+    answer = await exchange(server, request_bytes)
+    head, _, body = answer.partition(b"\r\n\r\n")
+
+    assert int(answer.split()[1]) in {400, 431}
+    assert json.loads(body).keys() == {"code", "message", "details"}
+    assert b"content-type: application/json" in head.lower()
+    assert b"aiohttp" not in answer
+    assert b"python" not in answer.lower()
+
+
 async def test_a_body_that_drips_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 408, and the connection is closed."""
     monkeypatch.setattr("fsxds.transports.rest.poll_requests.BODY_S", 0.1)

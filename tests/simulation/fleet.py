@@ -227,6 +227,7 @@ class StreamConnection:
         self._nonces: dict[TypeUrl, Nonce] = {}
         self._subscribed: dict[TypeUrl, frozenset[str]] = {}
         self._is_closed = False
+        self._asks_when_thawed = False
         self._task = asyncio.get_running_loop().create_task(self._open())
 
     async def _open(self) -> None:
@@ -244,7 +245,7 @@ class StreamConnection:
     def _ask_for_listeners(self) -> None:
         """Ask for listeners once: an Envoy does when its clusters have endpoints, or it has waited for these."""
         if self._client.is_frozen:
-            self._later(self._ask_for_listeners)
+            self._asks_when_thawed = True
         elif LDS not in self._subscribed:
             self._request(LDS, first=True)
 
@@ -281,6 +282,9 @@ class StreamConnection:
     def thaw(self) -> None:
         """Go on where it froze."""
         self._process()
+        if self._asks_when_thawed:
+            self._asks_when_thawed = False
+            self._ask_for_listeners()
 
     def _take(self, response: SotwResponse | DeltaResponse) -> None:
         client, url = self._client, response.type_url

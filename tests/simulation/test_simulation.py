@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.running import failure_of, report_of
 from tests.simulation.scenario import scenario_of
 
-SEEDS = 2000
+DAY, NIGHT = 1000, 2000
 # So many seeds are one test.
 AT_ONCE = 40
 # Without a known good version of what a client rejects: it is offered that again by its stream's back-off alone (1735), and
@@ -15,7 +15,10 @@ AT_ONCE = 40
 OPEN = frozenset({1735, 1909})
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+@pytest.mark.parametrize(
+    "first",
+    [*range(0, DAY, AT_ONCE), *(pytest.param(first, marks=pytest.mark.nightly) for first in range(DAY, NIGHT, AT_ONCE))],
+)
 def test_whatever_happens_the_rules_hold(first: int) -> None:
     """The shortest history that fails is printed. `python -m tests.simulation` tries other seeds."""
     failing = [seed for seed in range(first, first + AT_ONCE) if seed not in OPEN and failure_of(scenario_of(seed))]

@@ -7,8 +7,8 @@ A value is secret by one of four things:
 * the name of its header: values that are added to requests are hidden unless the header is one of `_HARMLESS_HEADERS`;
   values that are compared are hidden where the name is that of a credential (`is_secret_name`);
 * its key in a Struct or a map, where that is the name of a credential;
-* its part of a URI: user info, and query parameters with the name of a credential. PEM blocks, JSON Web Tokens and
-  credentials behind `Bearer` or `Basic` are found in any text.
+* its part of a URI or an authority: user info, and query parameters with the name of a credential. PEM blocks, JSON Web
+  Tokens and credentials behind `Bearer` or `Basic` are found in any text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import base64
 import json
 import re
 from binascii import Error as Base64Error
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
@@ -77,6 +77,11 @@ _OPEN_FIELDS = frozenset({"@type", "environment_variable", "filename", "name", "
 # Fields whose inline content is a page or a format, which users want to see change.
 _OPEN_CONTENT = frozenset({"body", "body_format", "response", "text_format_source"})
 
+# Their value is an authority: all before its last `@` is a credential.
+_AUTHORITY_FIELDS = frozenset({
+    "address", "authority", "domains", "host", "host_redirect", "host_rewrite", "host_rewrite_literal", "hostname", "sni",
+})  # fmt: skip
+
 _HARMLESS_HEADERS = re.compile(
     r"accept(-\w+)*|access-control-[\w-]+|age|allow|alt-svc|cache-control|connection|content-[\w-]+|date|etag|expect"
     r"|expires|forwarded|host|if-[\w-]+|keep-alive|last-modified|location|origin|permissions-policy|pragma|priority|range"
@@ -118,11 +123,16 @@ _HARMLESS_STARTS = frozenset({"max", "min", "sds"})
 _PARAMETER_NAME = r"[\w.~%\[\]-]++"
 _PARAMETER = re.compile(rf"([?&;#]({_PARAMETER_NAME})=)([^&;#\s\"'<>\\]+)")
 _USER_INFO = re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*+://)([^\s/?#\"'<>]+)(?=@)")
+# `user:password@host` without a scheme. Bounded: a text of a megabyte without `@` takes no longer than others.
+_USER_INFO_OF_AUTHORITY = re.compile(
+    r"(?<![^\s/\"'`<>=(\[{,;])[^\s/?#\"'<>@:=(\[{,;]{0,200}+:[^\s/?#\"'<>]{1,200}(?=@(?!sha256:)[\w\[%])"
+)
+_USER_INFO_ALONE = re.compile(r"\A[^\s/@]+(?:@[^\s/@]+)*(?=@)")
 _PEM = re.compile(r"-----BEGIN [^-]{1,60}-----.*?(?:-----END [^-]{1,60}-----|\Z)", re.DOTALL)
 _TOKEN = re.compile(
     r"(\b(?:[Bb]earer|[Bb]asic|BEARER|BASIC) +)([A-Za-z0-9._~+/=-]{6,})|()(\beyJ[\w-]{5,}\.[\w-]{2,}\.[\w-]*)"
 )
-_MAY_HOLD_SECRETS = re.compile(r"-----BEGIN|://|[?&;#][\w.~%\[\]-]++=|earer |asic |EARER |ASIC |eyJ")
+_MAY_HOLD_SECRETS = re.compile(r"-----BEGIN|://|@|[?&;#][\w.~%\[\]-]++=|earer |asic |EARER |ASIC |eyJ")
 
 
 def _hidden(_: str) -> str:
@@ -161,6 +171,8 @@ def mask_uris(text: str, hide: Hide = _hidden) -> str:
     text = _PEM.sub(lambda match: hide(match[0]), text)
     text = _TOKEN.sub(lambda match: (match[1] or "") + hide(match[2] or match[4]), text)
     text = _USER_INFO.sub(lambda match: match[1] + hide(match[2]), text)
+    if "@" in text:
+        text = _USER_INFO_OF_AUTHORITY.sub(lambda match: hide(match[0]), text)
     return _PARAMETER.sub(lambda match: match[1] + hide(match[3]) if _is_secret_parameter(match[2]) else match[0], text)
 
 
@@ -185,12 +197,27 @@ _HEADER_IN_TEXT = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
-_IN_ANY_QUOTES = re.compile(r"""b?'[^'\n]*(?:'|\Z)|b?"[^"\n]*(?:"|\Z)""")
-# What RE2 and Lua repeat of an expression and of a program.
+# An apostrophe begins no quotation (`can't`), and none ends within a word.
+_IN_ANY_QUOTES = re.compile(
+    r"""[bru]?(?!(?<=\w)'(?:t|s|d|m|ll|re|ve)\b)'(?:\\.|'(?=\w)|[^'\n\\])*(?:'|\Z)|b?"[^"\n]*(?:"|\Z)"""
+)
+# What RE2 repeats of an expression, and Lua of a program.
 _REPEATED = re.compile(
-    r"((?:missing (?:closing )?\S+|repetition operator|invalid (?:perl operator|escape sequence|character class(?: range)?"
-    r"|named capture group|nested repetition operator|repetition size)|unexpected \S+): )\S.*"
-    r"|(\bnear )'[^\n]*'"
+    r"(?P<fact>(?:missing (?:closing )?\S+|repetition operator|invalid (?:perl operator|escape sequence"
+    r"|character class(?: range)?|named capture group|nested repetition operator|repetition size)|unexpected \S+): )(?P<regex>\S.*)"
+    r"|(?P<near>\bnear )'(?P<code>[^\n]*)'"
+)
+# How Lua calls a script: by its beginning, which may be anything.
+_LUA_CHUNK = re.compile(r'\[string "[^\n]*?"\]:(\d+): ')
+# Of Lua itself, and of no program: its keywords, its marks, and the end of the file.
+_LUA_TOKEN = re.compile(
+    r"and|break|do|else|elseif|end|false|for|function|goto|if|in|local|nil|not|or|repeat|return|then|true|until|while"
+    r"|[^\w\s\"']{1,3}|<\w+>"
+)
+# As long as what may be a credential; of a regular expression, shorter words and marks explain what is wrong.
+_LONG_WORD = re.compile(r"\w{4,}")
+_HARMLESS_IN_QUOTES = re.compile(
+    r"""\\*"(?:-?[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ns|us|ms|s|m|h|%)?|[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?::[0-9]{1,5}|/[0-9]{1,2})?)\\*\""""
 )
 
 
@@ -208,11 +235,28 @@ def _is_secret_in_text(name: str) -> bool:
     return snake in SECRET_FIELDS | _CODE_FIELDS or snake.endswith(tuple(INLINE_FIELDS)) or is_secret_name(name)
 
 
-def mask_reason(text: str) -> str:
-    """Hide what is secret in words of Envoy, which quotes the messages that it rejects: of their texts, names alone stay."""
-    text = _REPEATED.sub(lambda match: (match[1] or match[2]) + HIDDEN, mask_text(text))
+def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
+    """Hide what is secret in words of Envoy, which quotes the messages that it rejects: of their texts, names and numbers stay.
+
+    Args:
+        text: in Envoy's words.
+        secrets: those of the resource that it speaks of; None where that is not known.
+    """
+    text = _LUA_CHUNK.sub(r"line \1: ", text)
+    text = _REPEATED.sub(lambda match: _repeated(match, secrets), mask_text(text))
     # In single quotes Envoy puts names of things, in double ones its messages have texts.
-    return _without_values(text, lambda name: not _is_name(name), _DOUBLE_QUOTED)
+    return _without_values(text, lambda name: not _is_name(name), _DOUBLE_QUOTED, _HARMLESS_IN_QUOTES)
+
+
+def _repeated(match: re.Match[str], secrets: Collection[str] | None) -> str:
+    """Return what is shown where Envoy repeats a part of a regular expression, or of a program, which may be a part of a secret."""
+    if match["near"] is not None:
+        return match[0] if _LUA_TOKEN.fullmatch(match["code"]) else match["near"] + HIDDEN
+    regex = match["regex"]
+    if secrets is None:
+        return match["fact"] + _LONG_WORD.sub(HIDDEN, regex)
+    is_secret = HIDDEN in regex or any(regex in secret for secret in secrets)
+    return match["fact"] + (HIDDEN if is_secret else regex)
 
 
 def mask_error(error: BaseException) -> str:
@@ -220,21 +264,28 @@ def mask_error(error: BaseException) -> str:
     return _IN_ANY_QUOTES.sub(HIDDEN, mask_text(str(error).partition("\n")[0]))
 
 
-def _without_values(text: str, is_secret: Callable[[str], bool], quoted: re.Pattern[str] = _VALUE_IN_TEXT) -> str:
-    """Hide the quoted values behind names."""
+def _without_values(
+    text: str,
+    is_secret: Callable[[str], bool],
+    quoted: re.Pattern[str] = _VALUE_IN_TEXT,
+    harmless: re.Pattern[str] | None = None,
+) -> str:
+    """Hide the quoted values behind names, but for those that are harmless behind a name that is not a credential's."""
     shown: list[str] = []
     end = 0
     for match in _NAME_IN_TEXT.finditer(text):
         if match.start() >= end and is_secret(match["name"]):
             value = quoted.match(text, match.end())
-            if value is not None:
+            is_harmless = harmless is not None and not is_secret_name(match["name"])
+            if value is not None and not (is_harmless and harmless is not None and harmless.fullmatch(value[0])):
                 shown += (text[end : match.end()], HIDDEN)
                 end = value.end()
     return "".join((*shown, text[end:]))
 
 
 def _is_name(field: str) -> bool:
-    return field.endswith(("name", "cluster", "type_url", "typeUrl", "Name")) and not is_secret_name(field)
+    ends = ("name", "cluster", "type_url", "typeUrl", "Name", "stat_prefix")
+    return field.endswith(ends) and not is_secret_name(field)
 
 
 class Secrecy:
@@ -425,7 +476,11 @@ class Masker:
     def _text(self, value: PlainValue, site: _MaskedPlace) -> PlainValue:
         if not isinstance(value, str) or not value:
             return value
-        return self._hide(value) if site.is_secret or _PEM.search(value) else mask_uris(value, self._hide)
+        if site.is_secret or _PEM.search(value):
+            return self._hide(value)
+        if site.holder in _AUTHORITY_FIELDS:
+            value = _USER_INFO_ALONE.sub(lambda match: self._hide(match[0]), value)
+        return mask_uris(value, self._hide)
 
     def _bytes(self, value: PlainValue, site: _MaskedPlace) -> PlainValue:
         if not isinstance(value, str) or not value:

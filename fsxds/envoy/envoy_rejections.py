@@ -7,7 +7,7 @@ for in the resource. A reason that depends on the machine (a file, a library) is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeAlias
@@ -54,8 +54,6 @@ _LISTENER = re.compile(r"^error adding listener(?: named)?(?: '[^']*')?: ")
 _LEDS = re.compile(r"LEDS is only supported when EDS is used\..*", re.DOTALL)
 _LEDS_BESIDE_LIST = "a ClusterLoadAssignment cannot include both LEDS and a list of endpoints"
 _LINK = re.compile(r"(\w+)ValidationError\.([^:]+): ")
-# How Lua calls a script: by its beginning, which is ours.
-_LUA_CHUNK = re.compile(r'\[string "[^\n]*?"\]:(\d+): ')
 _STATIC_NAME = re.compile(rf"{STAND_IN}/")
 
 # Reasons that lie in the machine or the bootstrap of an Envoy, and may not be given on the one that it is for.
@@ -120,22 +118,25 @@ def depends_on_machine(reason: str) -> bool:
     return _MACHINE.search(reason) is not None
 
 
-def plain_reason(reason: str, secrets: Iterable[str] = ()) -> str:
+def plain_reason(reason: str, secrets: Collection[str] | None = None) -> str:
     """Return a reason in one line, without what we made for the question, the chain to the field, and secrets.
 
     Args:
         reason: what Envoy said.
-        secrets: the texts of the resource that nobody may see.
+        secrets: the texts of the resource that nobody may see; None where it is not known which it is.
     """
-    short = _LUA_CHUNK.sub(r"line \1: ", _STATIC_NAME.sub("", as_if_served(reason)))
+    short = _STATIC_NAME.sub("", as_if_served(reason))
     short = _CONSTRAINT.sub(lambda match: _LINK.sub("", match["chain"].rpartition(_CAUSE)[2]), short)
     lines = {
-        piece for secret in secrets for piece in (secret, *secret.splitlines()) if len(piece.strip()) >= SHORTEST_SECRET
+        piece
+        for secret in secrets or ()
+        for piece in (secret, *secret.splitlines())
+        if len(piece.strip()) >= SHORTEST_SECRET
     }
     for piece in sorted(lines, key=len, reverse=True):
         short = short.replace(piece, HIDDEN)
     # Behind the first line some versions of Envoy print what they refuse.
-    short = mask_reason(" ".join(short.strip().partition("\n")[0].split()))
+    short = mask_reason(" ".join(short.strip().partition("\n")[0].split()), secrets)
     return short if len(short) <= LONGEST_REASON else short[: LONGEST_REASON - 1] + "…"
 
 

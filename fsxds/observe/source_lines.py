@@ -85,7 +85,7 @@ class Source:
         start = _first_mark(line, problem.column - 1)
         word = _WORD.match(line, start)
         end = word.end() if word else start + 1
-        parts = tuple(_hidden(_pieces(line, self._may_show(problem)), start, end))
+        parts = tuple(_hidden(_pieces(line, self._may_show(problem), is_name=self._may_quote), start, end))
         if not "".join(parts).replace(_CUT, "").strip():
             return None
         return _laid_out(problem.line, parts)
@@ -134,22 +134,29 @@ class _Piece:
     is_cut: bool = False
 
 
-def _pieces(line: str, may_show: Callable[[str], bool], *, with_values: bool = True) -> Iterator[_Piece]:
+def _pieces(
+    line: str, may_show: Callable[[str], bool], *, is_name: Callable[[str], bool] = _nothing, with_values: bool = True
+) -> Iterator[_Piece]:
     """Yield the parts of a line; what follows the name of a secret is one part, of which nothing is shown.
 
     Args:
         line: is a line.
         may_show: decides of a word.
+        is_name: whether a word is a name of the API, behind which values are shown at the end of a line too.
         with_values: numbers, times and the like are shown too.
     """
+    is_behind_name = is_value = False
     for match in _PIECE.finditer(line):
         column, text = match.span()[0], match[0]
         if match.lastgroup != "word":
+            is_value = is_behind_name and (text == ":" or (is_value and text.isspace()))
             is_comment = match["comment"] is not None
             yield _Piece(column, "# " + _CUT if is_comment and text.strip("# ") else text, is_comment)
             continue
         inner = text.strip("\"'")
-        is_key = _BEFORE_VALUE.match(line, match.end()) is not None
+        # At the end of a line it may be a name too, unless it is behind one.
+        is_key = not is_value and _BEFORE_VALUE.match(line, match.end()) is not None
+        is_behind_name, is_value = is_key and is_name(inner), False
         if may_show(inner) or (with_values and not is_key and _HARMLESS_VALUE.fullmatch(inner)):
             yield _Piece(column, text)
         else:

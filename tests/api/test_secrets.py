@@ -54,6 +54,9 @@ def test_an_inline_value_is_never_seen(before: str, value: str) -> None:
         ('key: "accept" value: "abc"', 'key: "accept" value: "abc"'),
         ('cluster "token-service" of field password: expected text', 'cluster "token-service" of field password: expected text'),
         ("xdstp://a/b/c?d=e", "xdstp://a/b/c?d=e"),
+        ("host_redirect: user:PW@a.b, x", "host_redirect: <hidden>@a.b, x"),
+        ('"user:P@W@[::1]:80"', '"<hidden>@[::1]:80"'),
+        ("clusters.yaml:3 of me@a.b, envoy:v1@sha256:0", "clusters.yaml:3 of me@a.b, envoy:v1@sha256:0"),
     ],
 )  # fmt: skip
 def test_parts_of_texts(text: str, masked: str) -> None:
@@ -63,9 +66,46 @@ def test_parts_of_texts(text: str, masked: str) -> None:
 
 def test_of_what_envoy_quotes_names_alone_stay() -> None:
     """Envoy prints the messages that it rejects."""
-    reason = 'no such thing: name: "a" text: "b" cluster_name: "c" token: "d"'
+    reason = 'no such thing: name: "a" text: "b" cluster_name: "c" token: "1"'
 
     assert 'no such thing: name: "a" text: <hidden> cluster_name: "c" token: <hidden>' == mask_reason(reason)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        'address: "192.0.2.1:80" port_value: 80 connect_timeout: "1.5s" type: STATIC weight: "7" stat_prefix: "in"',
+        "missing ): ^/(a|b",
+        "no argument for repetition operator: **",
+        r"invalid escape sequence: \y",
+        "line 3: '=' expected near 'end'",
+        "line 3: 'end' expected near '<eof>'",
+        "Envoy can't do it, and won't: try 'x'",
+    ],
+)
+def test_what_explains_a_rejection_stays(reason: str) -> None:
+    """Numbers, durations, addresses, names and enums; the marks and short words of an expression, and what is Lua's own."""
+    assert mask_reason(reason) == reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "masked"),
+    [
+        ("missing ): ^/hunter2/(a", "missing ): ^/<hidden>/(a"),
+        ("""[string "local k = "hunter2""]:3: unexpected symbol near '"hunter2"'""", "line 3: unexpected symbol near <hidden>"),
+        ("unexpected symbol near 'hunter2'", "unexpected symbol near <hidden>"),
+        ('text: "hunter2" stat_prefix: "u:hunter2@a.b"', 'text: <hidden> stat_prefix: "<hidden>@a.b"'),
+    ],
+)  # fmt: skip
+def test_what_may_be_a_credential_goes(reason: str, masked: str) -> None:
+    """As long as a word of it may be one, where nobody knows which resource it is about."""
+    assert mask_reason(reason) == masked
+
+
+def test_a_part_of_a_known_secret_is_hidden() -> None:
+    """Where the resource is known, its own secrets go, and all else of an expression stays."""
+    assert mask_reason("missing ]: [a-hunter2", ["^Bearer [a-hunter2"]) == "missing ]: <hidden>"
+    assert mask_reason("missing ]: [a-users", ["hunter2"]) == "missing ]: [a-users"
 
 
 def test_names_of_credentials() -> None:
@@ -100,6 +140,8 @@ def test_an_exception_does_not_repeat_the_data_that_it_met() -> None:
     assert mask_error(KeyError("hunter2")) == "<hidden>"
     assert mask_error(ValueError("no number: 'hunter2' at 3\nhunter2")) == "no number: <hidden> at 3"
     assert mask_error(ValueError("broken on purpose")) == "broken on purpose"
+    assert mask_error(ValueError("it can't be: 'hunter2' isn't one")) == "it can't be: <hidden> isn't one"
+    assert mask_error(ValueError("'it's hunter2', key'hunter2', b'hunter2")) == "<hidden>, key<hidden>, <hidden>"
 
 
 @pytest.mark.parametrize(

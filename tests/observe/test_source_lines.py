@@ -72,6 +72,18 @@ def test_unknown_fields_are_shown_without_their_values() -> None:
     assert ["{ handshake: …, b: c }", "  ^^^^^^^^^"] == drawn("{ handshake: hunter2, b: c }\n", found)
 
 
+@pytest.mark.parametrize("value", ["5s", "70000", "-1", "true", "192.0.2.1", "'8080'"])
+def test_numbers_and_the_like_are_shown_at_the_end_of_a_line(value: str) -> None:
+    """Behind a name of the API; behind another name, and in place of a name, they may be a credential."""
+    shown = []
+    for text in (f"  port_value: {value}", f"  password: {value}", f"  hunter2: {value}", f"  - {value}"):
+        found = problem(line=1, column=3, pointer="[0].x")
+        line = Source(found.path, text.encode(), {"port_value", "password"}.__contains__).excerpt(found)
+        shown.append("" if line is None else line.text)
+
+    assert shown == [f"  port_value: {value}", "  password: …", "  …: …", "  - …"]
+
+
 def test_problems_of_whole_files_have_no_line() -> None:
     """The first line of a file is only shown where it is what the problem is about."""
     assert [] == drawn("# comment\n", problem(line=1, column=1, pointer="", rule="no-version"))

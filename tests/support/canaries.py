@@ -169,6 +169,14 @@ def _special(catalogue: Catalogue, canaries: Canaries) -> Iterator[Any]:
             yield message("envoy.config.core.v3.Metadata", f'filter_metadata {{key: "a" value {{{struct}}}}}')
             yield message("envoy.service.runtime.v3.Runtime", f"layer {{{struct}}}")
             yield message("xds.type.v3.TypedStruct", f"value {{{struct}}}")
+    for authority in ("user:{}@a.b", "{}@a.b:80", "u:a@{}@a.b"):
+        text = authority.format(canaries.at(f"authority {authority}"))
+        yield message("envoy.config.route.v3.RedirectAction", f'host_redirect: "{text}"')
+        yield message("envoy.config.route.v3.RouteAction", f'host_rewrite_literal: "{text}"')
+        yield message("envoy.config.core.v3.SocketAddress", f'address: "{text}"')
+        yield message("envoy.config.core.v3.HealthCheck.HttpHealthCheck", f'host: "{text}"')
+    text = f"user:{canaries.at('authority anywhere')}@a.b"
+    yield message("envoy.config.cluster.v3.Cluster", f'alt_stat_name: "{text}"')
     for uri in _URIS:
         text = uri.format(canaries.at(f"URI {uri}"))
         yield message("envoy.config.core.v3.HttpUri", f'uri: "{text}"')

@@ -288,7 +288,8 @@ def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: Envo
     if source.WhichOneof("specifier") == "filename" and not envoy.look_at(source.filename).exists:
         yield Fault(
             "missing-data-file",
-            f"{source.filename} does not exist here; Envoy rejects what names a missing file",
+            # Its name is not repeated: it may be the secret itself, in the wrong field.
+            "the file that this names does not exist here; Envoy rejects what names a missing file",
             "write it before Envoy reads this, or correct the path",
             (*field_path, "filename"),
             severity=Severity.WARNING,

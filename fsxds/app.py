@@ -90,6 +90,7 @@ from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
+from fsxds.transports.sockets import reject_unbindable
 from fsxds.upstream.upstreams import Upstreams
 from fsxds.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
 from fsxds.views import Views, node_of
@@ -443,12 +444,12 @@ class Application:
             UsageError: an address cannot be had.
         """
         raise_open_files_limit()
+        shares = self.settings.reuse_port
+        wanted = {row: parse_address(text) for row in TRANSPORTS if (text := row.address_of(self.settings)) != OFF}
+        by_option = {row.option or row.name: address for row, address in wanted.items()}
+        await reject_unbindable(by_option, is_shared=shares)
         self._listeners = listeners = {
-            transport.name: Listener(
-                parse_address(address), partial(transport.listen, self), is_shared=self.settings.reuse_port
-            )
-            for transport in TRANSPORTS
-            if (address := transport.address_of(self.settings)) != OFF
+            row.name: Listener(address, partial(row.listen, self), is_shared=shares) for row, address in wanted.items()
         }
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -566,17 +567,19 @@ class Transport:
         name: what users read of it.
         address_of: returns the setting of its address, or `off`.
         listen: serves what is current at an address while its context lasts, and yields the address that was bound.
+        option: the flag of its address.
     """
 
     name: str
     address_of: Callable[[Settings], str]
     listen: Callable[[Application, Address], AbstractAsyncContextManager[Address]]
+    option: str = ""
 
 
 TRANSPORTS: tuple[Transport, ...] = (
-    Transport("REST", lambda settings: settings.http, Application.listen_rest),
-    Transport("gRPC", lambda settings: settings.grpc, Application.listen_grpc),
-    Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin),
+    Transport("REST", lambda settings: settings.http, Application.listen_rest, "http"),
+    Transport("gRPC", lambda settings: settings.grpc, Application.listen_grpc, "grpc"),
+    Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin, "admin"),
 )
 
 

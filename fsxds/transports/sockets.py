@@ -9,7 +9,7 @@ import os
 import pwd
 import socket
 import stat
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -67,6 +67,41 @@ def _id_of(written: str, find: Callable[[str], int], what: str) -> int:
         ) from error
 
 
+async def unbindable(addresses: Mapping[str, Address], *, is_shared: bool = False) -> dict[str, OSError]:
+    """Return why addresses cannot be listened at, by the options that they are given by; those that can are left out.
+
+    They are bound side by side, so that none counts twice, and given back.
+    """
+    reasons: dict[str, OSError] = {}
+    bound: list[socket.socket] = []
+    try:
+        for option, address in addresses.items():
+            try:
+                if isinstance(address, TcpAddress):
+                    bound += await bind_tcp(address, is_shared=is_shared)
+                else:
+                    make_way(address.path, is_shared=is_shared)
+                    bound.append(bind_unix(beside(address.path)))
+                    beside(address.path).unlink()
+            except OSError as error:
+                reasons[option] = error
+    finally:
+        close_all(bound)
+    return reasons
+
+
+async def reject_unbindable(addresses: Mapping[str, Address], *, is_shared: bool = False) -> None:
+    """Raise one UsageError that names all of these addresses that cannot be listened at, and their options.
+
+    It is for a start, before there is anything that would have to be torn down.
+    """
+    reasons = await unbindable(addresses, is_shared=is_shared)
+    if reasons:
+        options = " and ".join(f"--{option} HOST:PORT" for option in reasons)
+        facts = "; ".join(_fact(addresses[option], error) for option, error in reasons.items())
+        raise UsageError(f"{facts}; use {options}, or port 0 for any free one")
+
+
 @contextmanager
 def explained(address: Address, option: str) -> Iterator[None]:
     """Make an OSError a UsageError, which names the option to choose another address."""
@@ -78,10 +113,14 @@ def explained(address: Address, option: str) -> Iterator[None]:
 
 def unavailable(address: Address, error: OSError, remedy: str) -> UsageError:
     """Return the error to raise where an address cannot be bound."""
+    return UsageError(f"{_fact(address, error)}; {remedy}")
+
+
+def _fact(address: Address, error: OSError) -> str:
     if isinstance(error, socket.gaierror):
-        return UsageError(f"{address}: there is no such host: {error.strerror}; {remedy}")
+        return f"{address}: there is no such host: {error.strerror}"
     fact = "is taken" if error.errno == errno.EADDRINUSE else "cannot be listened at"
-    return UsageError(f"{address} {fact}: {_reason_of(error)}; {remedy}")
+    return f"{address} {fact}: {_reason_of(error)}"
 
 
 def _reason_of(error: OSError) -> str:

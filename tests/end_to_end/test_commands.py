@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -87,6 +87,48 @@ def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
     assert 2 == done.returncode
     assert f"127.0.0.1:{server.port} is taken" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_all_taken_ports_are_told_in_one_line() -> None:
+    """Each with its flag; nothing was started that had to be torn down: no library complains, and nothing listened."""
+    with taken_ports(3) as ports:
+        addresses = [f"127.0.0.1:{port}" for port in ports]
+        flags = [text for pair in zip(("--http", "--grpc", "--admin"), addresses, strict=True) for text in pair]
+        done = fsxds("serve", str(SAMPLE), *flags)
+        one = fsxds("serve", str(SAMPLE), "--http", "127.0.0.1:0", "--grpc", addresses[1], "--admin", "127.0.0.1:0")
+
+    told, *others = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert (done.returncode, others) == (2, [])
+    assert all(f"{address} is taken" in told for address in addresses)
+    assert "use --http HOST:PORT and --grpc HOST:PORT and --admin HOST:PORT, or port 0" in told
+    for output in (done.stderr, one.stderr):
+        assert not any(word in output for word in ("Traceback", "library_error", '"listening"', "loop is closed"))
+    assert one.stderr.splitlines()[-1].endswith("use --grpc HOST:PORT, or port 0 for any free one")
+
+
+def test_dev_chooses_free_ports_when_its_defaults_are_taken(tmp_path: Path) -> None:
+    """And says where it listens; a port that was asked for is not replaced."""
+    tree = tmp_path / "tree"
+    write_file(tree / "cds.yaml", document([static_cluster("a", 1)]))
+    with taken_ports(3, first=18000), dev(tree, tmp_path, "rest", has_ports=True) as running:
+        running.wait(lambda: running.events("envoy_started"), "Envoy")
+
+        assert set(running.listens_at()) == {"REST", "gRPC", "admin"}
+        assert not {f"127.0.0.1:{port}" for port in (18000, 18001, 18002)} & set(running.listens_at().values())
+    with taken_ports(1) as (port,):
+        done = fsxds("dev", str(tree), "--http", f"127.0.0.1:{port}")
+    assert f"127.0.0.1:{port} is taken" in done.stderr
+
+
+@contextmanager
+def taken_ports(count: int, first: int | None = None) -> Iterator[list[int]]:
+    """Listen at some ports, from a certain one on if given: there, somebody else may listen already."""
+    with ExitStack() as stack:
+        ports = [free_port() if first is None else first + number for number in range(count)]
+        for port in ports:
+            with suppress(OSError) if first is not None else nullcontext():
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        yield ports
 
 
 def test_the_ready_file_tells_what_is_served(tmp_path: Path) -> None:
@@ -176,6 +218,10 @@ class Dev:
         lines = (json.loads(line) for line in self._log_file.read_text().splitlines() if line.startswith("{"))
         return [line for line in lines if line["event"] == event]
 
+    def listens_at(self) -> dict[object, object]:
+        """Return the addresses where it listens, by their transports."""
+        return {line["name"]: line["address"] for line in self.events("listening")}
+
     def wait(self, predicate: Callable[[], object], what: str) -> None:
         """Wait until `predicate` holds."""
         deadline = time.monotonic() + PATIENCE_S
@@ -186,10 +232,11 @@ class Dev:
 
 
 @contextmanager
-def dev(tree: Path, tmp_path: Path, transport: str, *flags: str) -> Iterator[Dev]:
+def dev(tree: Path, tmp_path: Path, transport: str, *flags: str, has_ports: bool = False) -> Iterator[Dev]:
     """Run `fsxds dev` on a tree."""
     log_file = tmp_path / "dev.log"
-    arguments = ["dev", str(tree), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--transport", transport, *flags]
+    addresses = [] if has_ports else ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    arguments = ["dev", str(tree), *addresses, "--transport", transport, *flags]
     with log_file.open("wb") as log:
         process = start_fsxds(arguments, stdout=log, stderr=log, has_own_session=True)
     try:

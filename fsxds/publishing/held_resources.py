@@ -21,8 +21,9 @@ REJECTED = "rejected-by-client"
 IN_USE = "removed-in-use"
 UNDEFINED = "undefined-name"
 DEPENDS = "needs-held"
+CLAIMS = "claims-held"
 
-CLUSTERS = BY_SHORT_NAME["cds"].type_url
+CLUSTERS, LISTENERS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,13 @@ def _depends(noun: str, hold: Hold) -> tuple[str, str, str]:
     return DEPENDS, f"{noun} would name {other}, which is held back; {kept}", f"correct {other}"
 
 
+def _claims(noun: str, hold: Hold) -> tuple[str, str, str]:
+    other, claimed = noun_of(hold.other) if hold.other else "another resource", claimed_as(hold.other)
+    kept = "what was good last stays" if hold.kept else "it is not served"
+    fact = f"{noun} would have the {claimed} of {other}, which is served with it; {kept}"
+    return CLAIMS, fact, f"wait until {other} is served without it, or give one of them another {claimed}"
+
+
 def _pinned(noun: str, _: Hold) -> tuple[str, str, str]:
     return "", f"{noun} is rolled back", "change it, or run `fsxds rollout resume`"
 
@@ -141,17 +149,23 @@ _WORDS = {
     HoldReason.IN_USE: _in_use,
     HoldReason.UNDEFINED: _undefined,
     HoldReason.DEPENDS: _depends,
+    HoldReason.CLAIMS: _claims,
     HoldReason.PINNED: _pinned,
     HoldReason.REMOVAL: _removed,
 }
 # Who edits a file can do something about these; operators decide about the others.
-_OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS})
+_OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS, HoldReason.CLAIMS})
 
 
 def noun_of(key: Key) -> str:
     """Return what a resource is called in a sentence: `cluster web`."""
     noun = BY_TYPE_URL[key[0]].noun
     return f"{noun.removesuffix('s') if noun != 'endpoints' else noun} {key[1]}"
+
+
+def claimed_as(owner: Key | None) -> str:
+    """Return what a resource has that no other may have: what is compared of listeners is their address."""
+    return "address" if owner is None or owner[0] == LISTENERS else "domain or name"
 
 
 def _problem_at(resource: Resource, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:

@@ -1,17 +1,18 @@
-"""What is held back of the tree, as problems of the files that have it or had it."""
+"""What is held back of the tree, as problems of the files that have it or had it, and what is served of a change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
 from fsxds.observe.log_lines import some_of
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.resources import Key, Resource, Snapshot
 from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, ResourceVersion, Target
-from fsxds.values import Problem, Severity
+from fsxds.values import Problem, Severity, TypeUrl
 
 # Of more, the rest is in the status.
 MOST_PROBLEMS = 100
@@ -155,6 +156,24 @@ _WORDS = {
 }
 # Who edits a file can do something about these; operators decide about the others.
 _OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS, HoldReason.CLAIMS})
+
+
+def with_served_changes(tree: Snapshot, holds: Holds) -> Snapshot:
+    """Return a tree whose changes are those that are served."""
+
+    def served(type_url: TypeUrl, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if (type_url, name) not in holds)
+
+    changes = {
+        type_url: replace(
+            change,
+            added=served(type_url, change.added),
+            changed=served(type_url, change.changed),
+            removed=served(type_url, change.removed),
+        )
+        for type_url, change in tree.changes.items()
+    }
+    return replace(tree, changes=MappingProxyType(changes))
 
 
 def noun_of(key: Key) -> str:

@@ -35,6 +35,22 @@ Key = tuple[TypeUrl, str]
 """Type and name, of which there may be one resource."""
 
 
+ADDRESS = TypeUrl("address")
+"""Stands for the type of a mention that is no reference but a claim: no other resource may make the same."""
+
+HOST = TypeUrl("host")
+"""Stands for the type of a claim of virtual hosts: their names, and the names by which their domains are asked for."""
+
+HOST_NAME = TypeUrl("host name")
+"""Stands for the type of a claim of virtual hosts: what Envoy keeps them by, which is `VirtualHost.name`."""
+
+UNNAMED = TypeUrl("unnamed listener")
+"""Stands for the type of a claim of listeners without a name, of which there may be one."""
+
+CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
+"""What stands for the type of a claim."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a resource was written: its file, and the line (from 1) on which it begins; 0 where it came from elsewhere.
@@ -112,6 +128,11 @@ class Resource:
 def key_of(resource: Resource) -> Key:
     """Return what makes a resource one and the same, whatever it holds."""
     return resource.type_url, resource.name
+
+
+def claims_of(resource: Resource) -> frozenset[Key]:
+    """Return what no other resource of a view may claim too."""
+    return frozenset((one.type_url, one.name) for one in resource.references if one.type_url in CLAIMED)
 
 
 def version_of_body(type_url: TypeUrl, body: bytes) -> Version:

@@ -15,6 +15,7 @@ from fsxds import __version__
 from fsxds.cli.commands import COMMANDS
 from fsxds.cli.completion import SCRIPTS
 from fsxds.errors import FsxdsError
+from fsxds.settings.reading import GONE
 
 WRONG_USE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = fsxds.main(arguments, prog_name="fsxds", standalone_mode=False)
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "fsxds"
+        if isinstance(error, click.NoSuchOption) and (why := _why_gone(error.option_name)):
+            return _wrong_use(f"{path}: {error.option_name} is gone: {why}")
         return _wrong_use(f"{path}: {error.format_message()} (see {path} --help)")
     except FsxdsError as error:
         return _wrong_use("\n".join(f"fsxds: {line}" for line in str(error).splitlines()))
@@ -79,6 +82,10 @@ def run_process() -> NoReturn:
 
         leave_at_once(status)
     sys.exit(status)
+
+
+def _why_gone(flag: str) -> str | None:
+    return GONE.get(flag.removeprefix("--").replace("-", "_"))
 
 
 def _wrong_use(text: str) -> int:

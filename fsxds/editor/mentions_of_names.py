@@ -12,8 +12,8 @@ from fsxds.editor.outline import Form, TextOutline, Trail
 from fsxds.editor.text_positions import Span
 from fsxds.lint.mentions import choices_of
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key, ParsedFile, key_of
-from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE
+from fsxds.resources import CLAIMED, Key, ParsedFile, key_of
+from fsxds.snapshots.references import ANY, IN_FILE
 from fsxds.snapshots.shape import wrapper_path
 from fsxds.snapshots.structured_names import NameWriter
 from fsxds.values import FieldPath, TypeUrl

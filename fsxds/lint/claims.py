@@ -23,8 +23,7 @@ from fsxds.api.listener_addresses import addresses_taken
 from fsxds.api.walk import Hooks, Path, Walk
 from fsxds.lint.reference_findings import ReferenceFinding
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
-from fsxds.resources import ParsedFile, Reference, Resource
-from fsxds.snapshots.references import ADDRESS, CLAIMED, HOST, HOST_NAME, UNNAMED
+from fsxds.resources import ADDRESS, CLAIMED, HOST, HOST_NAME, UNNAMED, ParsedFile, Reference, Resource
 from fsxds.values import Fault, Severity, TypeUrl
 
 _LISTENER = BY_SHORT_NAME["lds"].message_type

@@ -17,8 +17,8 @@ from rpds import HashTrieMap, HashTrieSet
 
 from fsxds.resource_names import Locator, MalformedName, glob_of, is_structured
 from fsxds.resource_types import route_configuration_of
-from fsxds.resources import Key, ParsedFile, Resource, key_of
-from fsxds.snapshots.references import ANY, CLAIMED, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
+from fsxds.resources import CLAIMED, Key, ParsedFile, Resource, key_of
+from fsxds.snapshots.references import ANY, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
 from fsxds.values import Severity, TypeUrl
 
 IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})

@@ -145,7 +145,7 @@ LABELS = MappingProxyType(
         "limit": "name of the option, such as `max-streams`",
         "listener": "`REST`, `gRPC` or `admin`",
         "node": "the first 200 node ids that NACKed something; all others are `other`",
-        "reason": "`rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource` or `names a held resource`",
+        "reason": "`rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource`, `names a held resource` or `claims what another one has`",
         "result": "of a load `good` (no file is held back), `held` or `failed`; of a rollout `completed` or `superseded`; of settings and certificates `applied` or `rejected`",
         "service": "method of the stream",
         "severity": "`error`, `warning` or `note`",

@@ -156,7 +156,7 @@ def _clients(names: list[str]) -> Details:
 
 
 def shares_of(removals: Iterable[Removal]) -> str:
-    """Word by how much types shrink: `6 of 10 clusters, 1 of 2 routes`."""
+    """Word what goes: `6 of 10 clusters, 1 of 2 routes`."""
     return ", ".join(f"{one.removed} of {one.before} {noun_of(one.type_url)}" for one in removals)
 
 

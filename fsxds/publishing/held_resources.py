@@ -1,17 +1,18 @@
-"""What is held back of the tree, as problems of the files that have it or had it."""
+"""What is held back of the tree, as problems of the files that have it or had it, and what is served of a change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
 from fsxds.observe.log_lines import some_of
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.resources import Key, Resource, Snapshot
 from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, ResourceVersion, Target
-from fsxds.values import Problem, Severity
+from fsxds.values import Problem, Severity, TypeUrl
 
 # Of more, the rest is in the status.
 MOST_PROBLEMS = 100
@@ -21,8 +22,9 @@ REJECTED = "rejected-by-client"
 IN_USE = "removed-in-use"
 UNDEFINED = "undefined-name"
 DEPENDS = "needs-held"
+CLAIMS = "claims-held"
 
-CLUSTERS = BY_SHORT_NAME["cds"].type_url
+CLUSTERS, LISTENERS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,13 @@ def _depends(noun: str, hold: Hold) -> tuple[str, str, str]:
     return DEPENDS, f"{noun} would name {other}, which is held back; {kept}", f"correct {other}"
 
 
+def _claims(noun: str, hold: Hold) -> tuple[str, str, str]:
+    other, claimed = noun_of(hold.other) if hold.other else "another resource", claimed_as(hold.other)
+    kept = "what was good last stays" if hold.kept else "it is not served"
+    fact = f"{noun} would have the {claimed} of {other}, which is served with it; {kept}"
+    return CLAIMS, fact, f"wait until {other} is served without it, or give one of them another {claimed}"
+
+
 def _pinned(noun: str, _: Hold) -> tuple[str, str, str]:
     return "", f"{noun} is rolled back", "change it, or run `fsxds rollout resume`"
 
@@ -141,17 +150,41 @@ _WORDS = {
     HoldReason.IN_USE: _in_use,
     HoldReason.UNDEFINED: _undefined,
     HoldReason.DEPENDS: _depends,
+    HoldReason.CLAIMS: _claims,
     HoldReason.PINNED: _pinned,
     HoldReason.REMOVAL: _removed,
 }
 # Who edits a file can do something about these; operators decide about the others.
-_OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS})
+_OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS, HoldReason.CLAIMS})
+
+
+def with_served_changes(tree: Snapshot, holds: Holds) -> Snapshot:
+    """Return a tree whose changes are those that are served."""
+
+    def served(type_url: TypeUrl, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if (type_url, name) not in holds)
+
+    changes = {
+        type_url: replace(
+            change,
+            added=served(type_url, change.added),
+            changed=served(type_url, change.changed),
+            removed=served(type_url, change.removed),
+        )
+        for type_url, change in tree.changes.items()
+    }
+    return replace(tree, changes=MappingProxyType(changes))
 
 
 def noun_of(key: Key) -> str:
     """Return what a resource is called in a sentence: `cluster web`."""
     noun = BY_TYPE_URL[key[0]].noun
     return f"{noun.removesuffix('s') if noun != 'endpoints' else noun} {key[1]}"
+
+
+def claimed_as(owner: Key | None) -> str:
+    """Return what a resource has that no other may have: what is compared of listeners is their address."""
+    return "address" if owner is None or owner[0] == LISTENERS else "domain or name"
 
 
 def _problem_at(resource: Resource, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:

@@ -31,6 +31,7 @@ from fsxds.publishing.held_resources import (
     hold_problems,
     rejected_resources,
     rejection_problems,
+    with_served_changes,
 )
 from fsxds.publishing.removed_members import RemovedMembers
 from fsxds.publishing.verdicts import Verdicts
@@ -498,7 +499,7 @@ class Publisher:
     def _take_event(self, rollout: ChannelRollout, happened: RolloutEvent) -> None:
         """Report an event, and a change of the tree with its first step."""
         if isinstance(happened, StepStarted) and (tree := rollout.begin_step(happened)) is not None:
-            self._report_published(tree, rollout.detected_s)
+            self._report_published(with_served_changes(tree, rollout.target.holds), rollout.detected_s)
         self._report(rollout, happened)
 
     def _report(self, rollout: ChannelRollout, happened: RolloutEvent) -> None:
@@ -506,7 +507,7 @@ class Publisher:
         self._observer(RolloutChanged(key.layers, key.cohort, happened, _names(happened)))
 
     def _report_published(self, tree: Snapshot, detected_s: float) -> None:
-        """Report a change of the tree once, in however many views it shows."""
+        """Report what is served of a change of the tree once, in however many views it shows."""
         changes = frozenset(
             (type_url, change.added, change.changed, change.removed)
             for type_url, change in tree.changes.items()

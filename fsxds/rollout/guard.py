@@ -29,11 +29,11 @@ _ENTRY_TAG = 0x0A  # field 1 of a ListenerCollection, with a length
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """By how much a type shrinks.
+    """What goes of a type that shrinks too much.
 
     Attributes:
         type_url: the type; of the entries of a list collection, that of the collection.
-        removed: how many resources, or entries, there are fewer.
+        removed: how many resources go, however many come; or how many entries there are fewer.
         before: of how many.
         keys: the resources that go, or the collections that shrink.
     """
@@ -64,7 +64,7 @@ def removals_to_approve(before: Snapshot, after: Snapshot, max_removal: float | 
         gone = frozenset(name for name in change.removed if not any(name in names for names in let_go))
         shrinks_by = len(gone) - (len(rows) - (len(rows_before) - len(change.removed)))
         if gone and _is_too_large(shrinks_by, len(rows_before), max_removal):
-            found.append(Removal(type_url, shrinks_by, len(rows_before), frozenset((type_url, one) for one in gone)))
+            found.append(Removal(type_url, len(gone), len(rows_before), frozenset((type_url, one) for one in gone)))
         if type_url == COLLECTIONS:
             found += _shrunken_collections(rows_before, rows, max_removal)
     return tuple(found)

@@ -11,6 +11,9 @@
 | So are secrets and extensions that a resource asks a gRPC service of its own for. | `expects` in `uses` |
 | A removed resource stays as long as something served names it. | xDS protocol, "Eventual consistency considerations" |
 | A removal of much of a type waits for approval; all else is served. | `guard` |
+| A changed resource that claims what a held one has, as a listener does its address, waits until that is free. | ENVOY.md E56 |
+| What is served gives way to no rollback, and to what is good in place of a rejected version. | |
+| Claims that two resources of the tree make, or two that are served already, are no obstacle. | |
 
 Everything is worked out anew for each tree, from what is served and what the tree asks for; it costs what differs.
 """
@@ -21,14 +24,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
 
-from fsxds.resources import Key, Resource, Snapshot
+from fsxds.resources import Key, Resource, Snapshot, claims_of, key_of
 from fsxds.rollout.guard import Removal, approval_id, removals_to_approve
 from fsxds.rollout.uses import (
+    CLAIMING,
     CLUSTERS,
     SCOPES,
     STAYS_IN_USE,
+    claimers_of,
     demanded_names,
     demands_of,
     expects,
@@ -48,6 +54,7 @@ class HoldReason(Enum):
     IN_USE = "in use"
     UNDEFINED = "names an undefined resource"
     DEPENDS = "names a held resource"
+    CLAIMS = "claims what another one has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,8 @@ class Hold:
         reason: why.
         kept: what is served in its place; None for nothing.
         asked: what the tree has; None where it removed the resource.
-        other: the user of a resource in use, or the name that is undefined or held; None for other reasons.
+        other: the user of a resource in use, the name that is undefined or held, or who has what is claimed; None for other
+            reasons.
     """
 
     reason: HoldReason
@@ -121,13 +129,14 @@ def compose(
 
     Args:
         tree: what the files ask for.
-        base: what was reached last; None before the first, when the tree is served as it is, except for `explicit`.
+        base: what was reached last; None before the first, when the tree is served as it is, except for `explicit` and what
+            claims the same.
         explicit: what is held whatever it names: rejected and pinned resources.
         rules: the rest.
         before: what was good before each rejected resource.
     """
     composition = _Composition(tree, base or tree, explicit, rules)
-    removals = () if base is None else composition.close(before)
+    removals = composition.close(before, is_first=base is None)
     return Composed(composition.snapshot(), MappingProxyType(composition.holds), removals)
 
 
@@ -137,6 +146,8 @@ class _Composition:
         self.holds: dict[Key, Hold] = {}
         # What was good before rejected resources: what is served in their place names it.
         self._good: list[Snapshot] = []
+        # What resources claim that others have, which stay.
+        self._taken: defaultdict[Key, set[Key]] = defaultdict(set)
         self._changes = {
             type_url: rows.changes_since(base.resources(type_url))
             for type_url, rows in tree.by_type.items()
@@ -146,9 +157,12 @@ class _Composition:
             if hold.kept is not hold.asked:
                 self.holds[key] = hold
 
-    def close(self, before: Mapping[Key, Snapshot]) -> tuple[Removal, ...]:
+    def close(self, before: Mapping[Key, Snapshot], *, is_first: bool) -> tuple[Removal, ...]:
         """Hold also what follows from what is held, and from names that are undefined; return what waits for approval."""
         self._good = list({id(good): good for good in before.values()}.values())
+        if is_first:
+            self._hold_claimers()
+            return ()
         users = self._new_users()
         self._hold_users(users, self.holds)
         for key, good in before.items():
@@ -157,14 +171,21 @@ class _Composition:
         if self._rules.keeps_references:
             undefined = dict(self._undefined(users))
             self._hold_users(users | undefined, undefined)
-        self._keep_used()
+        self._keep(users)
         removals = removals_to_approve(self._base, self.snapshot(), self._rules.max_removal)
         if not removals or approval_id(removals) in self._rules.approved:
             return ()
         for key in (key for removal in removals for key in removal.keys):
             self._hold(key, HoldReason.REMOVAL)
-        self._keep_used()
+        self._keep(users)
         return removals
+
+    def _keep(self, users: Mapping[Key, list[Key]]) -> None:
+        """Keep what is used, and hold what claims the same as what stays; until nothing follows from that any more."""
+        self._keep_used()
+        while claimers := self._hold_claimers():
+            self._hold_users(users, claimers)
+            self._keep_used()
 
     def snapshot(self) -> Snapshot:
         """Return the tree with what is held."""
@@ -323,10 +344,68 @@ class _Composition:
         kept = (hold.kept for hold in self.holds.values())
         return [one for one in kept if one is not None and names_any(one, wanted)]
 
+    def _hold_claimers(self) -> list[Key]:
+        """Hold what claims the same as something that is not as the tree has it; return what that is."""
+        found: list[Key] = []
+        kept = {key: self._claims_of(key) for key in self.holds if key[0] in CLAIMING}
+        keys = [*kept]
+        while claims := frozenset[Key]().union(*(kept[key] for key in keys)):
+            claimers: defaultdict[Key, set[Key]] = defaultdict(set)
+            of_tree = {key_of(one): claims_of(one) for one in claimers_of(self._tree, claims)}
+            for key, claimed in (*of_tree.items(), *kept.items()):
+                for claim in claimed & claims:
+                    claimers[claim].add(key)
+            several = sorted(claim for claim, each in claimers.items() if len(each) > 1)
+            keys = [key for claim in several for key in self._settle_claim(claim, claimers[claim])]
+            kept |= {key: self._claims_of(key) for key in keys}
+            found += keys
+        return found
+
+    def _settle_claim(self, claim: Key, keys: Iterable[Key]) -> Iterator[Key]:
+        """Have one resource keep what it claims, and hold the others; yield these."""
+        served = sorted(key for key in keys if claim in self._claims_of(key))
+        served.sort(key=partial(self._right_to_claim, claim), reverse=True)
+        for other in served[1:]:
+            owner = served[0]
+            is_allowed = any(
+                claim in _claims_in(one, owner) & _claims_in(one, other) for one in (self._tree, self._base)
+            )
+            if not is_allowed and claim not in self._taken[other]:
+                self._taken[other].add(claim)
+                asked, kept = self._tree.resources(other[0]).get(other[1]), self._without_taken(other)
+                self.holds[other] = Hold(HoldReason.CLAIMS, kept, asked, owner)
+                yield other
+
+    def _without_taken(self, key: Key) -> Resource | None:
+        """Return what is served or was good of a resource, and claims nothing that it has to wait for; None for nothing."""
+        hold, taken = self.holds.get(key), self._taken[key]
+        rejected = hold.asked.version if hold and hold.asked and hold.reason is HoldReason.REJECTED else None
+        found = (one.resources(key[0]).get(key[1]) for one in (self._base, *self._good))
+        good = (one for one in found if one is not None and one.version != rejected)
+        return next((one for one in good if taken.isdisjoint(claims_of(one))), None)
+
+    def _right_to_claim(self, claim: Key, key: Key) -> int:
+        """Return who keeps it: what is good in place of a rejected version, who has it already, a rollback, the tree."""
+        hold = self.holds.get(key)
+        if claim in _claims_in(self._base, key):
+            return 2
+        if hold is None:
+            return 0
+        return 1 if hold.reason is HoldReason.PINNED else 3
+
+    def _claims_of(self, key: Key) -> frozenset[Key]:
+        served = self._served(key)
+        return frozenset() if served is None else claims_of(served)
+
     def _has_scopes(self) -> bool:
         return bool(self._tree.resources(SCOPES)) or any(
             key[0] == SCOPES and one.kept for key, one in self.holds.items()
         )
+
+
+def _claims_in(snapshot: Snapshot, key: Key) -> frozenset[Key]:
+    found = snapshot.resources(key[0]).get(key[1])
+    return frozenset() if found is None else claims_of(found)
 
 
 def _add_new_demands(users: dict[Key, list[Key]], resource: Resource, before: Resource | None) -> None:

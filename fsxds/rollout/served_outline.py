@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Key, Origin, Reference, Resource, Rows, Snapshot
+from fsxds.resources import CLAIMED, Key, Origin, Reference, Resource, Rows, Snapshot
 from fsxds.rollout.guard import COLLECTIONS, body_with_entries, entry_count
 from fsxds.rollout.holding import Hold, HoldReason, Holds
 from fsxds.values import Layers, PlainValue, Severity, TypeUrl, Version
@@ -83,7 +83,7 @@ def _plain(resource: Resource) -> PlainValue:
         dict.fromkeys(
             (one.type_url, one.name, one.severity.value)
             for one in resource.references
-            if one.type_url in BY_TYPE_URL and not one.is_static
+            if (one.type_url in BY_TYPE_URL or one.type_url in CLAIMED) and not one.is_static
         ),
     )
     entries = entry_count(resource.body) if resource.type_url == COLLECTIONS else 0

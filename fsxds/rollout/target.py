@@ -36,7 +36,7 @@ class Pin:
 NO_PINS: Mapping[Key, Pin] = MappingProxyType({})
 
 # What is rejected or rolled back is known by other means.
-_BROUGHT = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS, HoldReason.REMOVAL})
+_BROUGHT = frozenset(HoldReason) - {HoldReason.REJECTED, HoldReason.PINNED}
 
 
 class Target:
@@ -160,12 +160,13 @@ class Target:
 
     def without(self, snapshot: Snapshot, rejected: Collection[ResourceVersion]) -> Snapshot:
         """Return a snapshot with what was good before these versions in their place: what their rejecter has."""
-        holds = {}
+        holds, before = dict[Key, Hold](), dict[Key, Snapshot]()
         for key, version in rejected:
             found = _found(snapshot, key)
             if found is not None and found.version == version and (key, version) in self.before:
                 holds[key] = Hold(HoldReason.REJECTED, self._good(found, rejected), found)
-        return compose(snapshot, None, holds, HoldingRules()).snapshot
+                before[key] = self.before[key, version]
+        return compose(snapshot, None, holds, HoldingRules(), before).snapshot
 
     def held_of(self, rejected: Collection[ResourceVersion]) -> list[ResourceVersion]:
         """Return which of these versions something is served in place of, each before those that were good before it."""

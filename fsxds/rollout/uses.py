@@ -1,4 +1,4 @@
-"""Which served resources name which: what must exist for a change, and what is still in use after a removal."""
+"""Which served resources name which: what must exist for a change, what is still in use after a removal, and what claims the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from fsxds.name_table import Chunk
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.resources import Key, Resource, Snapshot
+from fsxds.resources import Key, Resource, Snapshot, claims_of
 from fsxds.values import Severity, TypeUrl
 
 CLUSTERS, ROUTES, SECRETS, SCOPES = (BY_SHORT_NAME[name].type_url for name in ("cds", "rds", "sds", "srds"))
@@ -21,6 +21,9 @@ STAYS_IN_USE = frozenset({CLUSTERS, ROUTES, SECRETS, SCOPES})
 
 An extension configuration may have a default to fall back to, and a cluster without endpoints is a state of its own.
 """
+
+CLAIMING = tuple(BY_SHORT_NAME[name].type_url for name in ("lds", "rds", "vhds"))
+"""The types whose resources claim something, as listeners do their addresses."""
 
 MOST_DEPENDENCIES = 1000
 
@@ -97,6 +100,21 @@ def _named_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
         for one in resource.references
         if one.type_url in BY_TYPE_URL and not one.is_static
     )
+
+
+def claimers_of(snapshot: Snapshot, claims: AbstractSet[Key]) -> Iterator[Resource]:
+    """Yield the resources of a snapshot that claim one of these.
+
+    The first call looks at every listener, route configuration and virtual host, later ones at chunks that changed since.
+    """
+    for type_url in CLAIMING:
+        for chunk in snapshot.resources(type_url).chunks:
+            if not claims.isdisjoint(chunk.once(_claimed_in_chunk)):
+                yield from (one for one in chunk.values if not claims.isdisjoint(claims_of(one)))
+
+
+def _claimed_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
+    return frozenset(claim for resource in chunk.values for claim in claims_of(resource))
 
 
 def dependencies_of(snapshot: Snapshot, key: Key) -> frozenset[tuple[Key, str]]:

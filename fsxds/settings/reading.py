@@ -25,6 +25,11 @@ from fsxds.settings.settings_file import PlacedMistake, SettingsFile
 from fsxds.settings.structured import MistakesFound
 from fsxds.settings.view_rules import no_such_view
 
+GONE: Mapping[str, str] = MappingProxyType(
+    {"on_nack": "a rejected resource is held back in any case; --nack-limit off replaces --on-nack continue"}
+)
+"""The options that earlier versions had, by their names: why, and what to use instead."""
+
 Demands = Mapping[str, Callable[[Any], object]]
 """What is demanded of values beyond their form, by the names of options; each raises UsageError, which names the option."""
 
@@ -39,12 +44,16 @@ def read_settings(
     Args:
         flags: the values of the flags that were given, by option name.
         environment: an empty variable counts as not set. Unknown variables are left alone, because Kubernetes sets
-            `FSXDS_PORT` and the like where a Service is named fsxds.
+            `FSXDS_PORT` and the like where a Service is named fsxds; those of `GONE` are not.
         demands: what is demanded of values beyond their form.
 
     Raises:
         UsageError: with every mistake of the settings file, or the first of the environment.
     """
+    for name, why in GONE.items():
+        variable = f"FSXDS_{name.upper()}"
+        if environment.get(variable):
+            raise UsageError(f"{variable} is gone: {why}")
     values: dict[str, Any] = {}
     path = flags.get("settings") or environment.get("FSXDS_SETTINGS")
     if path:
@@ -135,9 +144,7 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
     for key, written in file.written.items():
         row = BY_NAME.get(key)
         if row is None:
-            near = get_close_matches(key, BY_NAME, 1)
-            hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(BY_NAME)}"
-            faults.append(file.placed((key,), f"{key}: there is no such setting; {hint}"))
+            faults.append(file.placed((key,), _no_such_setting(key)))
         elif written is None and key == "access":
             # Left out, everybody might ask for everything.
             faults.append(file.fault((key,), "is empty; add a rule, or leave it out"))
@@ -157,6 +164,14 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
     if faults:
         raise file.error_of(faults)
     return values
+
+
+def _no_such_setting(key: str) -> str:
+    if key in GONE:
+        return f"{key} is gone: {GONE[key]}"
+    near = get_close_matches(key, BY_NAME, 1)
+    hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(BY_NAME)}"
+    return f"{key}: there is no such setting; {hint}"
 
 
 def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[PlacedMistake]:

@@ -16,10 +16,9 @@ from typing import Any
 
 from fsxds.resource_names import parse_or_none
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, name_of_domain, route_configuration_of
-from fsxds.resources import Document, Key, Reference, Resource, key_of
+from fsxds.resources import HOST, HOST_NAME, UNNAMED, Document, Key, Reference, Resource, key_of
 from fsxds.snapshots.check_protocol import Conflicts
 from fsxds.snapshots.proposals import Proposal, Proposals
-from fsxds.snapshots.references import HOST, HOST_NAME, UNNAMED
 from fsxds.snapshots.shape import wrapper_path
 from fsxds.values import Fault, FieldPath, Problem, Severity
 

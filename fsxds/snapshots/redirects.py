@@ -18,11 +18,10 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
 from fsxds.resource_names import FileName, Locator, parse_or_none
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
-from fsxds.resources import Key, Reference, Resource, version_of_body
+from fsxds.resources import Key, Reference, Resource, claims_of, version_of_body
 from fsxds.snapshots import names
 from fsxds.snapshots.located_references import located, locates
 from fsxds.snapshots.locators import NotThere, Place, Resolver
-from fsxds.snapshots.references import CLAIMED
 from fsxds.values import Problem, Severity, TypeUrl
 
 MOST_FOLLOWED = 10
@@ -231,11 +230,6 @@ def _rename(message: DynamicMessage, row: ResourceType, name: str) -> None:
         message.eds_cluster_config.service_name = message.eds_cluster_config.service_name or message.name
     if row.name_field is not None:
         setattr(message, row.name_field, name)
-
-
-def claims_of(resource: Resource) -> frozenset[Key]:
-    """Return what no other resource of a view may claim too."""
-    return frozenset((one.type_url, one.name) for one in resource.references if one.type_url in CLAIMED)
 
 
 def collection_of(resource: Resource) -> str:

@@ -16,7 +16,7 @@ from rpds import HashTrieMap
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.name_table import Chunk
-from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange, key_of
+from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange, claims_of, key_of
 from fsxds.settings.authorities import Authority
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.folder_collections import CollectionRules
@@ -27,7 +27,6 @@ from fsxds.snapshots.redirects import (
     Copier,
     Followed,
     RedirectFollower,
-    claims_of,
     collection_of,
     conflict,
     kept_content,

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.observe.rollout_lines import shares_of
-from fsxds.publishing.held_resources import DEPENDS, IN_USE, REJECTED, UNDEFINED, noun_of
+from fsxds.publishing.held_resources import CLAIMS, DEPENDS, IN_USE, REJECTED, UNDEFINED, claimed_as, noun_of
 from fsxds.resources import Key, Rows, Snapshot, key_of
 from fsxds.rollout import Composed, Hold, HoldingRules, HoldReason
 from fsxds.rollout.holding import compose
@@ -125,6 +125,12 @@ def _depends(noun: str, hold: Hold) -> _Words:
     return DEPENDS, f"{noun} names {other}, which would be held: {_outcome(hold)}", f"correct {other}"
 
 
+def _claims(noun: str, hold: Hold) -> _Words:
+    other, claimed = _named(hold.other), claimed_as(hold.other)
+    fact = f"{noun} has the {claimed} of {other}, which would be served with it: {_outcome(hold)}"
+    return CLAIMS, fact, f"wait until {other} is served without it, or give one of them another {claimed}"
+
+
 def _rejected(noun: str, hold: Hold) -> _Words:
     return REJECTED, f"nodes reject this version of {noun}: {_outcome(hold)}", "correct it, or `fsxds rollout retry`"
 
@@ -141,5 +147,6 @@ _WORDS: dict[HoldReason, Callable[[str, Hold], _Words]] = {
     HoldReason.IN_USE: _in_use,
     HoldReason.UNDEFINED: _undefined,
     HoldReason.DEPENDS: _depends,
+    HoldReason.CLAIMS: _claims,
     HoldReason.REJECTED: _rejected,
 }

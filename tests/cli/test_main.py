@@ -12,6 +12,7 @@ from fsxds.cli.commands import FORMAT_NAMES
 from fsxds.cli.convert import BY_NAME
 from fsxds.cli.main import fsxds, main
 from fsxds.settings.options import OPTIONS
+from fsxds.settings.reading import GONE
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,11 @@ from fsxds.settings.options import OPTIONS
         (["check"], "fsxds check: give a directory, files, or - for stdin (see fsxds check --help)"),
         (["serve"], "fsxds: there is nothing to serve; give DIR, --upstream ADDRESS or both"),
         (["serve", ".", "--setle", "1s"], "fsxds serve: No such option"),
+        (["serve", ".", "--on-nack", "hold"], f"fsxds serve: --on-nack is gone: {GONE['on_nack']}\n"),
+        (
+            ["serve", ".", "--on-nack=continue"],
+            "fsxds serve: --on-nack is gone: a rejected resource is held back in any",
+        ),
         (["serve", ".", "--settle", "soon"], "fsxds serve: Invalid value for '--settle': 'soon' is not a duration"),
         (["chek", "."], "fsxds: No such command 'chek'."),
         (["show", ".", "--settings", "none.yaml"], "fsxds: none.yaml: cannot be read: No such file or directory;"),

@@ -17,7 +17,11 @@ from tests.support.publishing import version_of_content
 from tests.support.rollouts import OneVoter, tree_snapshot
 from tests.support.snapshots import resource, type_url
 
-CDS, EDS, RDS = type_url("CDS"), type_url("EDS"), type_url("RDS")
+CDS, EDS, RDS, LDS, VHDS = map(type_url, ("CDS", "EDS", "RDS", "LDS", "VHDS"))
+FRESH, HOST = (
+    resource("LDS", "fresh", path="listeners.yaml", line=4),
+    resource("VHDS", "r/b", path="hosts.yaml", line=2),
+)
 A, WEB = resource("CDS", "a", path="clusters.yaml", line=7), resource("RDS", "web", path="routes.yaml", line=3)
 
 
@@ -57,6 +61,21 @@ def said(problem: Problem) -> str:
             "error needs-held routes.yaml:3: route web would name cluster a, which is held back; "
             "what was good last stays; correct cluster a",
             id="depends",
+        ),
+        pytest.param(
+            (LDS, "fresh"),
+            Hold(HoldReason.CLAIMS, None, FRESH, (LDS, "old")),
+            "error claims-held listeners.yaml:4: listener fresh would have the address of listener old, which is served "
+            "with it; it is not served; wait until listener old is served without it, or give one of them another address",
+            id="claims",
+        ),
+        pytest.param(
+            (VHDS, "r/b"),
+            Hold(HoldReason.CLAIMS, HOST, HOST, (VHDS, "r/a")),
+            "error claims-held hosts.yaml:2: virtual-host r/b would have the domain or name of virtual-host r/a, which is "
+            "served with it; what was good last stays; wait until virtual-host r/a is served without it, or give one of "
+            "them another domain or name",
+            id="claims a domain",
         ),
         pytest.param((CDS, "a"), Hold(HoldReason.REJECTED, None, A), None, id="rejected: said with the node"),
         pytest.param((CDS, "a"), Hold(HoldReason.PINNED, A, None), None, id="pinned: no mistake"),

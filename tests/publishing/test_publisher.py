@@ -15,8 +15,9 @@ from fsxds.rollout import Completed, Held, HoldingRules, RolloutOptions, StepSta
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.settings.rollout_forms import Canary, NackLimit
+from fsxds.snapshots.load import type_change
 from tests.support.publishing import CDS, RDS, RULES, Client, publishing, virtually
-from tests.support.rollouts import Tree
+from tests.support.rollouts import Tree, tree_snapshot
 
 OLD: Tree = {"CDS": {"old": "1"}, "RDS": {"r": "1 CDS:old"}}
 NEW: Tree = {"CDS": {"new": "1"}, "RDS": {"r": "2 CDS:new"}}
@@ -53,6 +54,28 @@ async def test_what_is_the_same_is_not_published_again() -> None:
         assert run.store.current is not None
         assert run.store.current.generation == generation
         assert len(run.recorder.of(SnapshotPublished)) == 1
+
+
+@virtually
+async def test_a_change_is_reported_as_far_as_it_is_served() -> None:
+    """A removal that waits for approval removed nothing, and a route that waits for its cluster has not changed."""
+    base: Tree = {"CDS": dict.fromkeys("abcdef", "1"), "RDS": {"r": "1 CDS:a", "q": "1 CDS:a"}}
+    tree: Tree = {"CDS": {"a": "2", "new": "1"}, "RDS": {"r": "2 CDS:none", "q": "2 CDS:new"}}
+    async with publishing() as run:
+        before = run.save(base)
+        await run.settled()
+        made = tree_snapshot(tree, before)
+        number = made.generation + 1
+        changes = {url: type_change(before.resources(url), rows, number) for url, rows in made.by_type.items()}
+        run.publisher.receive({(): replace(made, generation=number, changes=changes)}, 1.0)
+        await run.settled()
+
+        reported = run.recorder.of(SnapshotPublished)[-1].snapshot.changes
+        assert changes[CDS].removed == ("b", "c", "d", "e", "f")
+        assert (reported[CDS].added, reported[CDS].changed, reported[CDS].removed) == (("new",), ("a",), ())
+        assert (reported[RDS].added, reported[RDS].changed, reported[RDS].removed) == ((), ("q",), ())
+        (held,) = [one.happened for one in run.recorder.of(RolloutChanged) if isinstance(one.happened, Held)]
+        assert [(one.removed, len(one.keys)) for one in held.removals] == [(5, 5)]
 
 
 @virtually

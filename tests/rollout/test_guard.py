@@ -33,11 +33,11 @@ SIX: Tree = {"CDS": dict.fromkeys("abcdef", "1"), "EDS": dict.fromkeys("abcd", "
         ("", None, None),
         ("xyzabc", 0.5, None),
         ("uvwxyz", 0.5, None),
-        ("uv", 0.5, 4),
+        ("uv", 0.5, 6),
     ],
 )
 def test_a_type_that_shrinks_much_is_held(left: str, max_removal: float | None, removed: int | None) -> None:
-    """By more than the share, or to nothing; names that were exchanged do not count."""
+    """By more than the share, or to nothing; names that were exchanged do not count. All that goes is said."""
     before = tree_snapshot(SIX)
     target = tree_snapshot({**SIX, "CDS": dict.fromkeys(left, "1")}, before)
 

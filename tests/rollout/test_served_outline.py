@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.resources import Resource, Snapshot, version_of_body
+from fsxds.resources import ADDRESS, Resource, Snapshot, claims_of, version_of_body
 from fsxds.rollout import Hold, HoldReason
 from fsxds.rollout.guard import COLLECTIONS, removals_to_approve
 from fsxds.rollout.served_outline import ServedOutline
@@ -16,7 +16,7 @@ from tests.support.mentions import load_mentions
 from tests.support.polls import ORIGIN, envoy_catalogue, snapshot_of
 from tests.support.snapshots import type_url
 
-CDS, RDS = type_url("CDS"), type_url("RDS")
+CDS, RDS, LDS = map(type_url, ("CDS", "RDS", "LDS"))
 
 
 def read_back(outline: ServedOutline) -> ServedOutline:
@@ -51,6 +51,14 @@ def test_what_arrives() -> None:
     assert route.body == b""
     assert route.origin == served.resources(RDS)["r"].origin
     assert read_back(ServedOutline.of(("common",), served, {}, has_upstreams=True)).has_upstreams
+
+
+def test_claims_arrive() -> None:
+    """What listeners have that no other may have is compared, too."""
+    served = tree("LDS l @10.0.0.1:80")
+    (listener,) = read_back(ServedOutline.of((), served, {}, has_upstreams=False)).served.resources(LDS).values()
+
+    assert claims_of(listener) == {(ADDRESS, "10.0.0.1:80")}
 
 
 def test_entries_of_list_collections_are_counted() -> None:

@@ -7,8 +7,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fsxds.errors import UsageError
-from fsxds.settings.options import Settings
-from fsxds.settings.reading import SettingsChange, read_settings, settings_schema
+from fsxds.settings.options import BY_NAME, Settings
+from fsxds.settings.reading import GONE, SettingsChange, read_settings, settings_schema
 from tests.support.settings_files import complaints_of, read_file
 
 
@@ -37,6 +37,21 @@ def test_every_mistake_of_a_file_is_told(tmp_path: Path) -> None:
         "fsxds.yaml:7:1: mirror_durable: 'yes' is not true or false",
         "fsxds.yaml:8:1: http: None is not an address or off (write 127.0.0.1:18000, [::1]:18000, :18000, unix:/run/fsxds.sock or off)",
     ]
+
+
+def test_options_that_are_gone_say_what_to_use_instead(tmp_path: Path) -> None:
+    """In a settings file with the place of the key, and in the environment; an empty variable counts as not set."""
+    remedy = "a rejected resource is held back in any case; --nack-limit off replaces --on-nack continue"
+    assert complaints_of(tmp_path, "settle: 50ms\non_nack: hold\n") == [f"fsxds.yaml:2:1: on_nack is gone: {remedy}"]
+    with pytest.raises(UsageError, match=f"^FSXDS_ON_NACK is gone: {remedy}$"):
+        read_settings({}, {"FSXDS_ON_NACK": "continue"})
+    read_settings({}, {"FSXDS_ON_NACK": ""})
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_what_is_gone_is_no_option(name: str) -> None:
+    """Else it would be rejected although it is there."""
+    assert name not in BY_NAME
 
 
 def test_mistakes_within_a_value_have_a_place(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from fsxds.resources import HOST, HOST_NAME
 from fsxds.snapshots.names import aliases_of, claims_of, lasting_fault, table_fault
-from fsxds.snapshots.references import HOST, HOST_NAME
 from fsxds.values import Severity
 
 

@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Reference, Resource, Snapshot
+from fsxds.resources import ADDRESS, Reference, Resource, Snapshot
 from fsxds.values import Severity
 from tests.support.snapshots import resource, snapshot, type_url
 
 SHORT_NAMES = tuple(row.short_name.upper() for row in RESOURCE_TYPES)
 
 Tree = Mapping[str, Mapping[str, str]]
-"""By the short name of a type (`CDS`): the content of each resource by its name. `1 EDS:e` has the content and names `e`."""
+"""By the short name of a type (`CDS`): the content of each resource by its name.
+
+`1 EDS:e` has the content and names `e`; `1 @80` claims an address.
+"""
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,13 @@ class OneVoter:
 
 
 def tree_resource(short_name: str, name: str, content: str) -> Resource:
-    """Make a resource that names others: each word with a colon is a type and a name."""
+    """Make a resource that names others, and claims addresses: a word with a colon is a type and a name."""
     targets = [word.partition(":") for word in content.split() if ":" in word]
-    references = tuple(Reference(type_url(short), other, (), Severity.WARNING) for short, _, other in targets)
+    claims = [word[1:] for word in content.split() if word.startswith("@")]
+    references = (
+        *(Reference(type_url(short), other, (), Severity.WARNING) for short, _, other in targets),
+        *(Reference(ADDRESS, one, (), Severity.ERROR) for one in claims),
+    )
     return replace(resource(short_name, name, content), references=references)
 
 

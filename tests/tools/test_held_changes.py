@@ -17,6 +17,8 @@ from tests.support.snapshots import type_url
 CDS, RDS = type_url("CDS"), type_url("RDS")
 MANY = "".join(f"CDS c{number}\n" for number in range(8))
 
+MANY_PORTS = "".join(f"LDS l{number} @{number}\n" for number in range(8))
+
 
 def tree(text: str) -> Snapshot:
     """Return what a file with these resources holds."""
@@ -38,6 +40,7 @@ def rules_of(before: Snapshot, after: Snapshot, rules: HoldingRules | None = Non
         ("CDS c\nRDS r CDS:static", "CDS c\nRDS r CDS:static CDS:c", []),
         (MANY, "CDS c0", ["large-removal"]),
         (MANY, MANY.replace("c", "d"), []),
+        (MANY_PORTS, "LDS fresh @1", ["claims-held", "large-removal"]),
         # A first start serves what there is.
         ("", "RDS r CDS:new", []),
     ],

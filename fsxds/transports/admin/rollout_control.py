@@ -76,7 +76,7 @@ class HeldReport:
     Attributes:
         type: the short name of its type, such as `cds`.
         name: its name.
-        reason: `rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource` or `names a held resource`.
+        reason: `rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource`, `names a held resource` or `claims what another one has`.
         place: the file and the line that have it, or had it.
         message: what is the matter with it; with the words of a node that rejects it.
         remedy: what to do about it.

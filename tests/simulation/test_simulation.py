@@ -17,7 +17,10 @@ OPEN = frozenset({1735, 1909})
 
 @pytest.mark.parametrize(
     "first",
-    [*range(0, DAY, AT_ONCE), *(pytest.param(first, marks=pytest.mark.nightly) for first in range(DAY, NIGHT, AT_ONCE))],
+    [
+        *range(0, DAY, AT_ONCE),
+        *(pytest.param(first, marks=pytest.mark.nightly) for first in range(DAY, NIGHT, AT_ONCE)),
+    ],
 )
 def test_whatever_happens_the_rules_hold(first: int) -> None:
     """The shortest history that fails is printed. `python -m tests.simulation` tries other seeds."""

@@ -66,6 +66,7 @@ class CanaryGate:
         quorum: which share of the canaries has to have it, above 0 and up to 1.
         patience_s: after so long without enough answers it opens anyway; infinite for never.
         waits_since_s: since when a change waits for canaries; None while none does.
+        is_reported: that it waits for too few answers was reported, and there were not enough since.
     """
 
     def __init__(self, bake_s: float, quorum: float, patience_s: float) -> None:
@@ -73,6 +74,7 @@ class CanaryGate:
         self.quorum = quorum
         self.patience_s = patience_s
         self.waits_since_s: float | None = None
+        self.is_reported = False
         # All canaries that were connected since the change was offered, with their answers.
         self._canaries: dict[NodeKey, bool | None] = {}
         # Since when enough canaries have the change; None while they do not.
@@ -111,7 +113,7 @@ class CanaryGate:
 
     def close(self, now_s: float) -> None:
         """Begin anew, with a change that the others do not get yet."""
-        self.waits_since_s, self._is_promoted = now_s, False
+        self.waits_since_s, self._is_promoted, self.is_reported = now_s, False, False
         self._canaries, self._taken_since_s = {}, None
 
     def look(self, answers: Answers, now_s: float) -> None:
@@ -123,7 +125,7 @@ class CanaryGate:
         if not self.has_enough:
             self._taken_since_s = None
         elif self._taken_since_s is None:
-            self._taken_since_s = now_s
+            self._taken_since_s, self.is_reported = now_s, False
 
     def promote(self) -> None:
         """Open now, for what the tree asks for."""

@@ -485,10 +485,12 @@ class Publisher:
         self._set_timer("bake", gate.opens_at_s, self._note_others)
         # Those that are on their way are not missed yet.
         at_s = gate.waits_since_s + self._rules.rollout.step_timeout_s
-        self._set_timer("canaries", None if gate.has_enough else max(at_s, loop.time()), self._report_canaries)
+        is_due = not (gate.has_enough or gate.is_reported)
+        self._set_timer("canaries", max(at_s, loop.time()) if is_due else None, self._report_canaries)
 
     def _report_canaries(self) -> None:
         if self.gate is not None and not self.gate.has_enough and self.has_followers:
+            self.gate.is_reported = True
             self._observer(CanaryAwaited(self.gate.missing, self.gate.count))
 
     def _note_others(self) -> None:

@@ -3,7 +3,7 @@
 | rule | why |
 | --- | --- |
 | A server is asked while each before it in the list has failed since it answered last. | The first that answers is the one that counts. |
-| A server before the one that answers is asked again every 30 s; as soon as it answers, those after it are left. | What answers goes on until then, so there is no gap. |
+| A server before the one that answers is asked again within 5 s; as soon as it answers, those after it are left. | What answers goes on until then, so there is no gap. |
 | What answered for a minute is asked again at once when it is lost, and counts as failed when that fails. | A server that restarts is there again before another one has sent everything. |
 | All pauses are random up to a bound that doubles from 0.5 to 30 s (full jitter). | A thousand relays that lost one server do not come back at one moment. |
 | The bound is 0.5 s again when a server answered for a minute, and for no other reason. | A server that answers and dies again and again is asked as seldom as one that is down. |
@@ -18,6 +18,7 @@ from fsxds.values import BackOff
 
 PAUSES = BackOff(first_s=0.5, longest_s=30.0, well_after_s=60.0)
 LONGEST_PATIENCE = 8
+ASKED_WITHIN_S = 5.0
 
 
 @dataclass(slots=True)
@@ -94,6 +95,8 @@ class ServerOrder:
             share: a random number from 0 to 1.
             is_final: another attempt would end in the same way, unless somebody changes something.
         """
-        if is_final or self.current is not None:
+        if is_final:
             return self._back_off.longest_s * (0.5 + share)
+        if self.current is not None:
+            return ASKED_WITHIN_S * (1 + share) / 2
         return share * self._back_off.pause_s(self._servers[place].failures)

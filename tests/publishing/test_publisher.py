@@ -314,6 +314,26 @@ async def test_the_silence_of_canaries_is_no_consent() -> None:
 
 
 @virtually
+async def test_a_wait_for_canaries_is_reported_once() -> None:
+    """However often one of those that are there does something."""
+    rules = replace(RULES, canary=Canary(share=0.5), canary_quorum=1.0)
+    async with publishing(rules) as run:
+        run.load(("a",))
+        found = [await run.channels.channel_of(Node(f"n{number}")) for number in range(20)]
+        channel = next(one for one in found if one.key.is_canary)
+        client = Client(channel, "n0", is_quick=True)
+        Client(channel, "n1")
+        await run.settled()
+        run.load(("a", "b"))
+        await run.passed(60.0)
+        for _ in range(50):
+            channel.progressed(client)
+            await run.passed(1.0)
+
+        assert len(run.recorder.of(CanaryAwaited)) == 1
+
+
+@virtually
 async def test_patience_with_canaries_may_end() -> None:
     """With `--canary-patience`, the others follow in the end."""
     rules = replace(RULES, canary=Canary(view="none"), bake_s=30.0, canary_patience_s=600.0)

@@ -82,7 +82,7 @@ def test_a_first_failure_is_told_from_later_ones() -> None:
 
 
 def test_pauses_are_random_up_to_a_bound_that_doubles() -> None:
-    """Half a second at first, thirty at last; where another server answers, or nothing is to be expected, about thirty."""
+    """Half a second at first, thirty at last; beside another server that answers up to five, without hope about thirty."""
     order = ServerOrder(2)
     bounds = []
     for _ in range(9):
@@ -95,7 +95,8 @@ def test_pauses_are_random_up_to_a_bound_that_doubles() -> None:
 
     assert [0.5, 1, 2, 4, 8, 16, 30, 30, 30] == bounds
     assert [0.0, 15.0] == shares
-    assert [15.0, 45.0] == final == beside
+    assert [15.0, 45.0] == final
+    assert [2.5, 5.0] == beside
 
 
 def test_who_is_silent_is_given_more_time() -> None:

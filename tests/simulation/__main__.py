@@ -19,13 +19,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="for so long; default 60")
     parser.add_argument("--seed", type=int, help=f"begin with this seed; default {FIRST_SEED}")
+    parser.add_argument("--addresses", action="store_true", help="let listeners have addresses, which they exchange")
     arguments = parser.parse_args()
     first = FIRST_SEED if arguments.seed is None else arguments.seed
     seed, ends_s = first, time.monotonic() + arguments.seconds
     report_s = time.monotonic() + REPORT_EVERY_S
     while time.monotonic() < ends_s:
-        if failure_of(scenario_of(seed)):
-            print(report_of(seed))  # noqa: T201
+        if failure_of(scenario := scenario_of(seed, has_addresses=arguments.addresses)):
+            print(report_of(scenario))  # noqa: T201
             return 1
         seed += 1
         if time.monotonic() >= report_s:

@@ -4,6 +4,7 @@
 | --- | --- |
 | A client that answers as an Envoy, and accepts everything, loses nothing that its routes name, directly or not. | when its content changes |
 | It has the newest content that it may have, within a bound that follows from the slowest client. | when nothing happened for so long |
+| No channel serves an address twice. | when a client or a channel goes on |
 | Nobody loses a version that too few reject, or that nobody can be blamed for. | when a version is held back from all |
 | The others follow when a canary took the change, and stayed for the time to bake. | when a channel follows the tree |
 | A rejected version is offered to its client no sooner than the back-off allows. | at the end |
@@ -15,13 +16,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fsxds.channels import ChannelKey
 from fsxds.events import VersionsHeld
 from fsxds.publishing.channel_rollout import ChannelRollout
-from fsxds.resources import Key, Resource, Snapshot
+from fsxds.resources import Key, Resource, Snapshot, claims_of
 from fsxds.rollout import ResourceVersion
 from fsxds.rollout.guard import LEAST_RESOURCES
 from fsxds.rollout.holding import Hold, HoldReason
@@ -135,6 +137,7 @@ class Checks:
     def receive_applied(self, client: SimulatedClient) -> None:
         """Check that a good client has everything that its routes name, if it had so far."""
         world = self._world
+        self._check_addresses()
         if world.rules.canary:
             self._note_complete(client)
         if not self._is_good(client) or client.habits.latency_s >= STEP_TIMEOUT_S:
@@ -148,6 +151,15 @@ class Checks:
             raise_later(f"{client.name} ({client.habits.wire}) has {user} without {what}, at {world.now_s:.2f} s")
         has_all = bool(client.held[LDS]) and client.wanted(RDS) <= client.held[RDS].keys()
         self._whole[client.name] = not broken and has_all and world.now_s > world.unordered_until_s
+
+    def _check_addresses(self) -> None:
+        """Check that no two listeners that are served claim the same."""
+        for key, rollout in self._world.server.publisher.rollouts.items():
+            current = rollout.channel.store.current
+            listeners = () if current is None else current.resources(LDS).values()
+            claims = Counter(claim for one in listeners for claim in claims_of(one))
+            if twice := [name for (_, name), count in claims.items() if count > 1]:
+                raise_later(f"{twice[0]} is the address of two listeners of {key}, at {self._world.now_s:.2f} s")
 
     def _note_complete(self, client: SimulatedClient) -> None:
         """Note whether a client that may be a canary has all that canaries are to have."""
@@ -209,7 +221,8 @@ class Checks:
         )
 
     def receive_progress(self) -> None:
-        """Check that a canary took what other nodes get."""
+        """Check that no address is served twice, and that a canary took what other nodes get."""
+        self._check_addresses()
         if not self._world.rules.canary:
             return
         for key, rollout in self._world.server.publisher.rollouts.items():
@@ -341,13 +354,17 @@ class Checks:
         if hold.reason is HoldReason.REMOVAL:
             rows, before = tree.resources(key[0]), () if base is None else base.resources(key[0])
             return len(before) >= LEAST_RESOURCES and len(rows) < len(before)
-        if hold.reason is HoldReason.IN_USE:
+        if hold.reason in {HoldReason.IN_USE, HoldReason.CLAIMS}:
             user = (
                 None
                 if hold.other is None or rollout.machine.served is None
                 else _found(rollout.machine.served, hold.other)
             )
-            return user is not None and any((one.type_url, one.name) == key for one in user.references)
+            pin = rollout.target.pins.get(key)
+            wanted = hold.asked, None if pin is None else pin.kept
+            claimed = {claim for one in wanted if one is not None for claim in claims_of(one)}
+            named = {(one.type_url, one.name) for one in (() if user is None else user.references)}
+            return not named.isdisjoint({key} if hold.reason is HoldReason.IN_USE else claimed)
         if hold.reason is HoldReason.DEPENDS:
             return hold.other in holds or hold.other in rollout.target.pins
         # What was rolled back may name it, too.

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.scenario import Scenario, scenario_of
+from tests.simulation.scenario import Scenario
 from tests.simulation.virtual_time import VirtualLoop
 from tests.simulation.world import World
 
@@ -60,12 +60,11 @@ def _without(scenario: Scenario, name: str) -> Any:
     return tuple(each for each in scenario.happenings if name not in each.arguments)
 
 
-def report_of(seed: int) -> str:
-    """Return the shortest history that fails for a seed; empty where it does not fail."""
-    scenario = scenario_of(seed)
+def report_of(scenario: Scenario) -> str:
+    """Return the shortest history that fails like a scenario; empty where it does not fail."""
     if not failure_of(scenario):
         return ""
     least = shortest(scenario)
-    lines = [f"seed {seed}: {failure_of(least)}", f"tree {dict(least.tree)}", f"rules {dict(least.rules)}"]
+    lines = [f"seed {scenario.seed}: {failure_of(least)}", f"tree {dict(least.tree)}", f"rules {dict(least.rules)}"]
     lines += [f"client {name}: {habits}" for name, habits in least.fleet.items()]
     return "\n".join([*lines, *map(str, least.happenings)])

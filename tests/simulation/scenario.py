@@ -77,9 +77,11 @@ class _Author:
     clusters: dict[str, bool] = field(default_factory=dict)
     routes: dict[str, list[str]] = field(default_factory=dict)
     listeners: dict[str, str] = field(default_factory=dict)
+    # The addresses of listeners, where they have some: no two have the same.
+    addresses: dict[str, str] = field(default_factory=dict)
     contents: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def begin(self) -> Tree:
+    def begin(self, *, has_addresses: bool) -> Tree:
         """Return the first tree."""
         for name in self.random.sample(NAMES, self.random.randint(2, 6)):
             self.clusters[name] = self.random.random() < 0.5
@@ -88,6 +90,10 @@ class _Author:
         self.listeners = {f"l{name}": f"RDS:{name}" for name in self.routes}
         if self.random.random() < 0.5:
             self.listeners["inline"] = f"CDS:{self.random.choice(sorted(self.clusters))}"
+        if has_addresses:
+            for name in self.random.sample(NAMES, self.random.randint(0, 6)):
+                self.listeners[name] = f"RDS:{self.random.choice(sorted(self.routes))}"
+            self.addresses = {name: str(number) for number, name in enumerate(sorted(self.listeners))}
         return self.tree()
 
     def _targets(self) -> list[str]:
@@ -104,7 +110,10 @@ class _Author:
                 name: self._content("RDS", name, " ".join(f"CDS:{each}" for each in each_of))
                 for name, each_of in self.routes.items()
             },
-            "LDS": {name: self._content("LDS", name, target) for name, target in self.listeners.items()},
+            "LDS": {
+                name: self._content("LDS", name, f"{target} @{self.addresses[name]}" if self.addresses else target)
+                for name, target in self.listeners.items()
+            },
         }
 
     def _content(self, short_name: str, name: str, references: str = "") -> str:
@@ -114,7 +123,7 @@ class _Author:
         """Change the tree; yield its saves."""
         before = self.tree()
         for _ in range(self.random.choice((1, 1, 1, 2, 3))):
-            self.random.choice(EDITS)(self)
+            self.random.choice(EDITS_OF_ADDRESSES if self.addresses else EDITS)(self)
         after = self.tree()
         files = [list(types) for types in FILES]
         self.random.shuffle(files)
@@ -196,6 +205,36 @@ class _Author:
         for name in NAMES[: self.random.randint(5, 8)]:
             self.clusters.setdefault(name, False)
 
+    def _replace_listener(self) -> None:
+        """Give a listener another name; it has the same address."""
+        old, new = self.random.choice(sorted(self.listeners)), f"new{self._next()}"
+        self.listeners[new], self.addresses[new] = self.listeners.pop(old), self.addresses.pop(old)
+
+    def _add_listener(self) -> None:
+        """Add one, perhaps at the address of another that moves on."""
+        old, new = self.random.choice(sorted(self.listeners)), f"new{self._next()}"
+        self.listeners[new], self.addresses[new] = self.listeners[old], self._next_address()
+        if self.random.random() < 0.7:
+            self.addresses[new], self.addresses[old] = self.addresses[old], self.addresses[new]
+
+    def _rotate_addresses(self) -> None:
+        """Have some listeners take the address of the next one."""
+        names = self.random.sample(sorted(self.addresses), min(3, len(self.addresses)))
+        taken = [self.addresses[name] for name in names]
+        self.addresses |= dict(zip(names, (*taken[1:], taken[0]), strict=True))
+
+    def _remove_listeners(self) -> None:
+        """Have one listener do what some did, at the address of any of them."""
+        gone = self.random.sample(sorted(self.listeners), self.random.randint(1, len(self.listeners)))
+        target, address = self.listeners[gone[0]], self.addresses[gone[-1]]
+        for name in gone:
+            del self.listeners[name], self.addresses[name]
+        name = self.random.choice((gone[0], f"new{self._next()}"))
+        self.listeners[name], self.addresses[name] = target, address
+
+    def _next_address(self) -> str:
+        return str(100 + int(self._next()))
+
 
 EDITS = (
     *(_Author._touch,) * 7,
@@ -205,14 +244,19 @@ EDITS = (
     *(_Author._mend,) * 2,
     *(_Author._exchange, _Author._shrink, _Author._grow),
 )
+EDITS_OF_ADDRESSES = (
+    *EDITS,
+    *(_Author._replace_listener, _Author._add_listener, _Author._rotate_addresses, _Author._remove_listeners) * 4,
+    *(_Author._break,) * 3,
+)
 
 
-def scenario_of(seed: int) -> Scenario:
-    """Return the scenario of a seed."""
+def scenario_of(seed: int, *, has_addresses: bool = False) -> Scenario:
+    """Return the scenario of a seed; in some, listeners have addresses, which they exchange."""
     chosen = random.Random(seed)
     words = chosen.choice(((), ("bad-x",), ("bad-x", "bad-y")))
     author = _Author(chosen, words)
-    tree = author.begin()
+    tree = author.begin(has_addresses=has_addresses)
     fleet = dict(_fleet(chosen, words))
     rules = {
         "nack_limit": chosen.choice(("50%", "50%", "50%", "30%", "0", "1", "off")),

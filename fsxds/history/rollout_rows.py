@@ -80,7 +80,9 @@ def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: floa
         "saved_s": now_s,
         "snapshots": {name: digest.hex() for name, digest in digests.items()},
         "pinned_at_s": state.pinned_at_s,
-        "pins": [[*key, pin.asked] for key, pin in sorted(state.pins.items())],
+        "pins": [
+            [*key, *sorted(pin.asked, key=str)] for key, pin in sorted(state.pins.items(), key=lambda each: each[0])
+        ],
         "before": [
             [*key, version, _before(_distinct(state.before.values()).index(snapshot))]
             for (key, version), snapshot in sorted(state.before.items(), key=lambda each: each[0])
@@ -146,10 +148,10 @@ def _kept_snapshot(pins: Mapping[Key, Pin]) -> Snapshot | None:
     return Snapshot(0, MappingProxyType(rows))
 
 
-def _pin(row: tuple[str, str, str | None], kept: Snapshot | None) -> tuple[Key, Pin]:
-    type_url, name, asked = TypeUrl(str(row[0])), str(row[1]), row[2]
+def _pin(row: list[str | None], kept: Snapshot | None) -> tuple[Key, Pin]:
+    type_url, name, *asked = TypeUrl(str(row[0])), str(row[1]), *row[2:]
     found = None if kept is None else kept.resources(type_url).get(name)
-    return (type_url, name), Pin(found, None if asked is None else Version(str(asked)))
+    return (type_url, name), Pin(found, frozenset(None if one is None else Version(str(one)) for one in asked))
 
 
 def _version(row: list[str]) -> ResourceVersion:

@@ -28,11 +28,12 @@ def answers_of(rollouts: Mapping[ChannelKey, ChannelRollout], rejections: Reject
     it is not held back from all nodes.
     """
     others = [one for key, one in rollouts.items() if key.is_main and not key.is_canary]
-    # A canary on which something is rolled back has not taken what the others would get.
-    pinned = {key for one in others for key in one.target.pins}
     answers: dict[NodeKey, bool | None] = {}
     for key, rollout in rollouts.items():
-        has_taken = not key.lane and rollout.target.pins.keys() <= pinned and rollout.has_completed
+        has_taken = not key.lane and rollout.has_completed
+        if rollout.target.pins and key.is_canary:
+            # A canary on which something is rolled back has not taken what the others would get.
+            has_taken = has_taken and not any(one.is_to_get(rollout.target.pins) for one in others)
         for client in rollout.channel.clients if key.is_canary else ():
             node = node_key(client)
             known = rejections.nodes.get(node)

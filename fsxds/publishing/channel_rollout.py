@@ -11,6 +11,7 @@ from fsxds.publishing.removed_members import RemovedMembers
 from fsxds.resources import Key, Snapshot
 from fsxds.rollout import (
     HoldingRules,
+    Pin,
     ResourceVersion,
     Rollout,
     RolloutState,
@@ -19,6 +20,8 @@ from fsxds.rollout import (
     StepKind,
     StepStarted,
     Target,
+    changed_keys,
+    version_of,
 )
 
 # Those who catch up, and are late together, are waited for so many times more: an Envoy that polls every 10 s comes in time.
@@ -145,6 +148,14 @@ class ChannelRollout:
         composed = (self.leads_to or self).target.composed
         return None if composed is None else composed.snapshot
 
+    def is_to_get(self, pins: Mapping[Key, Pin]) -> bool:
+        """Whether what waits for canaries has something that is rolled back on them, and not here."""
+        wanted, target = self.wanted, self.target
+        if wanted is None or target.tree is None or wanted is target.tree:
+            return False
+        changed = pins.keys() & changed_keys(wanted, target.tree)
+        return any(version_of(wanted, key) in pins[key].asked and key not in target.holds for key in changed)
+
     def begins_as(self, machine: Rollout) -> bool:
         """Whether it is where a channel that is split from another rollout now would begin."""
         other, own = self.origin
@@ -250,8 +261,8 @@ class ChannelRollout:
         """Begin with what is served, after an error within."""
         target = self.target
         self.machine = Rollout(self.machine.options)
-        self.target = Target(target.pins, target.pinned_at_s, target.before, self._published)
-        self.target.pinned = target.pinned
+        self.target = Target(before=target.before, restored=self._published)
+        self.target.take_rollback(target)
         self._step = self.channel.step = None
         if self._published is not None:
             self.machine.receive_target(self._published, now_s)

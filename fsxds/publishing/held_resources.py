@@ -10,7 +10,7 @@ from types import MappingProxyType
 from fsxds.api.secrets import mask_reason
 from fsxds.observe.log_lines import some_of
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.resources import Key, Resource, Snapshot
+from fsxds.resources import Key, Resource
 from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, ResourceVersion, Target
 from fsxds.values import Problem, Severity, TypeUrl
 
@@ -63,20 +63,20 @@ def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[Worde
 
 
 def rejection_problems(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[Problem]:
-    """Yield a problem for each version that nodes reject and a tree has, of those that `targets` returns."""
+    """Yield a problem for each version that nodes reject and a tree has, or a rollback, of those that `targets` returns."""
     return (one.problem for one in rejected_resources(rejections, targets))
 
 
 def rejected_resources(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[WordedHold]:
-    """Yield each version that nodes reject and a tree has, of those that `targets` returns."""
+    """Yield each version that nodes reject and a tree has, or a rollback, of those that `targets` returns."""
     nodes: dict[ResourceVersion, list[RejectingNode]] = {}
     for node in rejections.nodes.values():
         for version in node.reasons:
             nodes.setdefault(version, []).append(node)
-    found = tuple((one.tree, one) for one in targets() if one.tree is not None) if nodes else ()
-    replaced = {id(target): frozenset(target.held_of(rejections.held)) for _, target in found if rejections.held}
+    found = tuple(targets()) if nodes else ()
+    replaced = {id(target): frozenset(target.held_of(rejections.held)) for target in found if rejections.held}
     for version in sorted(nodes)[:MOST_PROBLEMS]:
-        having = [(one, target) for tree, target in found if (one := _find(tree, version)) is not None]
+        having = [(one, target) for target in found if (one := target.find(version)) is not None]
         if having:
             is_held = version in rejections.held
             is_kept = is_held and not all(version in replaced[id(target)] for _, target in having)
@@ -84,12 +84,6 @@ def rejected_resources(rejections: Rejections, targets: Callable[[], Iterable[Ta
             since_s = min(node.reasons[version][1] for node in nodes[version])
             names = tuple(sorted({node.name for node in nodes[version]}))
             yield WordedHold(version[0], HoldReason.REJECTED, problem, since_s, names)
-
-
-def _find(tree: Snapshot, version: ResourceVersion) -> Resource | None:
-    (type_url, name), digest = version
-    found = tree.resources(type_url).get(name)
-    return found if found is not None and found.version == digest else None
 
 
 def _rejection(resource: Resource, nodes: list[RejectingNode], *, is_held: bool, is_kept: bool) -> Problem:

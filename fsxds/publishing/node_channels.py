@@ -120,6 +120,7 @@ class NodeChannels:
         publisher.on_decided = self.place
         publisher.on_left_behind = self.leave_behind
         publisher.on_gone = self._remember
+        publisher.on_kept = self._keep_loaded
         publisher.keep_behind(self._behind)
         for key, state in publisher.restored_behind.items():
             self._lane_numbers = count(max(key.lane, next(self._lane_numbers)) + 1)
@@ -134,6 +135,9 @@ class NodeChannels:
             for key, one in publisher.rollouts.items()
             if one.machine.served is not None
         }
+        for key, one in publisher.rollouts.items():
+            if one.target.is_rolled_back:
+                self._keep_loaded(key.layers)
         self._first_until_s = loop.time() + REMEMBERED_FOR_S
         self._seen: set[NodeKey] = set()
 
@@ -383,12 +387,15 @@ class NodeChannels:
     def _wanted_rollout(self, key: ChannelKey) -> ChannelRollout:
         """Return the rollout of a channel, and have its view loaded."""
         rollout = self._publisher.rollout_of(key)
-        if key.layers == WHOLE_TREE:
-            return rollout
-        self._loading.want(key.layers)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._drop_idle)
+        self._keep_loaded(key.layers)
         return rollout
+
+    def _keep_loaded(self, layers: Layers) -> None:
+        """Have a view loaded as long as it has channels."""
+        if layers != WHOLE_TREE:
+            self._loading.want(layers)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._drop_idle)
 
     def _present(self, node: Node, key: ChannelKey) -> ChannelRollout | None:
         """Return where a node is that is about to move, None where it is nowhere."""
@@ -463,10 +470,10 @@ class NodeChannels:
             self._left.pop(node_key(client), None)
 
     def _drop_idle(self) -> None:
-        """Drop the channels that nobody has followed for long, and look again later while there are others."""
+        """Drop the channels that nobody has followed for long and in which nothing is rolled back; look again later."""
         loop = asyncio.get_running_loop()
         rollouts = {one for key, one in self._publisher.rollouts.items() if key.layers != WHOLE_TREE and key.is_main}
-        idle = {one: self._idle_since_s.get(one, loop.time()) for one in rollouts if _is_idle(one.channel)}
+        idle = {one: self._idle_since_s.get(one, loop.time()) for one in rollouts if _may_go(one)}
         dropped = {one for one, since_s in idle.items() if loop.time() - since_s >= DROPPED_AFTER_S}
         self._idle_since_s = {one: since_s for one, since_s in idle.items() if one not in dropped}
         for rollout in dropped:
@@ -487,6 +494,11 @@ class NodeChannels:
         self._lanes = {node: one for node, one in self._lanes.items() if one is not rollout}
         if rollout.channel.readers:
             self.on_moved()
+
+
+def _may_go(rollout: ChannelRollout) -> bool:
+    """Whether nobody follows a channel, and no rollback is to be remembered by it."""
+    return _is_idle(rollout.channel) and not rollout.target.is_rolled_back
 
 
 def _is_idle(channel: Channel) -> bool:

@@ -142,6 +142,7 @@ class Publisher:
         on_decided: receives nodes that may have to be served something else.
         on_left_behind: receives clients of a rollout that it goes on without.
         on_gone: receives a client that left, and the rollout that it followed.
+        on_kept: receives the layers of a view that is to stay loaded, also while nobody follows it.
     """
 
     def __init__(
@@ -162,6 +163,7 @@ class Publisher:
         self.on_decided: Placing = lambda *_, **__: None
         self.on_left_behind: Callable[[ChannelRollout, Collection[ChannelClient]], object] = lambda *_: None
         self.on_gone: Callable[[ChannelRollout, ChannelClient], object] = lambda *_: None
+        self.on_kept: Callable[[Layers], object] = lambda _: None
         self._rules = rules
         self._holding = Holding(rules.holding)
         self._observer = observer
@@ -219,8 +221,10 @@ class Publisher:
         return self.rollouts.get(ChannelKey(key.layers, key.is_canary))
 
     def followed(self, views: Container[Layers]) -> Iterator[ChannelRollout]:
-        """Yield the rollouts that nodes may follow, where views have these layers: none can follow others any more."""
-        yield from (one for key, one in self.rollouts.items() if key.layers in views or one.channel.clients)
+        """Yield the rollouts that nodes may follow, where views have these layers, and others that are rolled back."""
+        for key, one in self.rollouts.items():
+            if key.layers in views or one.channel.clients or one.target.is_rolled_back:
+                yield one
 
     def held_for(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
         """Return the versions that a node is not served in a view, if these are others than for all nodes."""
@@ -556,6 +560,9 @@ class Publisher:
         channel.on_nack = partial(self._receive_nack, rollout)
         rollout.on_left_behind = partial(self._leave_behind, rollout)
         if not key.lane:
+            for other in map(self.rollouts.get, (ChannelKey(key.layers), ChannelKey(key.layers, is_canary=True))):
+                if other is not None and other.target.is_rolled_back and not rollout.target.is_rolled_back:
+                    rollout.target.take_rollback(other.target)
             self._want(rollout)
         return rollout
 

@@ -131,18 +131,26 @@ class RolloutOperator:
     async def rollback(self, number: int) -> int:
         """Serve a snapshot of the history in place of what differs from it in the tree; return in how many channels."""
         layers, snapshot = await self.kept(number)
-        return self._decide(frozenset((layers,)), partial(_pin, snapshot))
+        return self.roll_back({layers: snapshot})
 
     async def rollback_all(self, time_s: float) -> int:
         """Serve in each view what was served there at a time, in seconds since 1970; return in how many channels."""
-        served = {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
-        snapshots = await self._read(partial(_kept_at, time_s, served))
+        views: dict[Layers, Snapshot | None] = {layers: None for _, layers in self._views()}
+        views |= {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
+        snapshots = await self._read(partial(_kept_at, time_s, views))
         if not snapshots:
             raise ProtocolError(
                 "the history has nothing that was served then; fsxds history lists what it has", "NOT_FOUND"
             )
-        pin = {layers: snapshot for layers, snapshot in snapshots.items() if layers in served}
-        return sum(self._decide(frozenset((layers,)), partial(_pin, snapshot)) for layers, snapshot in pin.items())
+        return self.roll_back(snapshots)
+
+    def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
+        """Serve these snapshots in views, also to nodes that come later; return in how many channels."""
+        for layers in snapshots.keys() & {layers for _, layers in self._views()}:
+            # Nobody may follow it: it remembers the rollback for canaries and others that come.
+            self._publisher.rollout_of(ChannelKey(layers))
+            self._publisher.on_kept(layers)
+        return sum(self._decide(frozenset((layers,)), partial(_pin, one)) for layers, one in snapshots.items())
 
     def _decide(self, layers: frozenset[Layers] | None, act: Callable[[ChannelRollout], bool]) -> int:
         """Do something to what channels of some layers, or all, are to serve; return to how many it was done."""
@@ -239,7 +247,7 @@ def _kept_at(time_s: float, served: Mapping[Layers, Snapshot | None], state: Sta
 
 
 def _pin(snapshot: Snapshot, rollout: ChannelRollout) -> bool:
-    return rollout.target.pin(snapshot, time.time())
+    return rollout.target.pin(snapshot, time.time(), rollout.wanted)
 
 
 def _now_s() -> float:

@@ -26,7 +26,7 @@ from fsxds.rollout.rollout_events import (
 )
 from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
 from fsxds.rollout.step import Client, Standing, Step, StepKind, snapshot_id
-from fsxds.rollout.target import Pin, Target
+from fsxds.rollout.target import Pin, Target, changed_keys, version_of
 
 __all__ = [
     "Client",
@@ -61,7 +61,9 @@ __all__ = [
     "StepTimedOut",
     "Superseded",
     "Target",
+    "changed_keys",
     "late_nack_of",
     "nack_of",
     "snapshot_id",
+    "version_of",
 ]

@@ -38,8 +38,7 @@ class RolloutState:
         pins: what a rollback holds.
         pinned_at_s: when that was decided, in seconds since 1970; None without pins.
         before: for versions that nodes reject, what was good before them.
-        pinned: what is rolled back to as a whole, by a process of an earlier release: the next tree shows which resources that
-            pins. None for nothing.
+        pinned: what is rolled back to as a whole: the next tree shows which resources that pins. None for nothing.
         nodes: those that are there, where these are not all nodes of their channel but some that are behind the others.
     """
 

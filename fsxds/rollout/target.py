@@ -3,7 +3,8 @@
 | rule | source |
 | --- | --- |
 | A rollback pins the resources that it reverts; each follows the tree again when its own content changes there. | |
-| A rollback of an earlier release, which is of all resources, pins those that differ in the first tree. | |
+| That is of what was served of the tree, and of what waits there to be served: neither is what is served then. | |
+| A rollback of all resources, from before the first tree, pins those that differ there. | |
 | A rejected version is replaced by what was good before it, or by nothing where it is new. | ENVOY.md E12 |
 | Where that is not known, its clients keep what they have: they are not told to remove it. | ENVOY.md E12 |
 | An approval is for one removal: when it was served, an equal one waits again. | `guard` |
@@ -13,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -27,10 +29,10 @@ from fsxds.values import Version
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A resource that a rollback holds: what is served, and which version the tree had; None for none."""
+    """A resource that a rollback holds: what is served, and which versions the tree had; None for none."""
 
     kept: Resource | None
-    asked: Version | None
+    asked: frozenset[Version | None]
 
 
 NO_PINS: Mapping[Key, Pin] = MappingProxyType({})
@@ -85,6 +87,15 @@ class Target:
         vars(made).update(vars(self) | {"before": dict(self.before)})
         return made
 
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether a rollback holds something, or will when the first tree is there."""
+        return bool(self.pins) or self.pinned is not None
+
+    def take_rollback(self, other: Target) -> None:
+        """Hold what a rollback holds for other nodes of the view; each resource until it changes in the tree."""
+        self.pins, self.pinned_at_s, self.pinned = other.pins, other.pinned_at_s, other.pinned
+
     def begin_with(self, other: Target) -> None:
         """Begin with what is held for nodes that come from another channel; what is not held follows the tree at once."""
         if self.composed is None:
@@ -98,6 +109,8 @@ class Target:
         self.tree, self._whole, self._first = tree, self._restored.complete(tree), None
         if self.pinned is not None:
             self.pin(self.pinned, self.pinned_at_s or 0.0)
+        self.pins = {key: pin for key, pin in self.pins.items() if version_of(self._whole, key) in pin.asked}
+        self.pinned_at_s = self.pinned_at_s if self.pins else None
 
     @property
     def holds(self) -> Holds:
@@ -120,13 +133,11 @@ class Target:
             base = self._with_brought(self._whole)
         if self._approved[0] is not base:
             self._approved = None, frozenset()
-        self.pins = {key: pin for key, pin in self.pins.items() if _version(self._whole, key) == pin.asked}
-        self.pinned_at_s = self.pinned_at_s if self.pins else None
         self.remember(rejected, base)
         self.before = {
             version: good
             for version, good in self.before.items()
-            if (base is not None and _version(base, version[0]) == version[1]) or self.may_serve(version)
+            if (base is not None and version_of(base, version[0]) == version[1]) or self.may_serve(version)
         }
         explicit, before = dict(self._pinned(self._whole)), dict[Key, Snapshot]()
         for version in self.held_of(rejected):
@@ -143,7 +154,7 @@ class Target:
         same = {
             key: hold
             for key, hold in self._brought.items()
-            if _version(tree, key) == (None if hold.asked is None else hold.asked.version)
+            if version_of(tree, key) == (None if hold.asked is None else hold.asked.version)
         }
         return compose(tree, None, same, HoldingRules()).snapshot
 
@@ -154,7 +165,7 @@ class Target:
         """
         for version in versions:
             key = version[0]
-            lacking = (one for one in bases if one is not None and (key, _version(one, key)) not in versions)
+            lacking = (one for one in bases if one is not None and (key, version_of(one, key)) not in versions)
             if (good := next(lacking, None)) is not None:
                 self.before[version] = good
 
@@ -188,11 +199,17 @@ class Target:
 
     def _version_before(self, key: Key, version: Version) -> Version | None:
         good = self.before.get((key, version))
-        return None if good is None else _version(good, key)
+        return None if good is None else version_of(good, key)
 
     def may_serve(self, version: ResourceVersion) -> bool:
         """Whether a version is to be served, or may be when others are rejected."""
         return any(one.version == version[1] for one in self._chain(self._asked(version[0])))
+
+    def find(self, version: ResourceVersion) -> Resource | None:
+        """Return a version of a resource if the tree has it, or a rollback is to it."""
+        key, pin = version[0], self.pins.get(version[0])
+        found = (None if self.tree is None else _found(self.tree, key), None if pin is None else pin.kept)
+        return next((one for one in found if one is not None and one.version == version[1]), None)
 
     def _asked(self, key: Key) -> Resource | None:
         """Return what is to be served if nobody rejects it."""
@@ -216,23 +233,31 @@ class Target:
         """Return the newest version that is not rejected."""
         return next((one for one in self._chain(resource) if (key_of(one), one.version) not in rejected), None)
 
-    def pin(self, snapshot: Snapshot, now_s: float) -> bool:
+    def pin(self, snapshot: Snapshot, now_s: float, wanted: Snapshot | None = None) -> bool:
         """Serve an earlier snapshot, in place of what differs from it in the tree; return whether anything does.
 
-        `now_s` is in seconds since 1970.
+        Args:
+            snapshot: what is served; before the first tree, that shows what differs.
+            now_s: seconds since 1970.
+            wanted: what the files ask for by now, where that waits for other nodes; None for the same.
         """
-        tree = snapshot if self._whole is None else self._whole
-        changes = {url: rows.changes_since(snapshot.resources(url)) for url, rows in tree.by_type.items()}
-        keys = {(url, name) for url, one in changes.items() for name in one.fresh | one.renewed | one.removed}
-        self.pins = {key: Pin(_found(snapshot, key), _version(tree, key)) for key in keys}
-        self.pinned_at_s, self.pinned = now_s, None
-        return bool(keys)
+        if self._whole is None:
+            self.pins, self.pinned, self.pinned_at_s = {}, snapshot, now_s
+            return True
+        trees = (self._whole,) if wanted is None or wanted is self.tree else (self._whole, wanted)
+        asked: defaultdict[Key, set[Version | None]] = defaultdict(set)
+        for tree in trees:
+            for key in changed_keys(tree, snapshot):
+                asked[key].add(version_of(tree, key))
+        self.pins = {key: Pin(_found(snapshot, key), frozenset(versions)) for key, versions in asked.items()}
+        self.pinned, self.pinned_at_s = None, now_s if self.pins else None
+        return bool(self.pins)
 
     def resume(self, base: Snapshot | None, rules: HoldingRules) -> bool:
         """Follow the tree again, whatever that removes; return whether something was pinned."""
-        if not self.pins and self.pinned is None:
+        if not self.is_rolled_back:
             return False
-        self.pins, self.pinned = {}, None
+        self.pins, self.pinned, self.pinned_at_s = {}, None, None
         if self._whole is None:
             return True
         approval_id = compose(self._whole, base, NO_HOLDS, rules).approval_id
@@ -248,13 +273,21 @@ class Target:
 
     def _pinned(self, tree: Snapshot) -> Iterator[tuple[Key, Hold]]:
         for key, pin in self.pins.items():
-            yield key, Hold(HoldReason.PINNED, pin.kept, _found(tree, key))
+            if (None if pin.kept is None else pin.kept.version) != version_of(tree, key):
+                yield key, Hold(HoldReason.PINNED, pin.kept, _found(tree, key))
+
+
+def changed_keys(tree: Snapshot, before: Snapshot) -> set[Key]:
+    """Return the resources that are others in a tree than in one before."""
+    changes = {url: rows.changes_since(before.resources(url)) for url, rows in tree.by_type.items()}
+    return {(url, name) for url, one in changes.items() for name in one.fresh | one.renewed | one.removed}
 
 
 def _found(snapshot: Snapshot, key: Key) -> Resource | None:
     return snapshot.resources(key[0]).get(key[1])
 
 
-def _version(snapshot: Snapshot, key: Key) -> Version | None:
+def version_of(snapshot: Snapshot, key: Key) -> Version | None:
+    """Return which version of a resource a snapshot has; None for none."""
     found = _found(snapshot, key)
     return None if found is None else found.version

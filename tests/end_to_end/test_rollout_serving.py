@@ -16,6 +16,7 @@ import pytest
 from fsxds.settings.forms import parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
+from fsxds.settings.rollout_forms import NackLimit
 from fsxds.testing import serve
 from fsxds.testing.server import SETTLE_S, Server
 from tests.support.grpc_clients import DiscoveryClient, channel_to, method_path
@@ -134,7 +135,7 @@ async def test_a_client_that_says_nothing_delays_others_once(word: str) -> None:
 @pytest.mark.parametrize("word", ["Stream", "Delta"])
 async def test_a_rejected_change_comes_to_nobody_else(word: str) -> None:
     """The route never changes, the old state is served again, and the rejection is a problem until the tree changes."""
-    with serve(tree("cluster-a"), settings=settings(), rollout=True) as server:
+    with serve(tree("cluster-a"), settings=settings(nack_limit=NackLimit(0.3)), rollout=True) as server:
         async with following(server, word, "n1", "n2") as (first, second):
             first.rejects = "cluster-b"
             await change(server, "b")

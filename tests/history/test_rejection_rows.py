@@ -28,7 +28,7 @@ def rejected(*versions: ResourceVersion, times: int = 1) -> Rejections:
 
 def restored(text: str, passed_s: float = 0.0) -> Rejections:
     """Return what the next process has so long after, whose clock begins elsewhere."""
-    found = Rejections(NackLimit())
+    found = Rejections(NackLimit(0.3))
     restore_rejections(found, text.encode(), 5000.0, 1_000_000.0 + passed_s)
     return found
 

@@ -125,7 +125,10 @@ def test_everything_of_a_rollout_is_kept(state: State) -> None:
     first, second, third = tree_snapshot(OLD), tree_snapshot(NEW), tree_snapshot({"CDS": {"x": "1"}})
     key, gone = (type_url("CDS"), "old"), (type_url("CDS"), "new")
     kept = first.resources(key[0])["old"]
-    pins = {key: Pin(kept, None), gone: Pin(None, second.resources(gone[0])["new"].version)}
+    pins = {
+        key: Pin(kept, frozenset((None, Version("5")))),
+        gone: Pin(None, frozenset((second.resources(gone[0])["new"].version,))),
+    }
     before = {(gone, Version("1")): first, (gone, Version("2")): second, (key, Version("3")): first}
     whole = RolloutState(first, second, third, pins=pins, pinned_at_s=7.0, before=before)
     lane = ChannelKey(("common",), held=frozenset({(gone, Version("1"))}), lane=3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,13 @@ from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
+from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.rollout import RolloutOptions
 from fsxds.settings.rollout_forms import Canary
 from fsxds.views import Views
 from tests.support.polls import until
 from tests.support.publishing import CDS, VIEWS, WHOLE_TREE_ALONE, Client, Publishing, publishing
+from tests.support.rollouts import tree_snapshot
 
 # What was restored rests for as long as a step may take.
 RULES = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=0.05))
@@ -180,6 +183,26 @@ async def test_those_who_return_to_a_step_follow_the_channel(tmp_path: Path) -> 
         await run.settled()
         channel = await run.channels.channel_of(Node("edge-1"), holds=True)
         assert channel is run.publisher.whole
+
+
+async def test_a_rollback_of_a_view_that_nobody_follows_stays_over_a_restart(tmp_path: Path) -> None:
+    """The next process loads the view without a node, so a resource that changes follows the tree at once."""
+    old, bad, next_ = (tree_snapshot({"CDS": dict.fromkeys("xy", content)}) for content in ("1", "2", "3"))
+    async with process(tmp_path, views=VIEWS) as run:
+        run.load_views(*EDGE_A)
+        RolloutOperator(run.publisher, lambda: run.channels.views, None).roll_back({EDGE_A: old})
+        run.publisher.receive({EDGE_A: bad}, 1.0)
+        await run.settled()
+    async with process(tmp_path, views=VIEWS) as run:
+        assert run.wanted == {EDGE_A}
+        run.existing = frozenset(EDGE_A)
+        rollout = run.publisher.rollouts[ChannelKey(EDGE_A)]
+        assert list(run.publisher.followed(())) == [rollout]
+        mended = bad.resources(CDS).with_changes(next_.resources(CDS).select({"y"}), ())
+        run.publisher.receive({EDGE_A: replace(bad, by_type={**bad.by_type, CDS: mended})}, 2.0)
+        await run.settled()
+        client = await run.join("a", "edge", is_quick=True)
+        await until(lambda: client.clusters() == {"x": "1", "y": "3"})
 
 
 async def test_a_rollback_stays_over_a_restart(tmp_path: Path) -> None:

@@ -12,17 +12,21 @@ from fsxds.errors import ProtocolError
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.protocol.messages import Node
+from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import NO_HISTORY, RolloutOperator
+from fsxds.resources import Snapshot
 from fsxds.rollout import PinsChanged, RolloutOptions
 from fsxds.settings.rollout_forms import Canary
 from fsxds.transports.admin.rollout_control import ChannelReport, WaitingReport
+from fsxds.values import Layers
 from tests.publishing.test_node_channels import joined
 from tests.support.polls import until
-from tests.support.publishing import CDS, RULES, VIEWS, Client, Publishing, publishing
+from tests.support.publishing import CDS, RULES, VIEWS, Client, Publishing, publishing, virtually
 from tests.support.rollouts import tree_snapshot
 
 MANY = tuple("abcdefghij")
+EDGE_A: Layers = ("common", "nodes/a")
 
 
 def operator_of(run: Publishing, state: State | None = None) -> RolloutOperator:
@@ -299,6 +303,107 @@ async def test_rollback_of_all_views(state: State) -> None:
         assert operator.resume(frozenset({("common",)})) == 1
         await run.settled()
         assert [client.clusters() for client in nodes] == [{"x": "2"}, {"x": "3"}]
+
+
+async def test_a_rollback_to_what_clients_reject_is_shown() -> None:
+    """What was good before that is served, and is in the tree: nothing is held, and the reason is told all the same."""
+    async with publishing() as run:
+        run.save({"CDS": {"a": "1"}})
+        client = await run.join("edge-1", is_quick=True)
+        client.rejects.add("bad")
+        bad = run.save({"CDS": {"a": "bad"}})
+        await run.settled()
+        run.save({"CDS": {"a": "2"}})
+        await run.settled()
+        assert not report(run).held
+        operator_of(run).roll_back({(): bad})
+        await run.settled()
+        found = report(run)
+
+        assert (run.served(), client.clusters(), found.pinned) == ({"CDS": {"a": "2"}}, {"a": "2"}, 1)
+        assert [(one.reason, one.name, one.nodes) for one in found.held] == [("rejected", "a", ("edge-1",))]
+        assert [one.rule for one in run.problems()] == ["rejected-by-client"]
+
+
+def views_of(run: Publishing, content: str) -> dict[Layers, Snapshot]:
+    """Return a tree of each view that is wanted: a cluster with this content."""
+    return {layers: tree_snapshot({"CDS": {"x": content}}) for layers in run.wanted}
+
+
+@virtually
+async def test_a_rollback_stays_in_a_view_that_nobody_follows() -> None:
+    """It is shown, and holds for who comes back; a resource that changes in the tree meanwhile follows it."""
+    async with publishing(views=VIEWS) as run:
+        run.load_views("common", "nodes/a")
+        operator = RolloutOperator(run.publisher, lambda: run.channels.views, None)
+        node, old = await joined(run, "a"), {EDGE_A: tree_snapshot({"CDS": {"x": "1", "y": "1"}})}
+        new = tree_snapshot({"CDS": {"x": "2", "y": "2"}})
+        run.publisher.receive({EDGE_A: new}, 1.0)
+        await run.settled()
+        assert operator.roll_back(old) == 1
+        await run.settled()
+        node.leave()
+        await run.passed(1200.0)
+        assert [(each.layers, each.pinned) for each in operator.status() if each.pinned] == [(EDGE_A, 2)]
+        run.publisher.receive({EDGE_A: tree_snapshot({"CDS": {"x": "2", "y": "3"}}, new)}, 2.0)
+        await run.settled()
+        again = await run.join("a", "edge", is_quick=True)
+        assert again.clusters() == {"x": "1", "y": "3"}
+        again.leave()
+        assert operator.resume(None) == 1
+        await run.passed(1200.0)
+
+        assert EDGE_A not in run.wanted
+        assert not any(each.pinned for each in operator.status())
+
+
+async def test_a_node_that_comes_after_a_rollback_of_all_views_gets_it(state: State) -> None:
+    """The first one of its view, which the history knows: meanwhile the rollback is shown for it."""
+    async with publishing(views=VIEWS) as run:
+        run.load_views("common", "nodes/a")
+        other = await joined(run, "c", "inner")
+        for layers in (EDGE_A, ("common",), ("gone",)):
+            state.record(layers, tree_snapshot({"CDS": {"x": "1"}}), None, 100.0)
+        run.publisher.receive(views_of(run, "2"), 1.0)
+        await run.settled()
+        operator = RolloutOperator(run.publisher, lambda: run.channels.views, state)
+        assert await operator.rollback_all(200.0) == 2
+        assert run.wanted == {EDGE_A, ("common",)}
+        run.publisher.receive(views_of(run, "2"), 2.0)
+        await run.settled()
+        assert {each.layers: each.pinned for each in operator.status()} == {EDGE_A: 1, ("common",): 1}
+        first = await run.join("a", "edge", is_quick=True)
+        await run.settled()
+        assert [first.clusters(), other.clusters()] == [{"x": "1"}] * 2
+        assert operator.resume(None) == 2
+        await run.settled()
+
+        assert [first.clusters(), other.clusters()] == [{"x": "2"}] * 2
+
+
+@pytest.mark.parametrize("is_canary", [True, False])
+async def test_the_first_canary_after_a_rollback_gets_it(is_canary: bool) -> None:
+    """Likewise the first of the others, where only canaries were there; what a canary is spared does not bake."""
+    async with publishing(BAKING, views=VIEWS) as run:
+        run.load_views("common")
+        first, second = sorted(("n0", "n1"), key=lambda name: is_in_share(name, 0.5) is is_canary)
+        assert is_in_share(first, 0.5) is not is_in_share(second, 0.5)
+        nodes = [await joined(run, first, "inner")]
+        operator = RolloutOperator(run.publisher, lambda: run.channels.views, None)
+        old = views_of(run, "1")
+        run.publisher.receive(views_of(run, "2"), 1.0)
+        await run.settled()
+        operator.promote()
+        operator.roll_back(old)
+        await run.settled()
+        nodes.append(await run.join(second, "inner", is_quick=True))
+        await run.settled()
+        assert [each.channel.key.is_canary for each in nodes] == [not is_canary, is_canary]
+        assert [each.clusters() for each in nodes] == [{"x": "1"}] * 2
+        assert operator.resume(None) == 2
+        await run.settled()
+
+        assert [each.clusters() for each in nodes] == [{"x": "2"}] * 2
 
 
 async def test_histories_that_cannot_be_used(state: State) -> None:

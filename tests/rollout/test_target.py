@@ -167,6 +167,36 @@ def test_a_rollback_to_what_is_served_pins_nothing() -> None:
     assert not served.target.resume(served.base, RULES)
 
 
+def test_a_rollback_is_also_of_what_waits_to_be_served() -> None:
+    """What waits for canaries is held when it comes; what it mends anyway follows the tree then."""
+    served = Served({"CDS": {"bad": "2", "mended": "2"}})
+    earlier = tree_snapshot({"CDS": {"bad": "1", "mended": "1", "next": "1"}})
+    wanted = {"CDS": {"bad": "2", "mended": "1", "next": "2"}}
+    waiting = tree_snapshot(wanted)
+    assert served.target.pin(earlier, 7.0, waiting)
+    assert served.compose() == tree_of(earlier)
+    assert {key[1] for key in served.target.pins} == {"bad", "mended", "next"}
+    served.save(wanted)
+
+    assert served.compose() == tree_of(earlier)
+    assert {key[1] for key in served.target.pins} == {"bad", "next"}
+
+
+def test_a_rollback_before_the_first_tree_pins_what_differs_there() -> None:
+    """A view that nobody followed yet is loaded a moment later."""
+    target = Target()
+    assert target.pin(tree_snapshot({"CDS": {"a": "1", "b": "1"}}), 7.0)
+    assert target.is_rolled_back
+    target.receive_tree(tree_snapshot({"CDS": {"a": "2", "b": "1"}}))
+
+    composed = target.compose(None, (), RULES)
+    assert composed is not None
+    assert tree_of(composed) == {"CDS": {"a": "1", "b": "1"}}
+    assert [key[1] for key in target.pins] == ["a"]
+    assert target.resume(None, RULES)
+    assert not target.is_rolled_back
+
+
 def test_resume_follows_the_tree() -> None:
     """Whatever that removes: it was served before."""
     served = Served(SIX)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from fsxds.channels import ChannelKey
@@ -31,7 +31,7 @@ from fsxds.rollout.pending import BACK_OFF
 from fsxds.rollout.rejections import VOTES_FOR_S
 from fsxds.rollout.uses import demands_of
 from fsxds.values import Layers, TypeUrl, Version
-from tests.simulation.fleet import CDS, LDS, RDS, TYPES, SimulatedClient
+from tests.simulation.fleet import CDS, LDS, RDS, TYPES, Delivery, SimulatedClient
 from tests.simulation.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -302,14 +302,19 @@ class Checks:
     def _check_pins(self, rollout: ChannelRollout) -> None:
         """Check that what was rolled back is served, or named as held because of something else."""
         pins = self._pins.get(rollout.channel.key.layers, {})
-        if self._world.rules.canary or self._world.scenario.rules["has_views"]:
-            # Channels that begin later, or get the tree later, roll back something else.
-            return
         for key, (kept, _) in pins.items():
             hold = rollout.target.holds.get(key)
             has = None if hold is None or hold.kept is None else hold.kept.version
+            if hold is None and any(one.is_blamed for one in self._sent(key, kept)):
+                # What was rolled back to is rejected, and what was good before is in the tree.
+                continue
             if hold is None or (hold.reason is HoldReason.PINNED and has != kept):
                 raise ViolatedError(f"{key[1]} was rolled back, and follows the tree, at {self._world.now_s:.2f} s")
+
+    def _sent(self, key: Key, version: Version | None) -> Iterator[Delivery]:
+        """Yield how often clients were sent a version of a resource."""
+        for client in self._world.clients.values():
+            yield from (one for one in client.deliveries.get(key, ()) if one.version == version)
 
     def check_rest(self) -> None:
         """Check that at rest the tree is served, except for what is held back with a reason, and everybody has that."""

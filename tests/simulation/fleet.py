@@ -44,6 +44,7 @@ class Habits:
         is_envoy: it asks for listeners, routes and endpoints, too, and answers as an Envoy.
         answers: False never ACKs.
         comes_once: it polls once for each type, and never again.
+        comes_later: it comes when something was rolled back, and not before.
     """
 
     wire: str = "delta"
@@ -53,6 +54,7 @@ class Habits:
     is_envoy: bool = True
     answers: bool = True
     comes_once: bool = False
+    comes_later: bool = False
 
 
 @dataclass(slots=True)
@@ -100,7 +102,7 @@ class SimulatedClient:
         self.versions: dict[Subscription, Version] = {}
         self._on_applied = on_applied
         self._connection: StreamConnection | PollConnection | None = None
-        self.is_wanted = True
+        self.is_wanted = not habits.comes_later
         self.left_at_s = 0.0
 
     @property

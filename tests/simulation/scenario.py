@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulation.fleet import Habits
@@ -18,6 +18,8 @@ OTHER = "2"
 
 # How often each number of clients is: large fleets are slow, and seldom needed.
 SIZES = {1: 20, 2: 40, 3: 40, 4: 20, 5: 20, 6: 20, 8: 20, 12: 20, 60: 0.6}
+# Which share of a fleet comes after the first rollback.
+LATER = 0.5
 # How often each fault is, and each decision of an operator.
 FAULTS = {
     "freeze": 20,
@@ -270,6 +272,10 @@ def scenario_of(seed: int, *, has_addresses: bool = False) -> Scenario:
     happenings: list[Happening] = [Happening(2.0, "rest")]
     for _ in range(chosen.randint(3, 9)):
         happenings += author.edit() if chosen.random() < 0.7 else [_fault(chosen, sorted(fleet), rules)]
+    if (rules["canary"] or rules["has_views"]) and any(each.method == "roll_back" for each in happenings):
+        # The first of a view, or of the canaries. By numbers of their own: the rest of a seed stays as it is.
+        later = random.Random(f"later {seed}")
+        fleet = {name: replace(one, comes_later=later.random() < LATER) for name, one in fleet.items()}
     return Scenario(seed, tree, fleet, rules, tuple(happenings))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import inf
 
 from fsxds.publishing.publisher import PublishRules
+from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.resources import Key, Snapshot, key_of
 from fsxds.rollout import HoldingRules, RolloutOptions
 from fsxds.rollout.uses import demands_of
@@ -97,6 +98,7 @@ class World:
         self._loading = LoadedViews(self._views(), self._load)
         self._loading.wanted |= {key.layers for key in self._kept.states}
         self.server = Server(self.rules, self._kept, self._loading, self.checks.receive_held)
+        self._operator = RolloutOperator(self.server.publisher, lambda: [("", layers) for layers in self.targets], None)
         self.server.publisher.on_progress = self.checks.receive_progress
         self.checks.receive_start()
         if not self._kept.states:
@@ -196,19 +198,16 @@ class World:
         """Serve what an earlier tree had."""
         self.renewals.append((self.now_s, None))
         earlier = self.history[max(len(self.history) - 1 - by, 0)]
-        for rollout in self.server.publisher.rollouts.values():
-            if not rollout.channel.key.lane and rollout.target.tree is not None:
-                rollout.target.pin(earlier[rollout.channel.key.layers], 0.0)
-                self.server.publisher.recompose(rollout)
+        self._operator.roll_back(earlier)
+        for client in self.clients.values():
+            if client.habits.comes_later and not client.is_wanted:
+                asyncio.get_running_loop().call_later(RECONNECT_S, self._return, client)
         self.checks.receive_rollback(earlier)
 
     def resume(self) -> None:
         """Follow the tree again."""
         self.renewals.append((self.now_s, None))
-        publisher = self.server.publisher
-        for rollout in publisher.rollouts.values():
-            if not rollout.channel.key.lane and rollout.target.resume(rollout.base, publisher.holding_rules):
-                publisher.recompose(rollout)
+        self._operator.resume(None)
         self.checks.receive_resumption()
 
     def retry(self) -> None:

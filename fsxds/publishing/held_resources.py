@@ -10,7 +10,7 @@ from types import MappingProxyType
 from fsxds.api.secrets import mask_reason
 from fsxds.observe.log_lines import some_of
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.resources import Key, Resource
+from fsxds.resources import Key, Resource, Snapshot
 from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, ResourceVersion, Target
 from fsxds.values import Problem, Severity, TypeUrl
 

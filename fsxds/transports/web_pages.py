@@ -8,7 +8,8 @@ Source: Fetch, "Origin header" and "CORS protocol"; Fetch Metadata Request Heade
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -57,13 +58,19 @@ def check_page(
         )
 
 
-def check_host(headers: Mapping[str, str], address: TcpAddress, allowed: tuple[str, ...] | None = ()) -> None:
+def check_host(
+    headers: Mapping[str, str],
+    address: TcpAddress,
+    allowed: tuple[str, ...] | None = (),
+    authorities: Iterable[str] = (),
+) -> None:
     """Check that the name which a request asks for cannot have been made to lead to an address, by who owns that name.
 
     Args:
         headers: those of the request.
         address: where it came to.
         allowed: names that lead here beside those of `leads_here`, `*` is any; None where it is an option that is not given.
+        authorities: names of which resources are served here; a request may have one of them as its host.
 
     Raises:
         ProtocolError: it can.
@@ -71,7 +78,7 @@ def check_host(headers: Mapping[str, str], address: TcpAddress, allowed: tuple[s
     if allowed is None and not is_local(address):
         return
     host = headers.get("host", "")
-    if not leads_here(host, address) and not _is_allowed(host, allowed or ()):
+    if not leads_here(host, address) and not _is_allowed(host, {*(allowed or ()), *map(str.lower, authorities)}):
         raise ProtocolError(f"{_FOREIGN_HOST}{'' if allowed == () else _MAY_BE_ALLOWED}", "PERMISSION_DENIED")
 
 
@@ -80,7 +87,7 @@ def is_envoy(headers: Mapping[str, str]) -> bool:
     return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
 
 
-def _is_allowed(written: str, allowed: tuple[str, ...]) -> bool:
+def _is_allowed(written: str, allowed: AbstractSet[str]) -> bool:
     return ANY_HOST in allowed or written.lower().partition(":")[0].removesuffix(".") in allowed
 
 

@@ -265,7 +265,8 @@ class RestJson:
         check_page(request.headers, own_origin=own_origin, origins=origins, may_be_linked=may_be_linked)
         is_poll_of_envoy = request.method == "POST" and is_envoy(request.headers)
         if isinstance(self.address, TcpAddress) and not is_poll_of_envoy:
-            check_host(request.headers, self.address, settings.allowed_hosts)
+            authorities = (settings.authority, *(settings.authorities or ()))
+            check_host(request.headers, self.address, settings.allowed_hosts, filter(None, authorities))
 
     async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         try:

@@ -11,6 +11,7 @@ import pytest
 from fsxds.access import Access, AccessInUse
 from fsxds.errors import ProtocolError
 from fsxds.settings.access_rules import AccessRule
+from fsxds.settings.authorities import Authority
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.settings.token_file import Tokens
@@ -225,6 +226,16 @@ async def test_own_and_allowed_names_are_answered(host: str) -> None:
     async with running(settings=Settings(allowed_hosts=("*",))) as server:
         server.publish(*BOTH)
         assert (await server.ask("GET", "/", headers={"host": "any.example"})).status == 200
+
+
+async def test_authorities_are_hosts() -> None:
+    """A resource of another authority is asked for with that in `Host`; who owns that name is trusted with its resources."""
+    async with running(
+        settings=Settings(authority="Ours.example", authorities={"theirs.example": Authority("")})
+    ) as server:
+        server.publish(*BOTH)
+        for host, status in (("ours.example", 200), ("theirs.example:80", 200), ("evil.example", 403)):
+            assert (await server.ask("GET", "/", headers={"host": host})).status == status
 
 
 async def test_an_envoy_has_the_name_of_its_cluster_in_host() -> None:

@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the number of examples before the tests are imported: what has settings of its own copies it then."""
-    config.addinivalue_line("markers", "nightly: a long test, with a short sibling; `--nightly` runs it")
+    config.addinivalue_line("markers", "nightly: a long test, which only `--nightly` runs")
     if config.getoption("nightly"):
         settings.load_profile("nightly")
 

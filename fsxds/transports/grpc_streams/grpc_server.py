@@ -63,8 +63,9 @@ OPTIONS = (
 def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
     """Return the channel arguments of a server with these limits.
 
-    Floods of pings, settings and resets are bounded by gRPC itself: it stops to read from a connection whose answers it cannot
-    write, and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them.
+    Floods of pings and settings are bounded by gRPC itself: it stops to read from a connection whose answers it cannot write,
+    and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them. No argument bounds resets of one
+    connection: fast ones fill the requests that gRPC lets wait for a server, and new streams of all are cancelled.
     """
     streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
     return (

@@ -1,5 +1,6 @@
 """`.ci/rerun.py` runs failed tests once more, and passes only if all of them pass then."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,8 +23,11 @@ def test_one(word):
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder, away from the settings of this checkout."""
-    return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    """Run Python in a folder, away from the settings and the plugins of this checkout."""
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def rerun(folder: Path, content: str) -> subprocess.CompletedProcess[str]:

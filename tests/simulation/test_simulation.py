@@ -7,10 +7,10 @@ import pytest
 from tests.simulation.running import failure_of, report_of
 from tests.simulation.scenario import scenario_of
 
-DAY, NIGHT = 1000, 2000
+DAY, NIGHT = 500, 2000
 SEEDS_WITH_ADDRESSES = 200
 # So many seeds are one test.
-AT_ONCE = 40
+AT_ONCE = 25
 # Without a known good version of what a client rejects: it is offered that again by its stream's back-off alone (1735), and
 # a slow poller loses the cluster of such a route (1909).
 OPEN = frozenset({1735, 1909})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from fsxds.api.catalogue import Catalogue
@@ -54,9 +56,15 @@ static_resources:
 """
 
 
+@cache
+def api() -> Catalogue:
+    """Return what this Envoy knows."""
+    return find_api(envoy=None, descriptors=None, cache_dir=None)
+
+
 def upgrade(text: str) -> str:
     """Return a text in the spellings of v3, with the extensions that this Envoy has."""
-    return upgraded(text, find_api(envoy=None, descriptors=None, cache_dir=None)).text
+    return upgraded(text, api()).text
 
 
 def test_a_bootstrap_of_v2_is_accepted() -> None:

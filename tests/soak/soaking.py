@@ -330,10 +330,12 @@ class Soaked:
         os.kill(self.server.pid, signal.SIGUSR2)
         await asyncio.to_thread(self.server.wait, self._counts.exists, "what the server counts")
         counts: dict[str, Any] = json.loads(self._counts.read_text())
-        # An Envoy that polls opens another connection whenever all that it has are busy, up to one for each type.
+        # An Envoy that polls opens another connection, with its task, whenever all that it has are busy, up to one for each type.
         for envoy in self.envoys:
             stats = (await asyncio.to_thread(envoy.get, "/stats?filter=upstream_cx_active"))[1]
-            counts["descriptors"] -= sum(int(line.rpartition(" ")[2]) for line in stats.splitlines())
+            connections = sum(int(line.rpartition(" ")[2]) for line in stats.splitlines())
+            counts["descriptors"] -= connections
+            counts["tasks"] -= connections
         return counts
 
 

@@ -74,8 +74,8 @@ class ChannelClient(Client, Protocol):
     def is_away(self) -> bool:
         """Whether nothing can be sent to it before it comes back: a node between two polls, or after its last one."""
 
-    def selects(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether it subscribes to a resource."""
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that it subscribes to."""
 
     def sync_state(self) -> SyncState:
         """Return how it stands with what its channel serves. It is asked of every client at once, so it must be quick."""

@@ -135,10 +135,10 @@ class DeltaStream:
         watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
         return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
 
-    def selects(self, type_url: TypeUrl, change: RowsChange) -> bool:
-        """Whether the client subscribes to something in a change of a type."""
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that the client subscribes to."""
         watch = self._watches.get(type_url)
-        return watch is not None and watch.selects(change)
+        return NOTHING if watch is None else watch.names.may_select(names)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return the subscription to a type; to nothing where the client never requested it."""

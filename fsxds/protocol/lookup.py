@@ -334,6 +334,10 @@ class DeltaNames:
         """Whether any of the changed resources may be wanted; of names that stand for others that is not looked up."""
         return bool(self._indirect) or self.subscription.selects_any(change)
 
+    def may_select(self, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names that may be wanted, likewise."""
+        return names if self._indirect else self.subscription.selected(names)
+
     def wants(self, name: str, lookup: Lookup) -> bool:
         """Whether a resource of this name is wanted."""
         return self.selects_all or name in self.names or name in lookup.names(self._indirect)

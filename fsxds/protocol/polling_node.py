@@ -250,9 +250,9 @@ class PollingNode:
         """Whether the client has no open poll, and had none since a time."""
         return self._seen_at_s < time_s and not self.has_open_polls
 
-    def selects(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether the client subscribes to a resource."""
-        return any(self._selecting(type_url, RowsChange(frozenset((name,)))))
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that the client subscribes to."""
+        return NOTHING.union(*(one.selected(names) for one in self.watches if one.type_url == type_url))
 
     def standing(self, step: Step) -> Standing:
         """Return whether the client has taken, or rejected, what steps changed of its subscriptions.

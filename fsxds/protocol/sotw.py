@@ -133,10 +133,10 @@ class SotwStream:
         """Always False: of its collections a client is sent all that is there, also when it connects again."""
         return False
 
-    def selects(self, type_url: TypeUrl, change: RowsChange) -> bool:
-        """Whether the client subscribes to something in a change of a type."""
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that the client subscribes to."""
         watch = self._watches.get(type_url)
-        return watch is not None and watch.selects(change)
+        return NOTHING if watch is None else watch.subscription.selected(names)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return the subscription to a type; to nothing where the client never requested it."""

@@ -100,6 +100,10 @@ class Subscription:
             return any(names)
         return not all(map(self.names.isdisjoint, names)) or any(map(self._members_among, names))
 
+    def selected(self, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names that are selected."""
+        return names if self.wildcard else self.among(names)
+
     def among(self, names: AbstractSet[str]) -> frozenset[str]:
         """Return those of some names that are selected where there is no wildcard."""
         return self._members_among(names).union(self.names & names)

@@ -17,6 +17,7 @@ from fsxds.rollout import Nack, NodeKey, RejectingNode, Rejections, ResourceVers
 from fsxds.rollout.rejections import Votes
 from fsxds.rollout.uses import dependencies_of
 from fsxds.settings.rollout_forms import NackLimit
+from fsxds.values import TypeUrl
 
 # Clients that have not taken all that they are served.
 _UNSETTLED = frozenset((SyncState.NACK, SyncState.STALE))
@@ -198,28 +199,55 @@ class Verdicts:
         There are none for a version that only those are offered that reject it, and after a restart for any that others may
         come back for. Who does not answer in time catches up, and does not count.
         """
-        found: dict[ResourceVersion, defaultdict[str, set[NodeKey]]] = {}
-        awaited: set[ResourceVersion] = set()
+        served, awaited = set[ResourceVersion](), set[ResourceVersion]()
+        # By versions that nodes accept together, these nodes by identity: mostly all of a type, or none.
+        groups: defaultdict[frozenset[ResourceVersion], defaultdict[str, set[NodeKey]]]
+        groups = defaultdict(lambda: defaultdict(set))
         for key, rollout in self._rollouts.items():
             composed = rollout.target.composed
             places = rollout.machine.served, None if composed is None else composed.snapshot, rollout.base
-            offered = [] if key.lane else [one for one in versions if _is_in_any(places, one)]
-            if key.is_main and rollout.machine.is_resting:
-                awaited.update(offered)
-            for version in offered:
-                if key.is_main and _is_in_any(places[:2], version):
-                    found.setdefault(version, defaultdict(set))
-            for client in rollout.channel.clients if offered else ():
-                node = node_key(client)
-                known = self.rejections.nodes.get(node)
-                for version in offered:
-                    if (known is None or version not in known.reasons) and client.selects(*version[0]):
-                        found.setdefault(version, defaultdict(set))[client.identity].add(node)
-        return {
-            version: {identity: len(nodes) for identity, nodes in each.items()}
-            for version, each in found.items()
-            if version not in awaited
-        }
+            offered = frozenset(() if key.lane else (one for one in versions if _is_in_any(places, one)))
+            if key.is_main:
+                served.update(one for one in offered if _is_in_any(places[:2], one))
+                awaited.update(offered if rollout.machine.is_resting else ())
+            for type_url in {version[0][0] for version in offered}:
+                self._group(rollout, type_url, offered, groups)
+        found: dict[ResourceVersion, dict[str, set[NodeKey]]] = {version: {} for version in served}
+        for together, nodes in groups.items():
+            for version in together:
+                known = found.get(version)
+                found[version] = (
+                    nodes
+                    if not known
+                    else {
+                        identity: known.get(identity, set()) | nodes.get(identity, set())
+                        for identity in {**known, **nodes}
+                    }
+                )
+        distinct = {id(nodes): nodes for nodes in found.values()}
+        votes = {one: {identity: len(each) for identity, each in nodes.items()} for one, nodes in distinct.items()}
+        return {version: votes[id(nodes)] for version, nodes in found.items() if version not in awaited}
+
+    def _group(
+        self,
+        rollout: ChannelRollout,
+        type_url: TypeUrl,
+        offered: frozenset[ResourceVersion],
+        groups: Mapping[frozenset[ResourceVersion], Mapping[str, set[NodeKey]]],
+    ) -> None:
+        """Add the clients of a channel to the groups of versions of a type that they were offered, and do not reject."""
+        of_type = frozenset(version for version in offered if version[0][0] == type_url)
+        names = frozenset(version[0][1] for version in of_type)
+        for client in rollout.channel.clients:
+            node, selected = node_key(client), client.selected(type_url, names)
+            known = self.rejections.nodes.get(node)
+            accepted = of_type
+            if selected != names:
+                accepted = frozenset(version for version in of_type if version[0][1] in selected)
+            if known is not None:
+                accepted = accepted.difference(known.reasons)
+            if accepted:
+                groups[accepted][client.identity].add(node)
 
     def _main_of(self, rollout: ChannelRollout) -> ChannelRollout:
         key = rollout.channel.key

@@ -286,14 +286,25 @@ class Rejections:
                     rejecting.setdefault(version, Counter())[node.identity] += 1
         new = rejecting.keys() - self.held.keys()
         found = accepting(new) if new else {}
-        self._accepting = {version: self._with_absent(version, votes, now_s) for version, votes in found.items()}
+        known, self._accepting = self._accepting, {}
+        nobody: dict[str, tuple[int, float | None]] = {}
         others: dict[ResourceVersion, Votes] = {version: one.accepting for version, one in self.held.items()}
-        for version, each in self._accepting.items():
-            others[version] = {
-                identity: count
-                for identity, (count, _) in each.items()
-                if identity in found[version] or identity not in rejecting[version]
-            }
+        # Mostly, many versions have the same votes.
+        same: dict[object, tuple[dict[str, tuple[int, float | None]], Votes]] = {}
+        for version, votes in found.items():
+            absent = known.get(version, nobody)
+            case = id(votes), id(absent), frozenset(rejecting[version])
+            if case not in same:
+                each = _with_absent(votes, absent, now_s)
+                same[case] = (
+                    each,
+                    {
+                        identity: count
+                        for identity, (count, _) in each.items()
+                        if identity in votes or identity not in rejecting[version]
+                    },
+                )
+            self._accepting[version], others[version] = same[case]
         before, self.held = (
             self.held,
             {
@@ -304,21 +315,27 @@ class Rejections:
         )
         return before.keys() != self.held.keys()
 
-    def _with_absent(self, version: ResourceVersion, votes: Votes, now_s: float) -> dict[str, tuple[int, float | None]]:
-        """Return the nodes that accept a version, with those that have left not long ago."""
-        absent = {
-            identity: (count, now_s if gone_at_s is None else gone_at_s)
-            for identity, (count, gone_at_s) in self._accepting.get(version, {}).items()
-            if identity not in votes and (gone_at_s is None or now_s - gone_at_s < VOTES_FOR_S)
-        }
-        return absent | {identity: (count, None) for identity, count in votes.items()}
-
     def next_s(self, now_s: float) -> float | None:
         """Return when, after this time, `offer` or `decide` may do something; None for never."""
         times_s = [node.retry_at_s for node in self.nodes.values()]
         left_s = [node.gone_at_s for node in self.nodes.values() if node.gone_at_s is not None]
         left_s += [
-            gone_at_s for each in self._accepting.values() for _, gone_at_s in each.values() if gone_at_s is not None
+            gone_at_s
+            for each in {id(one): one for one in self._accepting.values()}.values()
+            for _, gone_at_s in each.values()
+            if gone_at_s is not None
         ]
         times_s += [at_s + after_s for at_s in left_s for after_s in (VOTES_FOR_S, REMEMBERED_FOR_S)]
         return min((time_s for time_s in times_s if time_s is not None and time_s > now_s), default=None)
+
+
+def _with_absent(
+    votes: Votes, before: Mapping[str, tuple[int, float | None]], now_s: float
+) -> dict[str, tuple[int, float | None]]:
+    """Return the nodes that accept a version, with those that have left not long ago."""
+    absent = {
+        identity: (count, now_s if gone_at_s is None else gone_at_s)
+        for identity, (count, gone_at_s) in before.items()
+        if identity not in votes and (gone_at_s is None or now_s - gone_at_s < VOTES_FOR_S)
+    }
+    return absent | {identity: (count, None) for identity, count in votes.items()}

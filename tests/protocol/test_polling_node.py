@@ -432,7 +432,7 @@ def test_what_a_client_has_nothing_of_is_waited_for_when_it_polls_again() -> Non
 )
 def test_what_a_node_subscribes_to(short_name: str, name: str, *, expected: bool) -> None:
     """Its vote counts for that alone."""
-    assert Polls(CDS, eds("a", "c")).node.selects(type_url(short_name), name) is expected
+    assert (Polls(CDS, eds("a", "c")).node.selected(type_url(short_name), frozenset((name,))) == {name}) is expected
 
 
 def test_what_is_forgotten_is_not_waited_for() -> None:

@@ -38,9 +38,9 @@ class Taker:
         self.clusters.append(list(step.snapshot.resources(CDS)))
         return Standing.TAKEN
 
-    def selects(self, _: TypeUrl, __: str) -> bool:
+    def selected(self, _: TypeUrl, names: frozenset[str]) -> frozenset[str]:
         """It has subscribed to everything."""
-        return True
+        return names
 
     def sync_state(self) -> SyncState:
         """It is not known."""

@@ -8,10 +8,12 @@ import pytest
 
 from fsxds.events import VersionsHeld, VersionsReleased
 from fsxds.protocol.messages import Node
+from fsxds.protocol.sync_states import SyncState
 from fsxds.publishing.verdicts import has_version
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout import Nack, RolloutOptions
 from fsxds.rollout.rejections import VOTES_FOR_S
 from fsxds.settings.rollout_forms import Canary, NackLimit
+from tests.support.costs import cost_s
 from tests.support.publishing import (
     CDS,
     RDS,
@@ -410,3 +412,35 @@ def test_versions_are_content() -> None:
     assert has_version(snapshot, ((CDS, "a"), version_of_content("a", "1")))
     assert not has_version(snapshot, ((CDS, "a"), version_of_content("a", "2")))
     assert not has_version(snapshot, ((CDS, "b"), version_of_content("b", "1")))
+
+
+async def cost_of_a_decision(monkeypatch: pytest.MonkeyPatch, count: int) -> float:
+    """Return what it costs to decide about a NACK that names none of 500 changed clusters, with so many clients."""
+    async with publishing(QUICK) as run:
+        names = [f"c{number}" for number in range(500)]
+        rejecting, *_ = await fleet(run, count, 0, {"CDS": dict.fromkeys(names, "1")})
+        run.save({"CDS": dict.fromkeys(names, "2")})
+        await run.settled()
+        verdicts, rollout = run.publisher.verdicts, run.publisher.rollout_of(rejecting.channel.key)
+        rows = rejecting.channel.streams.current
+        assert rows is not None
+        versions = frozenset(((CDS, name), rows.resources(CDS)[name].version) for name in names)
+        # It does not take what it rejects meanwhile.
+        monkeypatch.setattr(rejecting, "sync_state", lambda: SyncState.NACK)
+        verdicts.receive_nack(rollout, rejecting, Nack(versions, is_named=False, words="no"))
+
+        def decide() -> None:
+            verdicts.decide_soon({("edge-0", "")})
+            verdicts.decide()
+
+        cost = cost_s(decide)
+        assert verdicts.rejections.versions == versions
+        return cost
+
+
+@virtually
+async def test_many_clients_have_one_vote_about_many_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who follows all of a type votes for all of it at once: ten times the clients cost less than five times as much."""
+    few, many = [await cost_of_a_decision(monkeypatch, count) for count in (20, 200)]
+
+    assert many < 5 * few

@@ -19,7 +19,7 @@ from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.resources import RowsChange, Snapshot
+from fsxds.resources import Snapshot
 from fsxds.rollout import Rejections, RolloutState, Standing, Step
 from fsxds.transports.grpc_streams.waking import Waking
 from fsxds.transports.rest.application import HeldPolls
@@ -298,9 +298,10 @@ class SimulatedStream:
         standing: Standing = self._core.standing(step)
         return standing
 
-    def selects(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether the client subscribes to a resource."""
-        return bool(self._core.selects(type_url, RowsChange(frozenset((name,)))))
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that the client subscribes to."""
+        selected: frozenset[str] = self._core.selected(type_url, names)
+        return selected
 
     def sync_state(self) -> SyncState:
         """Return how the client stands."""

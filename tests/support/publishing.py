@@ -23,7 +23,7 @@ from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.resources import Resource, RowsChange, Snapshot, TypeChange
+from fsxds.resources import Resource, Snapshot, TypeChange
 from fsxds.rollout import RolloutEvent, RolloutOptions, Standing, Step
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
@@ -120,9 +120,9 @@ class Client:
         self.asked.append(step)
         return self._core.standing(step)
 
-    def selects(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether it subscribes to a resource."""
-        return self._core.selects(type_url, RowsChange(frozenset((name,))))
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that it subscribes to."""
+        return self._core.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
         """Return how it stands with what its channel serves."""

@@ -45,7 +45,7 @@ from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.relay_ids import RelayIds
 from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import RowsChange, Snapshot
+from fsxds.resources import Snapshot
 from fsxds.rollout import Standing, Step
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
@@ -113,8 +113,8 @@ class StreamCore(Protocol):
     def standing(self, step: Step) -> Standing:
         """Return where the client is with a step."""
 
-    def selects(self, type_url: TypeUrl, change: RowsChange) -> bool:
-        """Whether the client subscribes to something in a change of a type."""
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that the client subscribes to."""
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
         """Return what the client wants of a type."""
@@ -303,9 +303,9 @@ class StreamCall:
         """Return where the client is with a step."""
         return self._core.standing(step)
 
-    def selects(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether the client subscribes to a resource."""
-        return self._core.selects(type_url, RowsChange(frozenset((name,))))
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that the client subscribes to."""
+        return self._core.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
         """Return how the client stands with what its channel serves."""

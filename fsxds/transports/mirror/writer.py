@@ -395,9 +395,9 @@ class Mirroring:
         if self._unanswered is not None and self._standing(self._unanswered) is Standing.TAKEN:
             self._unanswered = None
 
-    def selects(self, _: TypeUrl, __: str) -> bool:
-        """Whether it has files of a resource: it has all."""
-        return True
+    def selected(self, _: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that it has files of: all."""
+        return names
 
     def sync_state(self) -> SyncState:
         """Return how the directory, and its Envoy where it is known, stand with what the channel serves."""

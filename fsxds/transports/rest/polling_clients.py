@@ -71,9 +71,9 @@ class RestClient:
         """Return where the client is with a step."""
         return self.polls.standing(step)
 
-    def selects(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether the client subscribes to a resource."""
-        return self.polls.selects(type_url, name)
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return those of some names of a type that the client subscribes to."""
+        return self.polls.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
         """Return how the client stands with what its channel serves."""

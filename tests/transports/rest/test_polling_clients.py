@@ -87,8 +87,8 @@ async def test_a_node_that_came_once_has_not_shown_that_it_stays(server: Server)
     await server.poll(version_info=version_of(server), timeout_ms=1)
 
     assert (before, client.has_returned) == (False, True)
-    assert client.selects(CDS, "a")
-    assert not client.selects(BY_SHORT_NAME["eds"].type_url, "a")
+    assert client.selected(CDS, frozenset("a")) == {"a"}
+    assert not client.selected(BY_SHORT_NAME["eds"].type_url, frozenset("a"))
 
 
 async def test_a_rejection_is_that_of_a_client_of_a_channel(server: Server) -> None:

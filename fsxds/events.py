@@ -440,6 +440,7 @@ class FilesWritten(Event):
         left_sources: config sources that were not pointed at a file.
         blocked: files of somebody else that stand in the way.
         restored: those of the written files that somebody had removed or changed.
+        pause_s: for how long the next ones are left as somebody makes them, who goes on to change files; 0 at first.
         duration_s: how long it took.
     """
 
@@ -451,6 +452,7 @@ class FilesWritten(Event):
     left_sources: tuple[Remark, ...] = ()
     blocked: tuple[Remark, ...] = ()
     restored: tuple[PurePosixPath, ...] = ()
+    pause_s: float = 0.0
     duration_s: float = 0.0
 
 

@@ -22,9 +22,10 @@ from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.undefined_names import with_undefined_names
-from fsxds.resources import Resource
+from fsxds.resources import Key, Resource, key_of
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.proposals import Records
 from fsxds.snapshots.view_problems import named_in
 from fsxds.source.envoy_api import ApiCache, find_envoy
 from fsxds.values import Layers, Problem, Severity
@@ -171,7 +172,7 @@ def _together(reports: Sequence[Report]) -> Report:
 def _rejected_by_envoy(
     loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue
 ) -> tuple[Problem, ...]:
-    """Ask a real Envoy about all that is good so far, and return what it rejects.
+    """Ask a real Envoy about all that is good so far, also in files that are held, and return what it rejects.
 
     By default an Envoy is asked where there is one that can be run.
 
@@ -206,12 +207,13 @@ def _rejected_by_envoy(
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
     """Return the views that an Envoy is asked about, with their resources: those that have something that no other has."""
     snapshots = loaded.served
+    held = {layers: sound_of_held(loaded.by_layers[layers].records) for layers in snapshots}
     largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))
     base = snapshots[largest_first[0]]
     seen: set[tuple[str, str, str]] = set()
     chosen = []
     for layers in largest_first:
-        contents = {(one.type_url, one.name, one.version) for one in snapshots[layers].beyond(base)}
+        contents = {(*key_of(one), one.version) for one in (*snapshots[layers].beyond(base), *held[layers].values())}
         if snapshots[layers] is base or not contents <= seen:
             chosen.append(layers)
             seen |= contents
@@ -222,10 +224,23 @@ def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Re
             file=sys.stderr,
         )
     asked = {
-        layers: [resource for row in snapshots[layers].by_type.values() for resource in row.values()]
+        layers: [
+            *(
+                one
+                for row in snapshots[layers].by_type.values()
+                for one in row.values()
+                if key_of(one) not in held[layers]
+            ),
+            *held[layers].values(),
+        ]
         for layers in chosen[:MOST_ASKED]
     }
     return {layers: resources for layers, resources in asked.items() if resources}
+
+
+def sound_of_held(records: Records) -> dict[Key, Resource]:
+    """Return what is sound in files that are held for an error: they may be served as soon as that is mended."""
+    return {key_of(one): one for record in records.values() if record.is_held for one in record.sound}
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ class MirrorReports:
 
     def __init__(self) -> None:
         self._reported: frozenset[str] = frozenset()
+        self._contested: frozenset[str] = frozenset()
         self._has_failed = False
 
     def written(self, report: FilesWritten) -> Iterator[LogLine]:
@@ -143,7 +144,12 @@ class MirrorReports:
         if report.restored:
             names = [str(path) for path in report.restored]
             text = f"mirror: somebody else removed or changed {some_of(names)}; written again"
-            yield LogLine(Level.WARNING, "files_restored", text, {"files": [*names]})
+            if report.pause_s > 0.0:
+                goes_on = f"mirror: somebody else goes on to remove or change {some_of(names)}; have one program alone"
+                text = f"{goes_on} write there; fsxds writes what is missing again after longer and longer pauses"
+            if report.pause_s == 0.0 or text not in self._contested:
+                yield LogLine(Level.WARNING, "files_restored", text, {"files": [*names]})
+            self._contested = self._contested | {text} if report.pause_s > 0.0 else frozenset()
         if report.written or report.removed or self._has_failed:
             yield LogLine(Level.INFO, "files_written", f"mirror: {summary(report)}", _written_details(report))
         self._has_failed = False

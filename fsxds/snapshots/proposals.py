@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from fsxds.resources import Key, ParsedFile, Resource, Rows, Snapshot, key_of
-from fsxds.values import Problem, TypeUrl
+from fsxds.values import FieldPath, Problem, Severity, TypeUrl, pointer_of
 
 Found = TypeVar("Found")
 
@@ -44,6 +44,24 @@ class FileRecord:
     def was_never_good(self) -> bool:
         """Whether the file exists and nothing of it was ever served."""
         return self.good is None
+
+    @property
+    def sound(self) -> tuple[Resource, ...]:
+        """The resources that the file holds now with their content, but for those in which an error is."""
+        wrong = [one.pointer for one in self.problems if one.severity is Severity.ERROR]
+        resources = self.parsed.resources if self.parsed else ()
+        places = ((one, _place_of(one.origin.field_path)) for one in resources if not one.redirect)
+        return tuple(one for one, place in places if not any(_is_within(pointer, place) for pointer in wrong))
+
+
+def _place_of(field_path: FieldPath) -> str:
+    """Return the pointer of the item of its list that a resource is, with what is around it; empty for a whole document."""
+    index = next((number for number, step in enumerate(field_path) if isinstance(step, int)), -1)
+    return pointer_of(field_path[: index + 1])
+
+
+def _is_within(pointer: str, place: str) -> bool:
+    return not place or pointer == place or pointer.startswith((f"{place}.", f"{place}["))
 
 
 Records = Mapping[PurePosixPath, FileRecord]

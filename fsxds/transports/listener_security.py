@@ -51,7 +51,10 @@ class ListenerSecurity:
         tls = self._tls_at(address, is_admin=is_admin)
         # An operator may also show a token.
         http_tls = None if tls is None else HttpTls(partial(tls.context, is_strict=not is_admin), self._observer)
-        return ListenerOptions(option, http_tls, self._access, is_shared=self._is_shared, observer=self._observer)
+        name = "admin" if is_admin else "REST"
+        return ListenerOptions(
+            option, http_tls, self._access, is_shared=self._is_shared, observer=self._observer, name=name
+        )
 
     def grpc(self, address: Address, settings: Settings) -> GrpcSecurity:
         """Return the options of a gRPC listener."""

@@ -15,7 +15,7 @@ from fsxds.signing.offered import PATH, SERVICE, write_offers
 from fsxds.store import Latest
 from fsxds.transports.peers import peer_of_call, peer_of_request
 from fsxds.transports.rest.http_edge import Handler
-from fsxds.transports.rest.poll_responses import SERVER, Payload, write_response
+from fsxds.transports.rest.poll_responses import Payload, write_response
 from fsxds.values import TypeUrl
 
 
@@ -55,7 +55,7 @@ class ManifestOffers:
 
         async def answer(request: web.Request) -> web.StreamResponse:
             self.check(peer_of_request(request))
-            headers = {**SERVER, "Content-Type": "application/json", "Cache-Control": "no-store"}
+            headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
             return await write_response(request, headers, Payload(self.content.current))
 
         return {PATH: answer}

@@ -193,6 +193,58 @@ def test_a_real_envoy_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert 0 == main(["check", str(write_tree(clean, cds=CLUSTERS)), "--with-envoy"])
 
 
+LISTENER_WITH_TYPO = "- {name: typo, adress: {socket_address: {address: 127.0.0.1, port_value: 1}}}\n"
+
+
+def errors_in(out: str) -> list[str]:
+    """Return the file and the rule of each error."""
+    lines = [line for line in out.splitlines() if "error[" in line]
+    return [f"{line.partition(':')[0]} {line.partition('error[')[2].partition(']')[0]}" for line in lines]
+
+
+def test_a_real_envoy_is_asked_about_what_is_sound_in_a_broken_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run names the typo and what Envoy alone knows, and nothing twice, nor of what only refers to the typo."""
+    route = "{match: {prefix: /}, route: {cluster: broken}}"
+    tree = write_tree(
+        tmp_path,
+        cds="- {name: broken, conect_timeout: 1s}\n- {name: known, type: EDS}\n",
+        rds=f"- {{name: r, virtual_hosts: [{{name: v, domains: ['*'], routes: [{route}]}}]}}\n",
+        lds=LISTENER_WITH_BAD_LUA + LISTENER_WITH_TYPO,
+    )
+    monkeypatch.chdir(tree)
+
+    assert 1 == main(["check", ".", "--with-envoy"])
+    assert sorted(errors_in(capfd.readouterr().out)) == [
+        "cds.yaml cluster-type",
+        "cds.yaml unknown-field",
+        "lds.yaml envoy-rejects",
+        "lds.yaml unknown-field",
+    ]
+
+
+def test_a_real_envoy_is_asked_about_what_is_sound_in_the_broken_files_of_each_view(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the same is served in all views; a broken file stands for what it replaces below."""
+    settings = "views: [{name: a, match: {cluster: a}, layers: [common, a]}, {name: b, layers: [common, b]}]"
+    good = LISTENER_WITH_BAD_LUA.replace("this is not Lua", "")
+    texts = {"common": good, "a": good + LISTENER_WITH_TYPO, "b": LISTENER_WITH_BAD_LUA + LISTENER_WITH_TYPO}
+    for layer, text in texts.items():
+        (tmp_path / "tree" / layer).mkdir(parents=True)
+        (tmp_path / "tree" / layer / "lds.yaml").write_text(text)
+    (tmp_path / "fsxds.yaml").write_text(settings)
+    monkeypatch.chdir(tmp_path / "tree")
+
+    assert 1 == main(["check", ".", "--with-envoy", "--settings", "../fsxds.yaml"])
+    assert sorted(errors_in(capfd.readouterr().out)) == [
+        "a/lds.yaml unknown-field",
+        "b/lds.yaml envoy-rejects",
+        "b/lds.yaml unknown-field",
+    ]
+
+
 def test_a_tree_that_envoy_takes_is_asked_about_once(tmp_path: Path) -> None:
     """Nobody is asked again about a tree that was taken, until it changes."""
     tree, asked, envoy = write_tree(tmp_path, cds=CLUSTERS), tmp_path / "asked", tmp_path / "envoy"

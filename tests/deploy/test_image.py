@@ -5,6 +5,8 @@ With `--nightly`, on an empty environment, in which its first stage installs fsx
 
 from __future__ import annotations
 
+import importlib.metadata
+import itertools
 import json
 import os
 import re
@@ -19,9 +21,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from tests.support.dockerfile import DOCKERFILE, TOP, argument, arguments, build, entrypoint, image_environment, link
 from tests.support.patience import PATIENCE_S
+
+
+def locked_versions(lock: str) -> dict[str, str]:
+    """Return the versions in a lock by the names; each has a digest."""
+    text = (TOP / "docker" / lock).read_text().replace("\\\n", "")
+    rows = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert [row for row in rows if not re.search(r"==\S+ .*--hash=sha256:[0-9a-f]{64}", row)] == []
+    pins = [re.match(r"([\w.-]+)==(\S+)", row) for row in rows]
+    return {canonicalize_name(pin[1]): pin[2] for pin in pins if pin is not None}
 
 
 class Image:
@@ -157,6 +171,40 @@ def test_image_takes_only_what_the_first_stage_installed() -> None:
     ]
 
 
+def test_locks_have_all_that_fsxds_asks_for_and_nothing_else() -> None:
+    """Of each dependency, also of dependencies, one version within all bounds, with digests, for both architectures."""
+    locked = locked_versions("requirements.lock")
+    wanted: dict[str, SpecifierSet] = {}
+    for machine, version in itertools.product(("x86_64", "aarch64"), ("3.11", "3.13")):
+        environment = {"platform_machine": machine, "python_version": version, "python_full_version": f"{version}.0"}
+        open_requirements = [Requirement("fsxds[fast,certificates]")]
+        seen = set()
+        while open_requirements:
+            one = open_requirements.pop()
+            name = canonicalize_name(one.name)
+            wanted[name] = wanted.get(name, SpecifierSet()) & one.specifier
+            for text in importlib.metadata.requires(name) or () if (name, str(one.extras)) not in seen else ():
+                needed = Requirement(text)
+                extras = one.extras or {""}
+                if needed.marker is None or any(needed.marker.evaluate({**environment, "extra": e}) for e in extras):
+                    open_requirements.append(needed)
+            seen.add((name, str(one.extras)))
+    del wanted["fsxds"]
+
+    assert locked.keys() == wanted.keys()
+    assert {} == {name: version for name, version in locked.items() if version not in wanted[name]}
+
+
+def test_all_that_is_downloaded_has_a_digest() -> None:
+    """Pip installs from a lock, of which it checks each file, or from what is there; and nothing of others is built."""
+    commands = [each for line in arguments(0, "RUN") for each in line.split(" && ") if " -m pip " in each]
+    installs = [each for each in commands if " install " in each or " wheel " in each]
+
+    assert len(installs) == 4
+    for each in installs:
+        assert "--no-index" in each or "--require-hashes --only-binary :all:" in each, each
+
+
 def test_base_is_one_release_of_python() -> None:
     """Both stages have the same, down to the patch and Debian's release, and its label names it."""
     bases = [argument(0, "FROM").partition(" ")[0], argument(1, "FROM")]
@@ -168,9 +216,10 @@ def test_base_is_one_release_of_python() -> None:
 
 def test_image_speaks_for_the_envoy_that_is_tested() -> None:
     """The descriptors are of the release that the extra `envoy` installs, and their file says so."""
+    locked = {f"{name}=={version}" for name, version in locked_versions("build.lock").items()}
     extra = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["optional-dependencies"]["envoy"]
 
-    assert [f"--target /opt/envoy {one}\n" in DOCKERFILE.read_text() for one in extra] == [True]
+    assert locked >= set(extra)
     assert image_environment()["FSXDS_DESCRIPTORS"] == f"/opt/fsxds/envoy-{extra[0].partition('==')[2]}.pb"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -256,3 +257,48 @@ def test_an_address_that_others_reach_needs_a_token(tree: Path, tmp_path: Path) 
     (tmp_path / "admin-token").write_text("0123456789abcdef0123456789abcdef")
     with Server(tree, tmp_path, "--admin", "0.0.0.0:0", "--admin-token", f"{tmp_path}/admin-token") as server:
         assert server.admin
+
+
+REQUEST = "{} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{}\r\n{}"
+POLL = "POST /v3/discovery:clusters"
+CHUNKED = "content-type: application/json\r\ntransfer-encoding: chunked\r\n"
+CLUSTER = "GET /envoy.config.cluster.v3.Cluster/a"
+
+
+@pytest.mark.parametrize(
+    ("listener", "asked", "status"),
+    [
+        ("REST", REQUEST.format(POLL, CHUNKED, "2\r\n{}\r\n0\r\n\r\n"), 200),
+        ("REST", REQUEST.format(CLUSTER, "", ""), 200),
+        ("REST", REQUEST.format(CLUSTER, "if-none-match: *\r\n", ""), 304),
+        ("REST", REQUEST.format("OPTIONS *", "", ""), 204),
+        ("REST", REQUEST.format("GET /nowhere", "", ""), 404),
+        ("REST", REQUEST.format(CLUSTER, "expect: more\r\n", ""), 417),
+        ("REST", REQUEST.format(POLL, CHUNKED, "zz\r\n{}\r\n"), 400),
+        ("REST", "\x16\x03\x01\r\n\r\n", 400),
+        ("admin", REQUEST.format("GET /metrics", "", ""), 200),
+        ("admin", REQUEST.format("GET /nowhere", "", ""), 404),
+        ("admin", REQUEST.format("GET /", "x y: 1\r\n", ""), 400),
+    ],
+)
+def test_no_answer_names_its_server(listener: str, asked: str, status: int, tree: Path, tmp_path: Path) -> None:
+    """Whoever makes it, it has no header `Server`; it is counted with its status, and as rejected if it is an error."""
+    with Server(tree, tmp_path) as server:
+
+        def metrics() -> list[str]:
+            with urllib.request.urlopen(f"http://{server.admin}/metrics", timeout=30) as response:
+                lines: list[str] = response.read().decode().splitlines()
+            return lines
+
+        host, _, port = (server.admin if listener == "admin" else server.ready["http"]).rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(asked.encode())
+            head = connection.makefile("rb").read().decode().partition("\r\n\r\n")[0]
+
+        assert int(head.split()[1]) == status
+        assert "\r\nserver:" not in head.lower()
+        # An admin address may have been asked before.
+        assert any(
+            line.startswith(f'fsxds_requests_total{{listener="{listener}",status="{status}"}}') for line in metrics()
+        )
+        assert (f'fsxds_requests_rejected_total{{status="{status}"}} 1.0' in metrics()) is (status >= 400)

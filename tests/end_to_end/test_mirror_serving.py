@@ -33,10 +33,10 @@ def file_bootstrap(out: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def mirroring(tree: Path, tmp_path: Path) -> Iterator[tuple[Server, Envoy]]:
+def mirroring(tree: Path, tmp_path: Path, *more: str) -> Iterator[tuple[Server, Envoy]]:
     """Serve a tree to a real Envoy by mirrored files alone."""
     out = tmp_path / "out"
-    options = ("--mirror", str(out), "--mirror-config-sources")
+    options = ("--mirror", str(out), "--mirror-config-sources", *more)
     with Server(tree, tmp_path, *options) as server, Envoy(file_bootstrap(out)) as envoy:
         yield server, envoy
 
@@ -63,6 +63,30 @@ def test_traffic_follows_the_files(tmp_path: Path) -> None:
 
         assert envoy.endpoints("web") == {f"127.0.0.1:{back}"}
         assert envoy.stat(f"{CDS}.update_rejected") == 0
+
+
+def test_what_others_do_to_the_files_is_undone_before_a_rescan(tmp_path: Path) -> None:
+    """The Envoy that reads them follows: to a file of another program, back at once, and to the next edit of the tree."""
+    tree, out = tmp_path / "tree", tmp_path / "out"
+    write_file(tree / "lds.yaml", document([http_listener("front", 0, "r1")]))
+    write_file(tree / "rds.yaml", document([direct_route("r1", "one")]))
+    with mirroring(tree, tmp_path, "--rescan", "1h") as (server, envoy):
+        assert answer(envoy, "front") == "one"
+        good = (out / "rds/r1.pb").read_bytes()
+        write_file(out / "rds/r1.pb", good.decode("latin-1").replace("one", "two"))
+        wait_until(envoy, lambda: len(server.log_events("files_restored")) == 1, "the file")
+        assert (out / "rds/r1.pb").read_bytes() == good
+        wait_until(envoy, lambda: answer(envoy, "front") == "one", "the route")
+        (out / "rds/r1.pb").unlink()
+        wait_until(envoy, lambda: len(server.log_events("files_restored")) == 2, "the file")
+        write_file(tree / "rds.yaml", document([direct_route("r1", "new")]))
+        wait_until(envoy, lambda: answer(envoy, "front") == "new", "the edit")
+        # Written in place, which Envoy does not notice; it notices the file that is moved over that.
+        (out / "rds/r1.pb").write_bytes(b"broken")
+        wait_until(envoy, lambda: len(server.log_events("files_restored")) == 3, "the file")
+
+        assert answer(envoy, "front") == "new"
+        assert [each["files"] for each in server.log_events("files_restored")] == [["rds/r1.pb"]] * 3
 
 
 def test_a_config_map_swap_reaches_the_mirror_in_one_step(tmp_path: Path) -> None:

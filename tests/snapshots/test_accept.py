@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 import pytest
@@ -10,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
-from fsxds.resources import CLAIMED, ParsedFile, Snapshot
+from fsxds.resources import CLAIMED, Document, Origin, ParsedFile, Snapshot
 from fsxds.snapshots.accept import AuthoredVersions, TreeChange, accept, declarations_of
 from fsxds.snapshots.check_protocol import Conflicts, FileRule
 from fsxds.snapshots.load import Acceptance, load, merge
 from fsxds.snapshots.names import unique_names
 from fsxds.snapshots.proposals import FileRecord, Proposal, Proposals, Records, ServedFiles
-from fsxds.values import Problem, SourceFile
+from fsxds.values import Problem, Severity, SourceFile
 from tests.support.mentions import MentionStory
 from tests.support.mentions import held as held_mentions
 from tests.support.mentions import parse_file as parse_mentions
@@ -460,3 +461,31 @@ def test_nothing_depends_on_what_is_held(steps: list[dict[str, str | None]]) -> 
                 tree_of(files), before, lambda found: list(map(parse_mentions, found)), Acceptance(check=Linter())
             )
             assert not set(held_mentions(without)) < set(held_mentions(loaded)), (file.path, story.files)
+
+
+@pytest.mark.parametrize(
+    ("field_path", "pointers", "is_sound"),
+    [
+        (("resources", 1), ["resources[0].name", "resources[10].name", ""], True),
+        (("resources", 1), ["resources[1].name"], False),
+        (("resources", 1), ["resources[1][…]"], False),
+        (("resources", 1, "resource"), ["resources[1].ttl"], False),
+        ((1,), ["[0]"], True),
+        ((1,), ["[1]"], False),
+        ((), ["name"], False),
+        ((), [], True),
+    ],
+)
+def test_what_is_sound_in_a_broken_file(
+    field_path: tuple[str | int, ...], pointers: list[str], *, is_sound: bool
+) -> None:
+    """A resource in which no error is, nor around it in its list; a redirect has no content, and a warning is no error."""
+    (resource,) = parsed(A, "CDS a=1").resources
+    resource = replace(resource, origin=Origin(A, 1, 0, field_path))
+    problems = tuple(Problem(A, 1, 1, pointer, "rule", "fact", "remedy") for pointer in pointers)
+    warning = Problem(A, 1, 1, "resources[1]", "rule", "fact", "remedy", Severity.WARNING)
+    document = Document(A, (resource, replace(resource, redirect="xdstp:///x")), frozenset())
+    record = FileRecord(ParsedFile(A, "", (document,)), None, (*problems, warning))
+
+    assert record.sound == ((resource,) if is_sound else ())
+    assert FileRecord(None, None).sound == ()

@@ -55,7 +55,7 @@ def build(folder: Path) -> None:
         if word == "COPY":
             *sources, target = rest.split()
             for source in sources:
-                _copy(TOP / source, workdir / target / ("" if target.startswith("./fsxds") else source))
+                _copy(TOP / source, workdir / target / ("" if target.startswith("./fsxds") else Path(source).name))
         if word == "RUN" and "apt-get" not in rest:
             command = rest.replace("/opt/", f"{folder}/opt/")
             command = re.sub(r"(^|&& )python ", rf"\1{shlex.quote(sys.executable)} ", command)

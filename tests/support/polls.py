@@ -147,7 +147,7 @@ async def running(
     channels, recorder = OneChannel(), Recorder()
     clients = Clients()
     limiter = Limiter(replace(settings, cors_origin=rules.cors_origins or settings.cors_origin))
-    options = ListenerOptions(max_connections=limiter.most_connections)
+    options = ListenerOptions(max_connections=limiter.most_connections, observer=recorder)
     held = HeldPolls(channels, lambda: max_hold_s, limiter, access)
     rest = RestJson(held, envoy_catalogue(), recorder, clients.polls)
     rest.address = address

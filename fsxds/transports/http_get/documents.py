@@ -14,7 +14,7 @@ from fsxds.transports.http_get.get_requests import Preconditions, tags_of
 from fsxds.transports.http_get.openapi import OPENAPI_PATH, openapi_document
 from fsxds.transports.http_get.representations import JSON_CONTENT, Representation, chosen_coding, compressed
 from fsxds.transports.rest.http_edge import Handler
-from fsxds.transports.rest.poll_responses import SERVER, Payload, write_response
+from fsxds.transports.rest.poll_responses import Payload, write_response
 
 
 def documents() -> Mapping[str, Handler]:
@@ -26,7 +26,7 @@ async def _answer_description(request: web.Request) -> web.StreamResponse:
     coding = chosen_coding(request.headers.get("Accept-Encoding", ""))
     version, content = _description(coding)
     tag = Representation(JSON_CONTENT, coding).tag_of(version)
-    headers = {**SERVER, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     headers["X-Content-Type-Options"] = "nosniff"
     if Preconditions(tags_of(request, "If-None-Match", is_weak=True)).has(tag):
         return web.Response(status=304, headers=headers)

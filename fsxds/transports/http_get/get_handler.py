@@ -20,7 +20,7 @@ from fsxds.transports.http_get.get_responses import GetResponses, GetRules, Sele
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.application import REST, HeldPolls
 from fsxds.transports.rest.http_edge import Handler, HttpRejection
-from fsxds.transports.rest.poll_responses import SERVER, ErrorResponse
+from fsxds.transports.rest.poll_responses import ErrorResponse
 
 METHODS = "GET, HEAD, OPTIONS"
 WRONG_METHOD_OF_RESOURCE = ErrorResponse(
@@ -99,7 +99,7 @@ class HttpGet:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request of any method at any path that is not that of a poll. Raises ProtocolError."""
         if request.method == "OPTIONS":
-            return web.Response(status=204, headers={"Allow": METHODS, **SERVER})
+            return web.Response(status=204, headers={"Allow": METHODS})
         peer = peer_of_request(request)
         self._held.access.current.check_peer(peer)
         is_read = request.method in {"GET", "HEAD"}

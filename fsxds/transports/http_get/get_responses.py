@@ -47,7 +47,6 @@ from fsxds.transports.http_get.representations import (
 from fsxds.transports.rest.http_edge import HttpRejection
 from fsxds.transports.rest.poll_responses import (
     LARGE_RESOURCE_BYTES,
-    SERVER,
     SMALL_BODY_BYTES,
     ErrorResponse,
     Payload,
@@ -185,7 +184,7 @@ class GetResponses:
 
     def headers(self, get: GetRequest, selected: Selected) -> dict[str, str]:
         """Return the headers that content has, and 304 in its place."""
-        headers = {**SERVER, "Cache-Control": self._cache_control(selected.found), "Vary": _VARY}
+        headers = {"Cache-Control": self._cache_control(selected.found), "Vary": _VARY}
         headers["X-Content-Type-Options"] = "nosniff"
         if selected.tag is not None:
             headers["ETag"] = selected.tag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -121,6 +121,11 @@ class MirrorRecords:
             # Then equal files are adopted, and others reported with what to do.
             self._rows = {}
         self._is_loaded = True
+
+    @property
+    def paths(self) -> Collection[PurePosixPath]:
+        """Our files."""
+        return self._rows.keys()
 
     def owns(self, path: PurePosixPath) -> bool:
         """Whether fsxds wrote the file, or was about to."""

@@ -28,6 +28,7 @@ from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
 from fsxds.transports.mirror.envoy_reader import NO_LISTS, EnvoyReader, FileRejection
 from fsxds.transports.mirror.files import COLLECTIONS, MirrorEncoding, MirrorFile
+from fsxds.transports.mirror.foreign_changes import ForeignChanges
 from fsxds.transports.mirror.inlining import ListenerFinder, by_name
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
@@ -159,6 +160,11 @@ class Mirror:
         """Whether one of our files was removed or changed by others since the last write; OSError where that cannot be known."""
         with self._turn:
             return self._records.changed_by_others() != self._left_changed
+
+    def folders(self) -> frozenset[Path]:
+        """Return the directory and those below it that hold our files."""
+        with self._turn:
+            return frozenset(self.root / folder for path in self._records.paths for folder in path.parents)
 
     def __enter__(self) -> Self:
         """Take the directory at once; UsageError when another process has it.
@@ -307,7 +313,8 @@ def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
 class Mirroring:
     """Keeps a directory in step with what a node is served; a snapshot that was overtaken is skipped.
 
-    Files that others remove or change are written again, at the next rescan.
+    Files that others remove or change are written again: at once, or with a growing pause while they go on, and in any case
+    at the next rescan.
 
     A step of a rollout is taken when its files are written and `MirrorOptions.pause_s` has passed: Envoys have read them then.
     Where `reader` knows the Envoy, it is taken when that has taken it, and rejected when that rejects it.
@@ -345,8 +352,9 @@ class Mirroring:
         self._is_awaited = asyncio.Event()
         self._ask_for_everything()
         self._failures = 0
-        # Reached when there may be another channel to look at.
+        # Reached when there may be another channel, or the files, to look at.
         self._limit: asyncio.Timeout | None = None
+        self._foreign = ForeignChanges(self._hurry)
         self.root = mirror.root
         self.node = node
         self.has_written = asyncio.Event()
@@ -443,6 +451,7 @@ class Mirroring:
         self._channel = await self._channels.channel_of(self.node, holds=True)
         self._since_s = asyncio.get_running_loop().time()
         self._channel.join(self)
+        self._foreign.start()
         try:
             while True:
                 snapshot = await self._next()
@@ -454,6 +463,7 @@ class Mirroring:
         finally:
             self._channel.leave(self)
             self._channels.on_demand.forget(self)
+            await self._foreign.stop()
 
     def _ask_for_everything(self) -> None:
         """Have other servers asked for all that they have: nobody knows which files are read."""
@@ -483,8 +493,10 @@ class Mirroring:
     async def _next(self) -> Snapshot:
         """Return the next snapshot to write: a newer one, or the same again when others removed or changed a file."""
         while True:
+            until_s = asyncio.get_running_loop().time() + self._mirror.rescan_s
             with contextlib.suppress(TimeoutError):
-                return await self._newer_than(self._generation, self._mirror.rescan_s)
+                return await self._newer_than(self._generation, self._foreign.due_s(until_s))
+            self._foreign.begin_look()
             try:
                 has_changed = await asyncio.to_thread(self._mirror.has_changed)
             except OSError:
@@ -492,9 +504,14 @@ class Mirroring:
             if has_changed and self._channel.store.current is not None:
                 return self._channel.store.current
 
-    async def _newer_than(self, generation: int, within_s: float) -> Snapshot:
+    def _hurry(self) -> None:
+        """Let the wait for a snapshot end when the files are to be looked at, but not the one after a failure."""
+        if not self._failures and self._limit is not None and (until_s := self._limit.when()) is not None:
+            self._limit.reschedule(self._foreign.due_s(until_s))
+
+    async def _newer_than(self, generation: int, until_s: float) -> Snapshot:
         """Wait for a newer snapshot. Raises TimeoutError when there is none in time, or perhaps in another channel."""
-        async with asyncio.timeout(within_s) as limit:
+        async with asyncio.timeout_at(until_s) as limit:
             self._limit = limit
             try:
                 return await self._channel.store.newer_than(generation)
@@ -516,13 +533,14 @@ class Mirroring:
             retry_s = BACK_OFF.pause_s(self._failures)
             self._observer(MirrorFailed(error, retry_s))
             with contextlib.suppress(TimeoutError):
-                await self._newer_than(snapshot.generation, retry_s)
+                await self._newer_than(snapshot.generation, asyncio.get_running_loop().time() + retry_s)
         else:
             self._failures = 0
             self.has_written.set()
             if self.reader is not None:
                 self.reader.lists = self._mirror.lists
-            self._observer(report)
+            self._observer(replace(report, pause_s=self._foreign.restored()) if report.restored else report)
+            await self._foreign.watch(self._mirror.folders)
             if report.written or report.removed:
                 await asyncio.sleep(self._mirror.pause_s)
             self._reach(snapshot)

@@ -85,9 +85,7 @@ class HttpEdge:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of any kind."""
-        response = await self._answer(request)
-        self._observer(RequestAnswered(self._name, response.status, request.remote or ""))
-        return response
+        return self._count(request, await self._answer(request))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -137,7 +135,11 @@ class HttpEdge:
     async def _check_expectation(self, request: web.Request) -> web.StreamResponse | None:
         """Reject an expectation that is unknown. `100-continue` is answered where the body is read, and only then."""
         is_known = request.version < HttpVersion11 or is_continue_expected(request)
-        return None if is_known else self.reject(request, WRONG_EXPECTATION)
+        return None if is_known else self._count(request, self.reject(request, WRONG_EXPECTATION))
+
+    def _count(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+        self._observer(RequestAnswered(self._name, response.status, request.remote or ""))
+        return response
 
 
 def _is_framed(request: web.Request) -> bool:

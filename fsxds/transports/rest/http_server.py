@@ -11,13 +11,14 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Never
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from fsxds.events import Observer, RequestRejected
+from fsxds.events import Observer, RequestAnswered, RequestRejected
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.transports.rest.poll_responses import INTERNAL, ErrorResponse, error_response
 from fsxds.transports.rest.tls_layer import HttpTls, TlsLayer
@@ -60,6 +61,7 @@ MOST_SURPLUS = 256
 # An Envoy sends a dozen headers, of some hundred bytes in all; a token in one may take some thousand.
 MOST_HEADERS = 128
 MOST_HEADER_BYTES = 8190
+MALFORMED = "the request is not well-formed HTTP"
 # So much of the parser's words is sent.
 MOST_WORDS = 200
 
@@ -82,7 +84,8 @@ class ListenerOptions:
         access: who may connect to a unix socket.
         max_connections: returns how many connections it may have; those beyond are answered with 503.
         is_shared: other processes may listen at the same address: no connection is to be lost when this one ends.
-        observer: receives the clients that do not read.
+        observer: receives the clients that do not read, and requests that are no HTTP.
+        name: of the listener, as in `RequestAnswered`.
     """
 
     option: str = "http"
@@ -91,6 +94,7 @@ class ListenerOptions:
     max_connections: Callable[[], int] = lambda: MOST_CONNECTIONS
     is_shared: bool = False
     observer: Observer = lambda _: None
+    name: str = "REST"
 
 
 DEFAULT_OPTIONS = ListenerOptions()
@@ -270,6 +274,7 @@ def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: a
         return response
 
     server.request_handler = begin
+    server.request_factory = partial(runner.app._make_request, _cls=_HttpRequest)  # noqa: SLF001, it has no public name
 
     def make(layer: TlsLayer | None = None) -> Connection:
         connection = Connection(server, loop, options)
@@ -278,6 +283,14 @@ def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: a
 
     tls = options.tls
     return make if tls is None else lambda: TlsLayer(loop, make, tls)
+
+
+class _HttpRequest(web.Request):
+    """A request, also one that aiohttp cannot read. Its response has no `Server`: aiohttp's shows its version and Python's."""
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        await super()._prepare_hook(response)
+        response.headers.popall("Server", None)
 
 
 class Connection(web.RequestHandler):
@@ -381,11 +394,14 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Log an error as aiohttp does, such as a head that it cannot read, and make its answer, in JSON."""
+        """Log an error as aiohttp does, report a request that it cannot read, and make its answer, in JSON."""
         super().handle_error(request, status, exc, message)
         fact = (message or "").partition("\n")[0][:MOST_WORDS]
-        is_ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        error = INTERNAL if is_ours else ErrorResponse(status, 3, f"the request is not well-formed HTTP: {fact}")
+        error = INTERNAL
+        if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            error = ErrorResponse(status, 3, f"{MALFORMED}: {fact}")
+            self._options.observer(RequestRejected(self._peer, status, MALFORMED, fact))
+            self._options.observer(RequestAnswered(self._options.name, status, self._peer))
         response = error_response(error)
         response.force_close()
         return response

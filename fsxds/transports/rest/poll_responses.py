@@ -35,9 +35,7 @@ SLICE_BYTES = 256 * 1024
 # With TLS, asyncio keeps a buffer as large as the largest write for as long as the connection lasts.
 TLS_SLICE_BYTES = 16 * 1024
 
-# Instead of aiohttp's, which shows its own version and Python's.
-SERVER = {"Server": "fsxds"}
-JSON = {"Content-Type": "application/json", **SERVER}
+JSON = {"Content-Type": "application/json"}
 _GZIPPED = {"Content-Encoding": "gzip", **JSON}
 _ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
 
@@ -223,7 +221,7 @@ CLIENT_GONE = ErrorResponse(499, 1, "the client went away")
 
 def not_modified() -> web.Response:
     """Build the response that there is no update; it has no body."""
-    return web.Response(status=304, headers=SERVER)
+    return web.Response(status=304)
 
 
 async def send(request: web.Request, payload: Payload) -> tuple[web.StreamResponse, bool]:

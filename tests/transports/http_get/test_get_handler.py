@@ -362,7 +362,7 @@ async def test_the_server_as_a_whole_has_options(server: Server) -> None:
     await writer.wait_closed()
 
     assert answer[0] == "HTTP/1.1 204 No Content"
-    assert {"Allow: GET, HEAD, OPTIONS", "Server: fsxds"} <= set(answer)
+    assert "Allow: GET, HEAD, OPTIONS" in answer
 
 
 async def test_a_wait_that_cannot_be_read_is_named(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,17 +13,21 @@ import pytest
 
 from fsxds.channels import Channel, ChannelKey
 from fsxds.errors import UsageError
-from fsxds.events import Event, FilesWritten, MirrorFailed, SnapshotSetAside
+from fsxds.events import Event, FilesWritten, Level, MirrorFailed, SnapshotSetAside
+from fsxds.observe.change_reports import MirrorReports
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.protocol.sync_states import SyncState
 from fsxds.resources import RowsChange
 from fsxds.rollout import Nack, Standing
 from fsxds.settings.forms import TcpAddress
+from fsxds.transports.mirror import foreign_changes
 from fsxds.transports.mirror.envoy_page import EnvoyPage
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
+from fsxds.values import BackOff
 from tests.support.channels import OneChannel
 from tests.support.faulty_server import until
+from tests.support.patience import NEVER_S
 from tests.support.steps import step_between
 from tests.transports.mirroring import assignment, catalogue, files_in, read, snapshot, static, url
 
@@ -46,6 +51,10 @@ class Listener:
             case SnapshotSetAside():
                 self.set_aside.append(event.error)
         self._told.set()
+
+    async def until_reported(self, count: int) -> None:
+        """Wait until so many snapshots were written."""
+        await self.until(lambda: len(self.reports) >= count)
 
     async def until(self, predicate: Callable[[], bool]) -> None:
         """Wait until it has been told enough."""
@@ -109,6 +118,75 @@ async def test_what_somebody_removed_or_changed_is_written_again(tmp_path: Path)
     assert [remark.subject for remark in listener.reports[-1].blocked] == ["lds.pb"]
     assert read(out, "cds.pb").names == ("a",)
     assert read(out, "eds/e.pb").names == ("e",)
+
+
+async def test_what_somebody_removed_or_changed_is_written_again_at_once(tmp_path: Path) -> None:
+    """With no rescan, as soon as inotify tells: what is overwritten, removed, replaced, or moved away with its folder."""
+    channel, listener, out = Channel(ChannelKey()), Listener(), tmp_path / "out"
+    channel.store.publish(snapshot(1, cds=[static("a")]))
+    mirror = Mirror(out, catalogue(), MirrorOptions(pause_s=0.0, rescan_s=NEVER_S))
+
+    def replace_it() -> None:
+        (tmp_path / "other").write_bytes(b"other")
+        (tmp_path / "other").rename(out / "cds.pb")
+
+    changes: list[Callable[[], object]] = [
+        lambda: (out / "cds.pb").write_bytes(b"changed"),
+        (out / "eds/e.pb").unlink,
+        replace_it,
+        lambda: (out / "eds").rename(tmp_path / "eds"),
+        lambda: out.rename(tmp_path / "away"),
+        (out / "cds.pb").unlink,
+    ]
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(Mirroring(OneChannel(channel), mirror, listener).keep_mirrored())
+        await listener.until(lambda: len(listener.reports) == 1)
+        # A folder that is new is watched too.
+        channel.store.publish(snapshot(2, cds=[static("a")], eds=[assignment("e", 1)]))
+        await listener.until(lambda: len(listener.reports) == 2)
+        for change in changes:
+            before = len(listener.reports)
+            change()
+            await listener.until_reported(before + 1)
+            assert read(out, "cds.pb").names == ("a",)
+            assert read(out, "eds/e.pb").names == ("e",)
+        task.cancel()
+
+    assert {thread.name for thread in threading.enumerate() if "otify" in thread.name} == set()
+
+
+async def test_somebody_who_goes_on_is_let_go_on_for_longer_and_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two programs that write one file do not do so without end; a newer snapshot is written all the same."""
+    monkeypatch.setattr(foreign_changes, "BACK_OFF", BackOff(first_s=0.01, longest_s=0.04))
+    channel, listener, words = Channel(ChannelKey()), Listener(), MirrorReports()
+    channel.store.publish(snapshot(1, cds=[static("a")]))
+    mirror = Mirror(tmp_path, catalogue(), MirrorOptions(pause_s=0.0, rescan_s=NEVER_S))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(Mirroring(OneChannel(channel), mirror, listener).keep_mirrored())
+        for count in range(1, 9):
+            await listener.until_reported(count)
+            (tmp_path / "cds.pb").unlink()
+        await listener.until(lambda: len(listener.reports) == 9)
+        monkeypatch.setattr(foreign_changes, "BACK_OFF", BackOff(first_s=NEVER_S, longest_s=NEVER_S))
+        (tmp_path / "cds.pb").unlink()
+        await listener.until(lambda: len(listener.reports) == 10)
+        (tmp_path / "cds.pb").unlink()
+        channel.store.publish(snapshot(2, cds=[static("b")]))
+        await listener.until(lambda: len(listener.reports) == 11)
+        task.cancel()
+
+    assert [report.pause_s for report in listener.reports[:9]] == [0, 0, 0, 0, 0.01, 0.02, 0.04, 0.04, 0.04]
+    assert read(tmp_path, "cds.pb").names == ("b",)
+    lines = [line.text for report in listener.reports for line in words.written(report) if line.level is Level.WARNING]
+    assert lines == [
+        *["mirror: somebody else removed or changed cds.pb; written again"] * 3,
+        (
+            "mirror: somebody else goes on to remove or change cds.pb; have one program alone write there; "
+            "fsxds writes what is missing again after longer and longer pauses"
+        ),
+    ]
 
 
 async def test_a_failure_is_told_and_tried_again(tmp_path: Path) -> None:

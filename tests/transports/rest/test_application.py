@@ -18,12 +18,14 @@ import aiohttp
 import pytest
 
 from fsxds.api.printing import Printer
+from fsxds.events import RequestAnswered
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import PollMemory, PollRequest
 from fsxds.relay_ids import RelayIds
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Origin
 from fsxds.settings.forms import TcpAddress
+from fsxds.transports.rest import http_server
 from fsxds.transports.rest.application import REST, ROWS, HeldPolls
 from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
@@ -698,15 +700,17 @@ async def test_a_chunked_body_is_read(server: Server, coding: str) -> None:
     ids=itertools.count(),
 )
 async def test_what_is_no_http_is_answered_in_json(server: Server, request_bytes: bytes) -> None:
-    """As every error is, and without the versions of what runs here."""
+    """As every error is, without the name of what runs here, and it is reported as every rejected request is."""
     answer = await exchange(server, request_bytes)
     head, _, body = answer.partition(b"\r\n\r\n")
 
     assert int(answer.split()[1]) in {400, 431}
     assert json.loads(body).keys() == {"code", "message", "details"}
     assert b"content-type: application/json" in head.lower()
-    assert b"aiohttp" not in answer
-    assert b"python" not in answer.lower()
+    assert b"\r\nserver:" not in head.lower()
+    [(peer, status, reason)] = server.recorder.rejected
+    assert (peer, status, reason) == ("127.0.0.1", int(answer.split()[1]), http_server.MALFORMED)
+    assert server.recorder.of(RequestAnswered) == [RequestAnswered("REST", status, peer)]
 
 
 async def test_a_body_that_drips_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,98 @@
+"""Hear at once when others remove or change mirrored files, and undo that less and less often while they go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from fsxds.source.listing import identity_of
+from fsxds.source.notifications import Notifications
+from fsxds.values import BackOff
+
+# So many changes in a row are undone at once; whoever makes more of them writes the files too.
+AT_ONCE = 3
+BACK_OFF = BackOff()
+# Between two looks at the files, at least: somebody may write others beside them all the time.
+LOOK_EVERY_S = 0.05
+
+
+class ForeignChanges:
+    """Says when to look at the mirrored files before the next rescan. It runs from `start` to `stop`, in the event loop.
+
+    Without inotify, and for changes by other machines, it says nothing.
+
+    Attributes:
+        hurry: is called when there is something to look at.
+    """
+
+    def __init__(self, hurry: Callable[[], None]) -> None:
+        self.hurry = hurry
+        self._notifications: Notifications | None = None
+        # Threads take turns: one that arms outlives the task that waits for it.
+        self._turn = threading.Lock()
+        self._is_noted = False
+        # Times of the event loop. No look is due before the first one.
+        self._next_look_s = 0.0
+        self._is_calm_at_s = 0.0
+        self._restorations = 0
+
+    def start(self) -> None:
+        """Prepare to watch."""
+        loop = asyncio.get_running_loop()
+
+        def note(*_: object) -> None:
+            # In a thread of watchdog, for each file that fsxds writes too: once is enough until the next look.
+            if not self._is_noted:
+                loop.call_soon_threadsafe(self._note)
+
+        self._notifications = Notifications(note, note)
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
+        with self._turn:
+            notifications, self._notifications = self._notifications, None
+            if notifications is not None:
+                notifications.stop()
+
+    async def watch(self, find_folders: Callable[[], Collection[Path]]) -> None:
+        """Watch these folders, found in a thread, from now on; what happened in them before is to be looked at."""
+        if await asyncio.to_thread(self._arm, find_folders):
+            self._note()
+
+    def _arm(self, find_folders: Callable[[], Collection[Path]]) -> bool:
+        identities = {}
+        for folder in find_folders():
+            # One that somebody removes just now has an event in its parent.
+            with contextlib.suppress(OSError):
+                identities[str(folder)] = identity_of(str(folder))
+        with self._turn:
+            return self._notifications is not None and self._notifications.arm(identities).is_new
+
+    def due_s(self, latest_s: float) -> float:
+        """Return when to look, at latest as said; both are times of the event loop."""
+        return min(latest_s, self._next_look_s) if self._is_noted else latest_s
+
+    def begin_look(self) -> None:
+        """Note that the files are looked at now."""
+        self._is_noted = False
+        self._next_look_s = max(self._next_look_s, asyncio.get_running_loop().time() + LOOK_EVERY_S)
+
+    def restored(self) -> float:
+        """Note that files were written again; return for how long the next ones are left as others make them, in seconds."""
+        now_s = asyncio.get_running_loop().time()
+        self._restorations = 1 if now_s >= self._is_calm_at_s else self._restorations + 1
+        surplus = self._restorations - AT_ONCE
+        pause_s = BACK_OFF.pause_s(surplus) if surplus > 0 else 0.0
+        self._next_look_s = now_s + max(pause_s, LOOK_EVERY_S)
+        self._is_calm_at_s = now_s + pause_s + BACK_OFF.well_after_s
+        return pause_s
+
+    def _note(self) -> None:
+        self._is_noted = True
+        self.hurry()

@@ -167,13 +167,13 @@ def hard(size: int) -> dict[str, bytes]:
     }
 
 
-HUGE, LESS = hard(1 << 18), hard(1 << 15)
+HUGE, LESS = hard(1 << 16), hard(1 << 13)
 
 
 @pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
 @pytest.mark.parametrize("name", HUGE)
 def test_hard_files_are_quick(catalogue, row, name):
-    """A quarter of a MiB made to be slow takes no time that grows with its square: eight times as much would be 64 times."""
+    """64 KiB made to be slow take no time that grows with its square: eight times as much would be 64 times."""
 
     def decode(content):
         locate(content, 0, ("a", 0, "b"))

@@ -214,7 +214,8 @@ class Mirror:
                 self._do(work)
             finally:
                 self._records.save()
-            self._left_changed = self._records.changed_by_others()
+            # What others did while this wrote is for the next look.
+            self._left_changed = dict(self._records.changed_by_others().items() & changed.items())
             return FilesWritten(
                 generation=snapshot.generation,
                 written=tuple(work.written),

@@ -233,6 +233,38 @@ def test_large_buffers_can_be_kept_apart() -> None:
     assert "1000000\n" == done.stdout
 
 
+SIZE_WITH_THREADS = """
+import threading
+from pathlib import Path
+from fsxds.transports.rest.http_server import keep_large_buffers_apart
+
+if {is_kept}:
+    keep_large_buffers_apart()
+begun = threading.Barrier(9)
+
+def work():
+    kept = [bytes(1000) for _ in range(1000)]
+    begun.wait()
+    begun.wait()
+
+for _ in range(8):
+    threading.Thread(target=work).start()
+begun.wait()
+print(Path("/proc/self/status").read_text().partition("VmSize:")[2].split()[0])
+begun.wait()
+"""
+
+
+def test_threads_share_heaps() -> None:
+    """Else each reserves as much address space as a whole server needs, and a limit of that is reached at rest."""
+    size, before = (
+        int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+        for code in (SIZE_WITH_THREADS.format(is_kept=True), SIZE_WITH_THREADS.format(is_kept=False))
+    )
+
+    assert size < before / 2
+
+
 async def test_a_head_must_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sends nothing, or drips a head, is cut off; a request that takes longer to answer is not."""
     monkeypatch.setattr("fsxds.transports.rest.http_server.HEAD_S", 0.2)

@@ -12,7 +12,7 @@ from typing import Protocol
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.on_demand import OnDemand
 from fsxds.protocol.sync_states import SyncState
-from fsxds.rollout import Client, Nack, NodeKey, ResourceVersion, Step
+from fsxds.rollout import Client, Nack, NodeKey, ResourceVersion, RolloutOptions, Step
 from fsxds.store import SnapshotStore
 from fsxds.values import Layers, TypeUrl
 
@@ -165,6 +165,10 @@ class Channels(Protocol):
     """
 
     on_demand: OnDemand
+
+    @property
+    def rollout(self) -> RolloutOptions:
+        """How changes are rolled out now."""
 
     async def channel_of(self, node: Node, *, holds: bool | None = None) -> Channel:
         """Return the channel of a node, as soon as what it serves is loaded.

@@ -4,7 +4,7 @@
 | --- | --- |
 | Names are added and given up one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS protocol, "Incremental xDS" |
 | What a name stands for, and what answers it: `lookup.DeltaNames`, of virtual hosts `virtual_hosts.HostNames`. | xDS protocol, "Subscribing to Resources" |
-| A client that brings `initial_resource_versions` is sent what differs from them. | xDS protocol, "Reconnect"; ENVOY.md E39 |
+| A client that brings `initial_resource_versions` is sent what differs from them, in the order of a rollout (`delta_order.py`). | xDS protocol, "Reconnect"; ENVOY.md E39 |
 | A client that begins with a collection is told which members were removed: it does not say which it holds. | ENVOY.md E43 |
 | A name that does not exist, or not any more, is reported as removed once it is certain (`absence.py`). | xDS protocol, "Deleting Resources" |
 | What was NACKed is sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
@@ -17,12 +17,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 
+from fsxds.name_table import Chunk
 from fsxds.protocol.absence import Absence
 from fsxds.protocol.acks import NOTHING, Acks, Sent
-from fsxds.protocol.lookup import NO_ALIASES, NO_CHANGES, Changes, DeltaNames, Lookup, references_to
+from fsxds.protocol.delta_order import Arrival, DeltaUpdate, removals_last
+from fsxds.protocol.lookup import NO_CHANGES, Changes, DeltaNames, Lookup, references_to
 from fsxds.protocol.messages import (
     ENVOY,
     Acknowledgement,
@@ -38,13 +40,14 @@ from fsxds.protocol.tombstones import removed_members
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
-from fsxds.resources import NO_RESOURCES, Resource, ResourceList, Rows, RowsChange, Snapshot
+from fsxds.resources import NO_RESOURCES, Resource, Rows, RowsChange, Snapshot
 from fsxds.rollout import Standing, Step
 from fsxds.rollout.pending import MOST_PARTS
 from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
+LISTENERS = BY_SHORT_NAME["lds"].type_url
 
 # With a resource of the first type, what it needs of the second is sent again.
 FOLLOWED_BY = {row.type_url: BY_SHORT_NAME[row.followed_by].type_url for row in RESOURCE_TYPES if row.followed_by}
@@ -63,6 +66,7 @@ class DeltaStream:
     """
 
     __slots__ = (
+        "_arrival",
         "_is_aggregated",
         "_memory",
         "_most_needed",
@@ -86,11 +90,12 @@ class DeltaStream:
         self._needed: dict[TypeUrl, frozenset[str]] = {}
         # When there are more of one type, those are forgotten that nothing refers to any more.
         self._most_needed = LEAST_NEEDED
+        self._arrival = Arrival()
 
     @property
     def timer_at_s(self) -> float | None:
         """When `receive_timer` has something to send; None for never."""
-        return earliest(*(watch.timer_at_s for watch in self._watches.values()))
+        return earliest(self._arrival.timer_at_s, *(watch.timer_at_s for watch in self._watches.values()))
 
     def receive_request(
         self, request: DeltaRequest, snapshot: Snapshot | None, now_s: float
@@ -178,17 +183,30 @@ class DeltaStream:
         updates: list[DeltaUpdate] = []
         # Filled on the way, for types that come later in push order.
         again: dict[TypeUrl, frozenset[str]] = {}
-        has_new_clusters = False
+        has_new_clusters = grows = False
+        arrival = self._arrival
+        arrival.begin_batch(self._watches.values(), now_s, self._memory.rollout)
         for watch in self._watches.values():
+            arrives = arrival.is_ordered and watch.brings_content
+            # Clusters are not warm before the client has asked for endpoints.
+            is_growing = grows or ENDPOINTS in self._needed
+            if arrives and watch.is_user and arrival.holds_users(self._watches.values(), now_s, grows=is_growing):
+                continue
             was_initialized = watch.is_initialized
             names = again.get(watch.type_url, NOTHING) | self._names_needed(watch, snapshot)
-            first = watch.update(snapshot, names, now_s, is_pushed=has_new_clusters and watch.type_url == ENDPOINTS)
+            is_pushed = watch.type_url == ENDPOINTS and (has_new_clusters or (arrives and self._is_envoy))
+            first = watch.update(snapshot, names, now_s, is_pushed=is_pushed)
             if watch.is_initialized:
                 self._needed.pop(watch.type_url, None)
+            arrival.has_new_listeners |= arrives and first is not None and watch.type_url == LISTENERS
             for update in (*((first,) if first else ()), *watch.retries(snapshot, now_s)):
                 updates.append(update)
+                grows |= not watch.is_user
                 self._follow(update, again)
-                has_new_clusters |= watch.type_url == CLUSTERS and was_initialized and self._is_envoy
+                has_new_clusters |= watch.type_url == CLUSTERS and (was_initialized or arrives) and self._is_envoy
+        gone = [watch for watch in self._watches.values() if watch.gone]
+        if gone and not arrival.holds_removals(self._watches.values(), now_s, has_more=bool(updates)):
+            updates += [update for watch in gone if (update := watch.remove_gone(snapshot))]
         return tuple(self._responses(updates, now_s))
 
     def _names_needed(self, watch: _DeltaWatch, snapshot: Snapshot) -> frozenset[str]:
@@ -225,7 +243,7 @@ class DeltaStream:
         self._needed[type_url] = names
 
     def _responses(self, updates: list[DeltaUpdate], now_s: float) -> Iterator[DeltaResponse]:
-        for update in _removals_last(updates):
+        for update in removals_last(updates):
             yield self._watches[update.type_url].send(update, self._next_nonce(), now_s)
         for watch in self._watches.values():
             if heartbeat := watch.heartbeat(self._next_nonce, now_s):
@@ -234,45 +252,6 @@ class DeltaStream:
     def _next_nonce(self) -> Nonce:
         self._nonces += 1
         return Nonce(str(self._nonces))
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaUpdate:
-    """What is sent of one type: `changes` by name, and the resources of those that are fresh.
-
-    `unrequested` are the names of resources that the client did not subscribe to.
-    """
-
-    type_url: TypeUrl
-    version: Version
-    changes: Changes
-    resources: ResourceList = NO_RESOURCES
-    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_ALIASES)
-    unrequested: frozenset[str] = NOTHING
-
-    def divided(self) -> tuple[DeltaUpdate | None, DeltaUpdate]:
-        """Return the part that removes nothing from the client, None where there is none, and the removal."""
-        rest = replace(self.changes, removed=NOTHING)
-        removal = DeltaUpdate(self.type_url, self.version, Changes(removed=self.changes.removed))
-        return replace(self, changes=rest) if rest else None, removal
-
-
-def _removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
-    """Yield the updates of one batch, the removals of what others use at its end.
-
-    In a rollout they come in a step of their own. A client that missed steps, because it was away or late, has users of
-    what is removed until it has the rest of the batch.
-    """
-    removals = []
-    for update in updates:
-        if len(updates) == 1 or not update.changes.removed or BY_TYPE_URL[update.type_url].is_user:
-            yield update
-            continue
-        rest, removal = update.divided()
-        removals.append(removal)
-        if rest is not None:
-            yield rest
-    yield from reversed(removals)
 
 
 class _DeltaWatch:
@@ -294,7 +273,7 @@ class _DeltaWatch:
             "_memory",
             "_rejected",
         ),
-        *("_ttl", "names", "type_url"),
+        *("_ttl", "gone", "names", "type_url"),
     )
 
     def __init__(self, type_url: TypeUrl, memory: SharedMemory, ttl: TtlUse, absence: Absence) -> None:
@@ -316,6 +295,34 @@ class _DeltaWatch:
         self._left = NOTHING
         # Why names of the subscription are rejected.
         self._rejected: Mapping[str, str] = NO_REJECTIONS
+        # What the client brought that is used by others, does not exist, and is removed when these are up to date.
+        self.gone = NOTHING
+
+    @property
+    def is_user(self) -> bool:
+        """Whether it uses other types."""
+        return BY_TYPE_URL[self.type_url].is_user
+
+    @property
+    def brings_content(self) -> bool:
+        """Whether the client brings something from another stream that was not compared yet."""
+        return self._base is None and bool(self._held)
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the client has not answered what it was sent."""
+        return not self._acks.has_answered(1, selects=True)
+
+    @property
+    def has_taken_all(self) -> bool:
+        """Whether the client ACKed all that it was sent."""
+        return not (self.awaits_answer or self._acks.pending.names)
+
+    @property
+    def named_types(self) -> frozenset[TypeUrl]:
+        """The types that resources of this one name."""
+        chunks = () if self._base is None else self._base.chunks
+        return frozenset[TypeUrl]().union(*(chunk.once(_named_types) for chunk in chunks))
 
     @property
     def is_initialized(self) -> bool:
@@ -362,7 +369,8 @@ class _DeltaWatch:
     ) -> DeltaUpdate | None:
         """Return what to send, of the names in `again` also what was sent before; None for nothing.
 
-        With `is_pushed`, what exists of `again` is sent also where the client did not subscribe to it.
+        With `is_pushed`, what exists of `again` is sent also where the client did not subscribe to it. What
+        others may use is not removed yet from a client that brings it.
 
         Every update has to be sent: from now on the client counts as holding what `snapshot` has.
         """
@@ -390,13 +398,21 @@ class _DeltaWatch:
         self.names.settle(self._asked, after)
         others = self._more(pushed, certain, members) if pushed or certain or members else NO_CHANGES
         retried = self._retry(after, now_s, is_due=bool(renewed))
-        self._asked, self._held = NOTHING, NOTHING_HELD
+        held, self._asked, self._held = self._held, NOTHING, NOTHING_HELD
         if changed or repeated or retried:
             requested = self.names.names
         changes = (changed | answered | repeated | others | retried).consistent()
         reported = self._absence.withhold(changes, snapshot, self.names.names)
+        if held and not self.is_user and self._memory.rollout().is_on:
+            self.gone = reported.removed | (reported.absent & held.keys())
+            reported = replace(reported, absent=reported.absent - self.gone, removed=NOTHING)
         update = self._update_of(reported, snapshot, requested)
         return replace(update, unrequested=pushed) if update and pushed else update
+
+    def remove_gone(self, snapshot: Snapshot) -> DeltaUpdate | None:
+        """Return what removes at last what the client brought and does not exist."""
+        gone, self.gone = names_without(snapshot.resources(self.type_url), self.gone), NOTHING
+        return self._update_of(Changes(removed=gone), snapshot, NOTHING) if gone else None
 
     @property
     def awaits_answers(self) -> bool:
@@ -576,3 +592,7 @@ class _DeltaWatch:
         if self._base is not None:
             missing = tuple(sorted(self.names.names - self.names.lookup(self._base).existing(self.names.names)))
         return self._acks.status(self.subscription, self.resources(), missing, self._generation)
+
+
+def _named_types(chunk: Chunk[Resource]) -> frozenset[TypeUrl]:
+    return frozenset(reference.type_url for user in chunk.values for reference in user.references)

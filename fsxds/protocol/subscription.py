@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -23,6 +23,7 @@ from fsxds.protocol.glob_members import expanded, has_structured_names, is_empty
 from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.resource_names import glob_of, is_glob
 from fsxds.resources import Resource, ResourceList, Rows, RowsChange, Snapshot
+from fsxds.rollout import RolloutOptions
 from fsxds.values import TypeUrl, Version
 
 WILDCARD = "*"
@@ -197,12 +198,17 @@ class SharedMemory:
 
     Attributes:
         unanswered: knows which names that nothing served has may exist elsewhere.
+        rollout: returns how changes are rolled out now, and so what a client gets that comes with content.
     """
 
-    __slots__ = ("_known_versions", "_name_sets", "unanswered")
+    __slots__ = ("_known_versions", "_name_sets", "rollout", "unanswered")
 
-    def __init__(self, unanswered: Unanswered = nothing_unanswered) -> None:
-        self.unanswered = unanswered
+    def __init__(
+        self,
+        unanswered: Unanswered = nothing_unanswered,
+        rollout: Callable[[], RolloutOptions] = lambda: RolloutOptions(is_on=False),
+    ) -> None:
+        self.unanswered, self.rollout = unanswered, rollout
         self._known_versions: Lru[Version, bool] = Lru(MOST_VERSIONS)
         self._name_sets: WeakValueDictionary[int, frozenset[str]] = WeakValueDictionary()
 

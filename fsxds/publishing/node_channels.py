@@ -26,7 +26,7 @@ from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
-from fsxds.rollout import NodeKey, Rollout, RolloutState, Standing
+from fsxds.rollout import NodeKey, Rollout, RolloutOptions, RolloutState, Standing
 from fsxds.settings.rollout_forms import Canary
 from fsxds.values import WHOLE_TREE, Layers
 from fsxds.views import Views
@@ -140,6 +140,11 @@ class NodeChannels:
                 self._keep_loaded(key.layers)
         self._first_until_s = loop.time() + REMEMBERED_FOR_S
         self._seen: set[NodeKey] = set()
+
+    @property
+    def rollout(self) -> RolloutOptions:
+        """How changes are rolled out now."""
+        return self._publisher.rules.rollout
 
     async def channel_of(self, node: Node, *, holds: bool | None = None) -> Channel:
         """Return the channel of a node, as soon as what it serves is loaded.

@@ -124,12 +124,13 @@ class Publisher:
     """Publishes in all channels. `keep_publishing` is to be run.
 
     Args:
-        rules: how changes are published.
+        rules: how changes are published at first.
         observer: receives what happens in rollouts.
         keeper: keeps the places of rollouts on disk; what it restores is served from the start. None keeps nothing.
         rewriting: makes what streams are served of what each channel serves; None where that is the same.
 
     Attributes:
+        rules: how changes are published.
         rollouts: those of all channels.
         whole: the channel of the whole tree.
         published: what was received last, once all channels have taken it in; None before the first.
@@ -164,7 +165,7 @@ class Publisher:
         self.on_left_behind: Callable[[ChannelRollout, Collection[ChannelClient]], object] = lambda *_: None
         self.on_gone: Callable[[ChannelRollout, ChannelClient], object] = lambda *_: None
         self.on_kept: Callable[[Layers], object] = lambda _: None
-        self._rules = rules
+        self.rules = rules
         self._holding = Holding(rules.holding)
         self._observer = observer
         self._keeper = keeper
@@ -265,10 +266,10 @@ class Publisher:
 
     def restored_rollout(self, state: RolloutState) -> Rollout:
         """Return a rollout that goes on where one of a process before was."""
-        return Rollout(self._rules.rollout, state)
+        return Rollout(self.rules.rollout, state)
 
     def _split(self, machine: Rollout, key: ChannelKey) -> ChannelRollout:
-        made = self._add(key, machine.split(self._rules.rollout, asyncio.get_running_loop().time()))
+        made = self._add(key, machine.split(self.rules.rollout, asyncio.get_running_loop().time()))
         main = self.main_of(key)
         if key.lane:
             made.leads_to = self.rollouts[replace(key, lane=0)]
@@ -313,7 +314,7 @@ class Publisher:
         else:
             self.gate.bake_s, self.gate.quorum = rules.bake_s, rules.canary_quorum
             self.gate.patience_s = rules.canary_patience_s
-        self._rules, self._holding.rules, self.verdicts.rejections.limit = rules, rules.holding, rules.nack_limit
+        self.rules, self._holding.rules, self.verdicts.rejections.limit = rules, rules.holding, rules.nack_limit
         for rollout in self.rollouts.values():
             rollout.machine.options = rules.rollout
             self.recompose(rollout)
@@ -488,7 +489,7 @@ class Publisher:
         gate.look(answers_of(self.rollouts, self.verdicts.rejections), loop.time())
         self._set_timer("bake", gate.opens_at_s, self._note_others)
         # Those that are on their way are not missed yet.
-        at_s = gate.waits_since_s + self._rules.rollout.step_timeout_s
+        at_s = gate.waits_since_s + self.rules.rollout.step_timeout_s
         is_due = not (gate.has_enough or gate.is_reported)
         self._set_timer("canaries", max(at_s, loop.time()) if is_due else None, self._report_canaries)
 
@@ -554,7 +555,7 @@ class Publisher:
         if self._rewriting is not None:
             self._rewriting.follow(channel)
         rollout = self.rollouts[key] = ChannelRollout(
-            channel, machine or Rollout(self._rules.rollout), self._generations, self._removed
+            channel, machine or Rollout(self.rules.rollout), self._generations, self._removed
         )
         channel.on_progress = partial(self._receive_progress, rollout)
         channel.on_nack = partial(self._receive_nack, rollout)
@@ -571,7 +572,7 @@ class Publisher:
 
     def _restore(self, key: ChannelKey, state: RolloutState) -> None:
         """Serve what a process before served, and go on from there."""
-        rollout = self._add(key, Rollout(self._rules.rollout, state))
+        rollout = self._add(key, Rollout(self.rules.rollout, state))
         rollout.target = Target(state.pins, state.pinned_at_s, state.before, state.target)
         rollout.target.pinned = state.pinned
         rollout.publish_restored()

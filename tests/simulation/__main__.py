@@ -20,12 +20,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="for so long; default 60")
     parser.add_argument("--seed", type=int, help=f"begin with this seed; default {FIRST_SEED}")
     parser.add_argument("--addresses", action="store_true", help="let listeners have addresses, which they exchange")
+    parser.add_argument(
+        "--restarts", action="store_true", help="change the tree also while the server is away, without state"
+    )
     arguments = parser.parse_args()
     first = FIRST_SEED if arguments.seed is None else arguments.seed
     seed, ends_s = first, time.monotonic() + arguments.seconds
     report_s = time.monotonic() + REPORT_EVERY_S
     while time.monotonic() < ends_s:
-        if failure_of(scenario := scenario_of(seed, has_addresses=arguments.addresses)):
+        if failure_of(scenario := scenario_of(seed, has_addresses=arguments.addresses, restarts=arguments.restarts)):
             print(report_of(scenario))  # noqa: T201
             return 1
         seed += 1

@@ -51,7 +51,9 @@ TOLERANCE_S = 0.01
 # What lingered may end just now, and clients need time to take that.
 SETTLES_WITHIN_S = 3.0
 # Happenings that have a step wait for a client until it times out.
-DELAYS = {"freeze", "leave", "restart_client", "restart", "see_others"}
+DELAYS = {"freeze", "leave", "restart_client", "restart", "restart_on", "see_others"}
+# After these, clients have what lingers, which the server may not know.
+LINGERING = {"restart_on", "see_others"}
 
 
 class ViolatedError(AssertionError):
@@ -64,8 +66,8 @@ def bound_s(scenario: Scenario) -> float:
     slowest_s = max((one.latency_s for one in habits if not one.comes_once), default=0.0)
     is_delayed = any(not one.answers for one in habits) or any(each.method in DELAYS for each in scenario.happenings)
     step_s = STEP_TIMEOUT_S if is_delayed else min(STEP_TIMEOUT_S, PAUSE_S + MESSAGES * slowest_s)
-    # Those who see another view drain there what they used before.
-    moves_s = scenario.rules["linger"] if any(each.method == "see_others" for each in scenario.happenings) else 0.0
+    # Those who see another view, or another server, drain there what they used before.
+    moves_s = scenario.rules["linger"] if any(each.method in LINGERING for each in scenario.happenings) else 0.0
     canary_s = moves_s + BAKE_S + STEPS * step_s if scenario.rules["canary"] else moves_s
     return (
         2 * STEPS * step_s + canary_s + SETTLES_WITHIN_S
@@ -106,7 +108,8 @@ class Checks:
             self._whole.pop(name, None)
         self._absent = away
         if not has_state:
-            self._whole.clear()
+            # Delta requests alone say what a client has.
+            self._whole = {name: True for name, whole in self._whole.items() if whole and self._is_told_by(name)}
             self._pins.clear()
 
     def receive_save(self) -> None:
@@ -150,7 +153,13 @@ class Checks:
             what, user = broken[0]
             raise_later(f"{client.name} ({client.habits.wire}) has {user} without {what}, at {world.now_s:.2f} s")
         has_all = bool(client.held[LDS]) and client.wanted(RDS) <= client.held[RDS].keys()
-        self._whole[client.name] = not broken and has_all and world.now_s > world.unordered_until_s
+        is_ordered = world.now_s > world.unordered_until_s or self._is_told_by(client.name)
+        self._whole[client.name] = not broken and has_all and is_ordered
+
+    def _is_told_by(self, name: str) -> bool:
+        """Whether a client says what it has when it connects, and answers within the timeout."""
+        habits = self._world.clients[name].habits
+        return habits.wire == "delta" and 2 * habits.latency_s < STEP_TIMEOUT_S
 
     def _check_addresses(self) -> None:
         """Check that no two listeners that are served claim the same."""

@@ -253,8 +253,14 @@ EDITS_OF_ADDRESSES = (
 )
 
 
-def scenario_of(seed: int, *, has_addresses: bool = False) -> Scenario:
-    """Return the scenario of a seed; in some, listeners have addresses, which they exchange."""
+def scenario_of(seed: int, *, has_addresses: bool = False, restarts: bool = False) -> Scenario:
+    """Return the scenario of a seed.
+
+    Args:
+        seed: tells everything else.
+        has_addresses: listeners have addresses, which they exchange.
+        restarts: some changes are made while the server is away, and no state is kept.
+    """
     chosen = random.Random(seed)
     words = chosen.choice(((), ("bad-x",), ("bad-x", "bad-y")))
     author = _Author(chosen, words)
@@ -276,7 +282,16 @@ def scenario_of(seed: int, *, has_addresses: bool = False) -> Scenario:
         # The first of a view, or of the canaries. By numbers of their own: the rest of a seed stays as it is.
         later = random.Random(f"later {seed}")
         fleet = {name: replace(one, comes_later=later.random() < LATER) for name, one in fleet.items()}
+    if restarts:
+        away = random.Random(f"away {seed}")
+        happenings = [_while_away(one) if away.random() < 0.5 else one for one in happenings]
+        # What was good before a version that is rejected would be forgotten.
+        fleet = {name: replace(one, rejects="") for name, one in fleet.items()}
     return Scenario(seed, tree, fleet, rules, tuple(happenings))
+
+
+def _while_away(happening: Happening) -> Happening:
+    return replace(happening, method="restart_on") if happening.method == "save" else happening
 
 
 def _fleet(chosen: random.Random, words: tuple[str, ...]) -> Iterator[tuple[str, Habits]]:

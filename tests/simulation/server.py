@@ -138,7 +138,7 @@ class Server:
         kept_writer: Any = kept
         self.publisher = Publisher(rules, self._observe, kept_writer)
         self.channels = NodeChannels(self.publisher, self.views, loading, rules.canary)
-        self.memory = SharedMemory()
+        self.memory = SharedMemory(rollout=lambda: self.channels.rollout)
         self.polls = PollMemory(forget=self._forget)
         self.rest = RestClients(_Reported(self.polls))
         self.held = HeldPolls(self.channels, lambda: HOLD_S)

@@ -9,6 +9,7 @@ from tests.simulation.scenario import scenario_of
 
 DAY, NIGHT = 500, 2000
 SEEDS_WITH_ADDRESSES = 200
+SEEDS_WITH_RESTARTS = 200
 # So many seeds are one test.
 AT_ONCE = 25
 # Without a known good version of what a client rejects: it is offered that again by its stream's back-off alone (1735), and
@@ -38,6 +39,15 @@ def test_listeners_that_exchange_addresses_never_have_the_same(first: int) -> No
     """Nor is anything else of the rules broken."""
     seeds = (seed for seed in range(first, first + AT_ONCE) if seed not in OPEN_WITH_ADDRESSES)
     scenarios = (scenario_of(seed, has_addresses=True) for seed in seeds)
+    failing = [scenario for scenario in scenarios if failure_of(scenario)]
+
+    assert not failing, report_of(failing[0])
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS_WITH_RESTARTS, AT_ONCE))
+def test_changes_while_the_server_is_away_break_no_reference_of_a_delta_client(first: int) -> None:
+    """The next server knows nothing of what clients have, and has another tree."""
+    scenarios = (scenario_of(seed, restarts=True) for seed in range(first, first + AT_ONCE))
     failing = [scenario for scenario in scenarios if failure_of(scenario)]
 
     assert not failing, report_of(failing[0])

@@ -194,6 +194,12 @@ class World:
             self.unordered_until_s = self.now_s + UNORDERED_S
         self._start()
 
+    def restart_on(self, files: Mapping[str, Mapping[str, str]]) -> None:
+        """Save some files of the tree while the server is away; the next one knows nothing of it."""
+        self.server.end()
+        self.save(files)
+        self.restart(has_state=False)
+
     def roll_back(self, by: int) -> None:
         """Serve what an earlier tree had."""
         self.renewals.append((self.now_s, None))

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from fsxds.channels import Channel, ChannelKey
 from fsxds.protocol.messages import Node
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
+from fsxds.rollout import RolloutOptions
 from fsxds.values import TypeUrl
 
 
@@ -25,6 +26,8 @@ class Denier:
 
 class OneChannel:
     """Serves all nodes the same."""
+
+    rollout = RolloutOptions(is_on=False)
 
     def __init__(self, channel: Channel | None = None, on_demand: OnDemand | None = None) -> None:
         self.on_demand: OnDemand = on_demand or NoUpstreams()

@@ -155,7 +155,7 @@ class StreamContext:
         self.knows_authority_is_missing = False
         self.access = AccessInUse()
         self.relays = RelayIds()
-        self.memory = SharedMemory(channels.on_demand.unanswered)
+        self.memory = SharedMemory(channels.on_demand.unanswered, lambda: channels.rollout)
         self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names, self._read_authority)
         self.writer = ResponseWriter()
         self.writer.identifier = self._read_identifier

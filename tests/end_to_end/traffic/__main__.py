@@ -205,8 +205,6 @@ def main() -> None:
         help="so many servers have the tree; with each change the one that runs is killed, and the next one started",
     )
     given = parser.parse_args()
-    if given.restart and not given.relays:
-        parser.error("--restart is about relays; give --relays as well")
     if given.kill and given.relays:
         parser.error("--kill and --relays do not go together: servers would share a state directory")
     columns = [
@@ -215,7 +213,9 @@ def main() -> None:
         for drain_s in given.drain or (1, 600)
         for rollout in given.rollout or MODES
     ]
-    is_plain = not (given.kill or given.relays or given.every or given.shuffled)
+    if given.restart > 1 and not given.relays:
+        parser.error("without --relays one server restarts: the Envoy knows no other")
+    is_plain = not (given.kill or given.relays or given.restart or given.every or given.shuffled)
     company = [name for name in given.kind or COMPANY if name in COMPANY and is_plain and given.company]
     outcomes: dict[Column, Outcome] = {}
     for column in columns:

@@ -1,0 +1,172 @@
+"""In which order the updates of one Delta stream go out.
+
+A client that comes with content is led to what is current as by the steps of a rollout:
+
+| step | sent | source |
+| --- | --- | --- |
+| GROW | what is used, added or changed | xDS protocol, "Eventual consistency considerations" |
+| SWITCH | the users that the client brings, when it answered that | the same; ENVOY.md E70 |
+| SHRINK | what is used and gone, when it ACKed all users, and those that these name | the same |
+| | if there are other listeners, only after what lingers for connections of the old ones: nobody knows what these use | ENVOY.md E66 |
+
+A step waits for `step_timeout_s` at most. Of users that have streams of their own nothing is known: only time counts for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from fsxds.protocol.acks import NOTHING
+from fsxds.protocol.lookup import NO_ALIASES, Changes
+from fsxds.protocol.ttl import earliest
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import NO_RESOURCES, ResourceList
+from fsxds.rollout import RolloutOptions
+from fsxds.values import TypeUrl, Version
+
+AT_ONCE = RolloutOptions(is_on=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaUpdate:
+    """What is sent of one type: `changes` by name, and the resources of those that are fresh.
+
+    `unrequested` are the names of resources that the client did not subscribe to.
+    """
+
+    type_url: TypeUrl
+    version: Version
+    changes: Changes
+    resources: ResourceList = NO_RESOURCES
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_ALIASES)
+    unrequested: frozenset[str] = NOTHING
+
+    def divided(self) -> tuple[DeltaUpdate | None, DeltaUpdate]:
+        """Return the part that removes nothing from the client, None where there is none, and the removal."""
+        rest = replace(self.changes, removed=NOTHING)
+        removal = DeltaUpdate(self.type_url, self.version, Changes(removed=self.changes.removed))
+        return replace(self, changes=rest) if rest else None, removal
+
+
+def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
+    """Yield the updates of one batch, the removals of what others use at its end.
+
+    In a rollout they come in a step of their own. A client that missed steps, because it was away or late, has users of
+    what is removed until it has the rest of the batch.
+    """
+    removals = []
+    for update in updates:
+        if len(updates) == 1 or not update.changes.removed or BY_TYPE_URL[update.type_url].is_user:
+            yield update
+            continue
+        rest, removal = update.divided()
+        removals.append(removal)
+        if rest is not None:
+            yield rest
+    yield from reversed(removals)
+
+
+class ArrivingWatch(Protocol):
+    """One type on the stream of a client that comes with content."""
+
+    type_url: TypeUrl
+
+    @property
+    def is_user(self) -> bool:
+        """Whether it uses other types."""
+
+    @property
+    def brings_content(self) -> bool:
+        """Whether the client brings something from another stream that was not compared yet."""
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether it is known what the client holds."""
+
+    @property
+    def has_taken_all(self) -> bool:
+        """Whether the client ACKed all that it was sent."""
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the client has not answered what it was sent."""
+
+    @property
+    def named_types(self) -> frozenset[TypeUrl]:
+        """The types that what is served of it names."""
+
+
+class Arrival:
+    """How far one client is. Times are readings of the clock of its stream.
+
+    Attributes:
+        timer_at_s: when to ask again without an answer of the client; None for never.
+        has_new_listeners: the client has other listeners than it brought, and connections of those may be open.
+    """
+
+    __slots__ = ("_came_s", "_has_waited", "_rollout", "has_new_listeners", "timer_at_s")
+
+    def __init__(self) -> None:
+        self.timer_at_s: float | None = None
+        self.has_new_listeners = False
+        # When the client brought something first; None before that.
+        self._came_s: float | None = None
+        self._rollout = AT_ONCE
+        self._has_waited = False
+
+    def begin_batch(
+        self, watches: Iterable[ArrivingWatch], now_s: float, rollout: Callable[[], RolloutOptions]
+    ) -> None:
+        """Look at all types before anything is sent; the time begins when the client first brings something."""
+        self.timer_at_s = None
+        if self._came_s is None and any(watch.brings_content for watch in watches):
+            self._came_s, self._rollout = now_s, rollout()
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the client is led by steps."""
+        return self._rollout.is_on
+
+    def holds_users(self, watches: Iterable[ArrivingWatch], now_s: float, *, grows: bool) -> bool:
+        """Whether users that the client brings wait: it has not answered what they may use.
+
+        Args:
+            watches: all types of the stream.
+            now_s: the time.
+            grows: something of what they may use is about to be sent.
+        """
+        at_s = self._until_s(1)
+        if at_s <= now_s or not (grows or any(watch.awaits_answer for watch in watches if not watch.is_user)):
+            return False
+        self._has_waited, self.timer_at_s = True, at_s
+        return True
+
+    def holds_removals(self, watches: Iterable[ArrivingWatch], now_s: float, *, has_more: bool) -> bool:
+        """Whether removals of what is used wait: the client may use it still.
+
+        Args:
+            watches: all types of the stream.
+            now_s: the time.
+            has_more: something else is about to be sent.
+        """
+        lingers_s = self._rollout.linger_s if self.has_new_listeners else 0.0
+        at_s = self._until_s(1 + self._has_waited) + lingers_s
+        if at_s <= now_s or not (has_more or lingers_s or not _have_moved_on(tuple(watches))):
+            return False
+        self.timer_at_s = earliest(self.timer_at_s, at_s)
+        return True
+
+    def _until_s(self, steps: int) -> float:
+        return (self._came_s or 0.0) + steps * self._rollout.step_timeout_s
+
+
+def _have_moved_on(watches: tuple[ArrivingWatch, ...]) -> bool:
+    users = {watch.type_url: watch for watch in watches if watch.is_user}
+    if not users or not all(watch.has_taken_all for watch in watches):
+        return False
+    # Requests for several types come one by one: those for routes after that for the listeners that name them.
+    named = frozenset[TypeUrl]().union(*(watch.named_types for watch in users.values()))
+    awaited = {url for url in named if url in BY_TYPE_URL and BY_TYPE_URL[url].is_user}
+    return all(url in users and users[url].is_initialized for url in awaited | users.keys())

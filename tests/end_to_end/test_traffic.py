@@ -12,14 +12,14 @@ import pytest
 
 from tests.end_to_end.traffic.company import freed_port
 from tests.end_to_end.traffic.kinds import KINDS
-from tests.end_to_end.traffic.running import MIRROR_WITH_ADMIN, TRANSPORTS, running
+from tests.end_to_end.traffic.running import MIRROR_WITH_ADMIN, TRANSPORTS, Demand, running
 
 
 @pytest.mark.parametrize("transport", [*TRANSPORTS, MIRROR_WITH_ADMIN])
 def test_no_change_loses_a_request(transport: str, tmp_path: Path, size: Callable[[int, int], int]) -> None:
     """Each kind of change, by night twice in a row, reaches Envoy while every request is answered, on connections that stay open."""
     options = ["--linger", "600s", "--max-removal", "off"]
-    with running(tmp_path, transport, size(300, 600), options) as run:
+    with running(tmp_path, transport, 600, options, Demand(size(120, 240))) as run:
         for number, name in enumerate(name for name in KINDS for _ in range(size(1, 2))):
             run.change(name, number)
         run.rest(0.5)

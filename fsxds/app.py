@@ -53,7 +53,7 @@ from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.signing.anchors import read_anchors
-from fsxds.signing.offered import write_offers
+from fsxds.signing.offered import NOT_LISTED, write_offers
 from fsxds.signing.trusted_tree import TreeTrust
 from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
@@ -243,10 +243,10 @@ class Application:
 
     def _offer_manifests(self) -> None:
         """Offer relays below the manifests of what is served now."""
-        own = self.reload.trust.offered
-        content = write_offers((*([] if own is None else [own]), *self.upstreams.offered))
+        content = write_offers((*self.reload.trust.offered, *self.upstreams.offered))
         if content != self.manifests.content.current:
             self.manifests.content.replace(content)
+            self.publisher.verdicts.forget_said(NOT_LISTED)
 
     @property
     def store(self) -> SnapshotStore:

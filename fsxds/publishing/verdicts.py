@@ -111,6 +111,11 @@ class Verdicts:
             self.rejections.forget(versions)
             self.decide_soon(nodes)
 
+    def forget_said(self, words: str) -> None:
+        """Have versions offered to all nodes again that a node rejects for a reason with these words."""
+        nodes = self.rejections.nodes.values()
+        self.forget({version for one in nodes for version, (said, _) in one.reasons.items() if words in (said or "")})
+
     def _forget_past(self) -> None:
         if not self._trees:
             # After a restart nobody knows yet what is to be served.

@@ -15,6 +15,9 @@ PATH = "/fsxds/v1/manifest"
 
 FORM = "fsxds-manifests-1"
 
+# Why a relay rejects a resource: its manifest may come later, and the resource is offered again then.
+NOT_LISTED = "is not what a manifest lists"
+
 # Of one server: those of its own tree and of its upstreams.
 MOST_OFFERED = 20
 

@@ -146,12 +146,12 @@ class TreeTrust:
         self._found: SignedManifest | None = None
 
     @property
-    def offered(self) -> OfferedManifest | None:
-        """The manifest of the tree that was trusted last, and its signature; None where it has none."""
+    def offered(self) -> tuple[OfferedManifest, ...]:
+        """The manifest of the tree that was trusted last, and its signature, if it has both."""
         signed = NO_MANIFEST if self._last is None else self._last.signed
         if signed.manifest is None or signed.signature is None:
-            return None
-        return OfferedManifest(signed.manifest.content, signed.signature.content)
+            return ()
+        return (OfferedManifest(signed.manifest.content, signed.signature.content),)
 
     def decide(
         self, tree: SourceTree, anchors: TrustedSigners | None, now_s: float, *, has_layers: bool = False

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from fsxds.resources import Key, Resource, Rows
 from fsxds.signing.anchors import TrustedSigners
-from fsxds.signing.offered import OfferedManifest, read_offers
+from fsxds.signing.offered import NOT_LISTED, OfferedManifest, read_offers
 from fsxds.signing.tree_manifest import ManifestError, digest_of
 from fsxds.signing.trusted_tree import SeenInProcess, SeenManifest, SeenManifests, SignedManifest, verified
 from fsxds.signing.untrusted import UntrustedError
@@ -30,7 +30,6 @@ from fsxds.values import TypeUrl
 # So many resources are kept for a manifest that may come.
 MOST_WAITING = 10_000
 
-NOT_LISTED = "is not what a manifest lists"
 STILL_LISTED = "is removed, and a manifest lists it still"
 NO_MANIFEST = "the server has offered no manifest"
 

@@ -144,3 +144,23 @@ def test_nothing_is_vouched_for(tmp_path: Path, started: ExitStack) -> None:
     assert below.served() is None
     author.sign()
     below.until_served("a", "b")
+
+
+def test_what_is_signed_later_is_offered_again(tmp_path: Path, started: ExitStack) -> None:
+    """The author's server took the change back when its only relay rejected it; that it is signed now has it offered at once."""
+    author = author_of(tmp_path)
+    (tmp_path / "orderly").mkdir()
+    orderly = [flag for flag in FLAGS if flag not in ("--rollout", "off")]
+    author.server = Server(author.tree, tmp_path / "orderly", *orderly)
+    started.enter_context(author.server)
+    below = relay_of(grpc_of(author), tmp_path, "below", "--verify-with", str(tmp_path / "ca.crt"))
+    started.enter_context(below.server)
+    below.until_served("a", "b")
+    write_file(author.tree / "new.cds.yaml", clusters("c"))
+    author.server.wait(lambda: author.server.log_events("versions_held"), "the change to be taken back")
+
+    author.sign()
+
+    author.server.wait(lambda: author.server.log_events("versions_released"), "the change to be offered again")
+    below.until_served("a", "b", "c")
+    author.until_served("a", "b", "c")

@@ -323,6 +323,26 @@ async def test_retry_offers_it_to_all_again() -> None:
 
 
 @virtually
+async def test_who_rejects_it_for_a_reason_that_is_gone_is_offered_it_at_once() -> None:
+    """Such as a relay when the tree is signed; who has another reason waits for its back-off."""
+    async with publishing(QUICK) as run:
+        [client] = await fleet(run, 1, 1)
+        client.rejects.add("unsigned")
+        run.save(NEW)
+        await run.passed(0.1)
+        run.save({**NEW, "CDS": {**NEW["CDS"], "other": "unsigned"}})
+        await run.passed(0.1)
+        client.rejects.clear()
+        assert client.clusters() == {"old": "1", "other": "2"}
+        run.publisher.verdicts.forget_said("other: no such thing")
+        await run.passed(0.1)
+        assert client.clusters() == {"old": "1", "other": "unsigned"}
+        await run.passed(10)
+
+        assert client.clusters() == {"new": "bad", "other": "unsigned"}
+
+
+@virtually
 async def test_a_change_of_what_it_names_offers_it_again() -> None:
     """A route that was rejected may be accepted with another cluster."""
     async with publishing(QUICK) as run:

@@ -124,6 +124,13 @@ class UpstreamExpired(UpstreamEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamUnanswered(UpstreamEvent):
+    """A change that came on a new connection is published without an answer about these types, which it may concern."""
+
+    types: tuple[TypeUrl, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamRejected(UpstreamEvent):
     """A response was NACKed by the relay itself; what is good in it was taken in.
 

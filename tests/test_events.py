@@ -144,6 +144,7 @@ SAMPLES: tuple[Event, ...] = (
     upstream_events.UpstreamFailedOver("top", "10.0.0.2:18000", "10.0.0.1:18000"),
     upstream_events.UpstreamChanged("top", "10.0.0.1:18000", CDS.type_url, "1", 2, 1),
     upstream_events.UpstreamExpired("top", ((CDS.type_url, "a"),)),
+    upstream_events.UpstreamUnanswered("top", (CDS.type_url,)),
     upstream_events.UpstreamRejected("top", "10.0.0.1:18000", CDS.type_url, "1", ('"a" is in it twice',)),
     upstream_events.UpstreamNacked("top", CDS.type_url, "node edge-1: no", frozenset("a"), was_sent=True),
     upstream_events.UpstreamLooped("top", "10.0.0.1:18000", ("1a", "2b")),

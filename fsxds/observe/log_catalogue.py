@@ -147,6 +147,12 @@ CATALOGUE = (
         "upstream count resources repeats",
     ),
     _row(
+        "upstream_unanswered",
+        "info",
+        "A change that came on a new connection to an upstream is published without an answer about some types.",
+        "upstream types",
+    ),
+    _row(
         "upstream_rejected",
         "warning",
         "A response of an upstream has resources that are not taken in.",
@@ -325,7 +331,7 @@ FIELDS = MappingProxyType(
         "traceback": "traceback, where there is an exception",
         "transport": "`rest`, `ads`, `delta` or `mirror`",
         "type": "short name of the resource type, or its URL",
-        "types": "short names of the resource types that changed",
+        "types": "short names of the resource types that changed, or of which an upstream said nothing",
         "unchanged": "how many files were as they should be",
         "unknown": "names of tokens in rules that no token has",
         "upstream": "name of the upstream",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import partial, singledispatch
 
 from fsxds.api.secrets import mask_reason
 from fsxds.events import Level
@@ -35,6 +35,7 @@ from fsxds.upstream_events import (
     UpstreamNacked,
     UpstreamRejected,
     UpstreamShadowed,
+    UpstreamUnanswered,
 )
 from fsxds.values import PlainValue
 
@@ -76,14 +77,8 @@ class UpstreamReports:
                 yield from _limited(self._repeats[event.upstream], words, now_s, partial(_nack, event))
             case UpstreamExpired():
                 yield from _limited(self._repeats[event.upstream], "expired", now_s, partial(_expiry, event))
-            case UpstreamFailedOver():
-                yield _failover(event)
-            case UpstreamChanged():
-                yield _change(event)
-            case UpstreamShadowed():
-                yield _shadows(event)
             case _:
-                raise TypeError(f"{event} has no wording")
+                yield _line_of(event)
 
     def _connection(self, event: UpstreamConnected) -> Iterator[LogLine]:
         self._outages.pop(event.upstream, None)
@@ -128,7 +123,14 @@ def _limited(limit: RepeatLimit, said: Hashable, now_s: float, word: Callable[[]
         yield replace(line, text=line.text + omitted(repeats, "line"), details={**line.details, "repeats": repeats})
 
 
-def _failover(event: UpstreamFailedOver) -> LogLine:
+@singledispatch
+def _line_of(event: UpstreamEvent) -> LogLine:
+    """Return the line of an event that is logged each time."""
+    raise TypeError(f"{event} has no wording")
+
+
+@_line_of.register
+def _(event: UpstreamFailedOver) -> LogLine:
     reason = quoted(event.reason)
     details = {**_server(event.upstream, event.server), "before": event.before, "reason": reason}
     if not event.reason:
@@ -138,7 +140,8 @@ def _failover(event: UpstreamFailedOver) -> LogLine:
     return LogLine(Level.WARNING, "upstream_failed_over", text, details)
 
 
-def _change(event: UpstreamChanged) -> LogLine:
+@_line_of.register
+def _(event: UpstreamChanged) -> LogLine:
     counts = f"{event.changed} changed, {event.removed} removed"
     text = f"upstream {event.upstream}: {noun_of(event.type_url)} {event.version[:12]}: {counts}"
     details = {**_server(event.upstream, event.server), **_response(event)}
@@ -152,6 +155,13 @@ def _expiry(event: UpstreamExpired) -> LogLine:
     return LogLine(
         Level.WARNING, "upstream_expired", text, {**details, "resources": [*written_keys(event.keys)[:MOST_RESOURCES]]}
     )
+
+
+@_line_of.register
+def _(event: UpstreamUnanswered) -> LogLine:
+    types = [type_name(type_url) for type_url in event.types]
+    text = f"upstream {event.upstream}: a change is published without an answer about {', '.join(types)}"
+    return LogLine(Level.INFO, "upstream_unanswered", text, {"upstream": event.upstream, "types": [*types]})
 
 
 def _rejection(event: UpstreamRejected) -> LogLine:
@@ -193,7 +203,8 @@ def _loop(event: UpstreamLooped) -> LogLine:
     return LogLine(Level.ERROR, "upstream_looped", text, details)
 
 
-def _shadows(event: UpstreamShadowed) -> LogLine:
+@_line_of.register
+def _(event: UpstreamShadowed) -> LogLine:
     details: Details = {
         "upstream": event.upstream,
         "count": event.count,

@@ -48,6 +48,10 @@ class Gathering:
             self._awaited.discard(type_url)
             self.until_s = min(now_s + QUIET_S, self._longest_s)
 
+    def unanswered(self, referred: AbstractSet[TypeUrl]) -> frozenset[TypeUrl]:
+        """Return the types that are awaited."""
+        return frozenset(referred | self._awaited)
+
     def is_over(self, referred: AbstractSet[TypeUrl], now_s: float) -> bool:
         """Whether what came is to be published; `referred` are the types of names that resources refer to, without an answer."""
-        return self.until_s is not None and (now_s >= self.until_s or not (self._awaited or referred))
+        return self.until_s is not None and (now_s >= self.until_s or not self.unanswered(referred))

@@ -63,6 +63,7 @@ class Upstream:
         held: the same, with what the upstream said of each.
         changed: replaced when `content`, `wanted` or what `denies` says changed.
         rejected: what the upstream sent last under a name and cannot be served, with why; bounded.
+        unanswered: the types without an answer when a change on this connection was published; mostly none.
     """
 
     def __init__(self, rule: UpstreamRule, reader: ResponseReader, scope: NameScope) -> None:
@@ -90,6 +91,7 @@ class Upstream:
         self._sequence = 0
         # What came on a connection is published when this is over; None where all that is held is published.
         self._gathering: Gathering | None = None
+        self.unanswered: frozenset[TypeUrl] = frozenset()
         self.held = self._holdings.held
         self.content = UpstreamContent(rule.name, pending=self._pending())
 
@@ -154,7 +156,7 @@ class Upstream:
         """Note which server is asked from now on, for everything that is wanted, and how (`Delta ADS`)."""
         self._subscriptions.connect(now_s)
         published = self.content.rows.keys() & self.wanted().keys()
-        self._gathering = Gathering(published, now_s) if published else None
+        self._gathering, self.unanswered = Gathering(published, now_s) if published else None, frozenset()
         self._status = replace(self._status, server=server, wire=wire, state="connected", since_s=now_s, trouble="")
         self._publish(now_s)
 
@@ -296,7 +298,10 @@ class Upstream:
     def _publish(self, now_s: float, *, is_changed: bool = False) -> None:
         """Make the content that there is now current, or none of its changes while types are awaited."""
         self._sequence += is_changed
-        if self._gathering is not None and self._gathering.is_over(self._subscriptions.referred, now_s):
+        referred = self._subscriptions.referred
+        if self._gathering is not None and self._gathering.is_over(referred, now_s):
+            if any(_differing(self._holdings.rows, self.content.rows)):
+                self.unanswered = self._gathering.unanswered(referred)
             self._gathering = None
         before, pending = self.content, self._pending()
         rows, sequence, gone = self._holdings.rows, self._sequence, self._gone

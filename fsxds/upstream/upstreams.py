@@ -39,7 +39,7 @@ from fsxds.upstream.subscriptions import NO_NAMES, Names, NameScope
 from fsxds.upstream.tree_needs import TreeNeeds
 from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Upstream
-from fsxds.upstream_events import UpstreamExpired, UpstreamStatus
+from fsxds.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
 
 # Between two looks at what expires.
 SHORTEST_WAIT_S = 0.05
@@ -222,8 +222,12 @@ class Upstreams:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if at_s is None else max(at_s - time.time(), SHORTEST_WAIT_S)):
                     await upstream.changed.replaced()
-            if at_s is not None and at_s <= time.time() and (expired := upstream.expire(time.time())):
-                self._observer(UpstreamExpired(upstream.rule.name, tuple(sorted(expired))))
+            if at_s is not None and at_s <= time.time():
+                before = upstream.unanswered
+                if expired := upstream.expire(time.time()):
+                    self._observer(UpstreamExpired(upstream.rule.name, tuple(sorted(expired))))
+                if before != upstream.unanswered:
+                    self._observer(UpstreamUnanswered(upstream.rule.name, tuple(sorted(upstream.unanswered))))
 
     def _current(self) -> tuple[UpstreamContent, ...]:
         return tuple(upstream.content for upstream in self.upstreams)

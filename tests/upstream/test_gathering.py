@@ -103,6 +103,7 @@ def test_what_new_resources_refer_to_is_awaited(upstream: Upstream) -> None:
     upstream.receive(update(EDS, {"new": endpoints("new", 1)}), OTHER, NOW_S)
     assert published(upstream) == {"new", "main"}
     assert upstream.content.rows.keys() == {CDS, RDS, EDS}
+    assert upstream.unanswered == set()
 
 
 def test_silence_ends_it(upstream: Upstream) -> None:
@@ -114,6 +115,11 @@ def test_silence_ends_it(upstream: Upstream) -> None:
     assert published(upstream) == {"old", "main"}
     upstream.expire(NOW_S + 1 + QUIET_S)
     assert published(upstream) == {"old", "new", "newer", "main"}
+    assert upstream.unanswered == {RDS}
+    upstream.connected(OTHER, "Delta ADS", NOW_S + 60)
+    upstream.expire(NOW_S + 60 + QUIET_S)
+    # Delta says nothing of types that did not change.
+    assert upstream.unanswered == set()
 
 
 def test_it_ends_where_references_never_do(upstream: Upstream) -> None:

@@ -7,6 +7,7 @@
 | The words name each resource as an Envoy does: the last response may have brought others. | `rollout.rejections` |
 | A response that brings them again is NACKed at once: an ACK would say that they are accepted now. | |
 | So is one that does soon after the upstream took them back: nodes here would reject them again and again. | |
+| With each time that nodes reject them again, that is for twice as long: nodes may accept them by now. | |
 | Who connects again does not say that it holds them: so they are sent again, and NACKed. | |
 """
 
@@ -26,11 +27,13 @@ from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.rollout.rejections import names_as_envoy
 from fsxds.settings.options import Settings
 from fsxds.upstream_events import UpstreamNacked
-from fsxds.values import TypeUrl
+from fsxds.values import BackOff, TypeUrl
 
-# What an upstream took back is NACKed for so long; it offers it again once a minute at least. Of so many versions.
-REMEMBERED_FOR_S = 600.0
+# What an upstream took back is NACKed for so long; it offers it again once a minute at least.
+BACK_OFF = BackOff(first_s=10.0, longest_s=600.0)
+# Of so many versions, and for so long after that it is known how often they were rejected.
 MOST_REMEMBERED = 1000
+REMEMBERED_FOR_S = 600.0
 
 NO_REASON = "it gave no reason; see its own log"
 RELAY = "relay"
@@ -63,8 +66,8 @@ class LateNacks:
         self._sessions: dict[str, NackType] = {}
         # What is held back from all nodes here, with the words of a node.
         self._words: dict[ResourceVersion, str] = {}
-        # What was, until its upstream took it back, and the time until when that is remembered.
-        self._past: dict[ResourceVersion, tuple[str, float]] = {}
+        # What was, until its upstream took it back: the words, until when it is NACKed, and how often it was taken back.
+        self._past: dict[ResourceVersion, tuple[str, float, int]] = {}
 
     @property
     def rejected(self) -> Mapping[tuple[str, Key], str]:
@@ -80,8 +83,7 @@ class LateNacks:
         if self._settings().upstream_verdict == RELAY:
             return None
         now_s = time.monotonic()
-        self._past = {version: one for version, one in self._past.items() if one[1] > now_s}
-        known = {version: words for version, (words, _) in self._past.items()} | self._words
+        known = {version: words for version, (words, until_s, _) in self._past.items() if until_s > now_s} | self._words
         found = {
             name: words
             for ((of_type, name), _), words in self._of(upstream, known)
@@ -130,8 +132,11 @@ class LateNacks:
     def _remember(self, ended: Mapping[ResourceVersion, str]) -> None:
         """Remember which versions ended because their upstream has others now; nodes may accept what it still has."""
         still = {version for upstream in self._upstreams for version, _ in self._of(upstream, ended)}
-        until_s = time.monotonic() + REMEMBERED_FOR_S
-        past = self._past | {version: (words, until_s) for version, words in ended.items() if version not in still}
+        now_s = time.monotonic()
+        past = {version: one for version, one in self._past.items() if one[1] + REMEMBERED_FOR_S > now_s}
+        for version in ended.keys() - still:
+            times = past.pop(version, ("", 0.0, 0))[2] + 1
+            past[version] = ended[version], now_s + BACK_OFF.pause_s(times), times
         self._past = dict(list(past.items())[-MOST_REMEMBERED:])
 
     def _of(self, upstream: str, words: Mapping[ResourceVersion, str]) -> Iterator[tuple[ResourceVersion, str]]:

@@ -13,7 +13,7 @@ from fsxds.resources import Snapshot
 from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.rollout.rejections import names_as_envoy
 from fsxds.settings.options import Settings
-from fsxds.upstream.late_nacks import REMEMBERED_FOR_S, LateNacks
+from fsxds.upstream.late_nacks import BACK_OFF, REMEMBERED_FOR_S, LateNacks
 from fsxds.upstream_events import UpstreamNacked
 from fsxds.values import TypeUrl
 from tests.support.errors import Recorder
@@ -193,8 +193,29 @@ def test_what_an_upstream_took_back_is_nacked_when_it_comes_again(monkeypatch: p
 
     assert relay.late_nacks.words_on(EU, CDS, ["a"]) == "node n1: Error adding/updating cluster(s) a: no"
     assert relay.late_nacks.words_on(EU, CDS, ["b"]) is None
-    now_s = REMEMBERED_FOR_S
+    now_s = BACK_OFF.first_s
     assert relay.late_nacks.words_on(EU, CDS, ["a"]) is None
+
+
+def test_what_nodes_reject_again_is_nacked_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They try it after 10 s, and after twice as long each time; in the end it is forgotten that they did."""
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    relay = Relay()
+    before, a = relay.held, relay.version("a")
+    pauses = []
+    for wait_s in (0.0, 0.0, 0.0, REMEMBERED_FOR_S):
+        now_s += wait_s
+        relay.held = before
+        relay.late_nacks.receive_held({a}, [rejecting("n1", "no", a)])
+        relay.held = {EU: snapshot({"CDS": {"a": "0"}}), US: EMPTY}
+        relay.late_nacks.receive_held((), ())
+        relay.held, taken_back_s = before, now_s
+        while relay.late_nacks.words_on(EU, CDS, ["a"]) is not None:
+            now_s += 1.0
+        pauses.append(now_s - taken_back_s)
+
+    assert pauses == [10.0, 20.0, 40.0, 10.0]
 
 
 def test_a_server_that_comes_back_is_not_told_of_what_is_rejected() -> None:

@@ -184,8 +184,10 @@ def test_an_idle_stream_is_small() -> None:
 
 def test_cost_of_an_update_follows_the_change() -> None:
     """One changed endpoint of many is found without looking at the others, on every stream."""
+    few, many = (min(_cost_of_an_update(count) for _ in range(3)) for count in (100, 10_000))
+
     # Comparing all names costs a hundred times as much.
-    assert _cost_of_an_update(10_000) < 10 * _cost_of_an_update(100)
+    assert many < 20 * few
 
 
 def _cost_of_an_update(count: int) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fsxds.publishing.node_channels import MOST_HELD
 from tests.simulation.fleet import Habits
 from tests.support.rollouts import Tree
 
@@ -253,8 +254,14 @@ EDITS_OF_ADDRESSES = (
 )
 
 
-def scenario_of(seed: int, *, has_addresses: bool = False) -> Scenario:
-    """Return the scenario of a seed; in some, listeners have addresses, which they exchange."""
+def scenario_of(seed: int, *, has_addresses: bool = False, most_held: int = MOST_HELD) -> Scenario:
+    """Return the scenario of a seed.
+
+    Args:
+        seed: from which it is made.
+        has_addresses: listeners have addresses, which they exchange.
+        most_held: so many channels of a view are for nodes with the same rejections; nodes with others share one.
+    """
     chosen = random.Random(seed)
     words = chosen.choice(((), ("bad-x",), ("bad-x", "bad-y")))
     author = _Author(chosen, words)
@@ -266,6 +273,7 @@ def scenario_of(seed: int, *, has_addresses: bool = False) -> Scenario:
         "linger": chosen.choice((0.0, 0.0, 20.0)),
         "max_removal": chosen.choice((None, 0.5, 0.5)),
         "has_views": chosen.random() < 0.15,
+        "most_held": most_held,
         # Whether rejected versions are offered again at the end at once, and not by and by.
         "retries": chosen.random() < 0.5,
     }

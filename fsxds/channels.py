@@ -26,13 +26,15 @@ class ChannelKey:
         is_canary: they get a change before the others.
         held: the versions that they are not served, if these are others than for all nodes: they rejected some, or are
             offered again what all others are not served.
-        lane: a number above 0 while they catch up with the channel that has the rest of this key.
+        lane: a number above 0 while they catch up with another channel.
+        is_shared: they are not served either what other nodes reject, as each set of rejections would be one channel more.
     """
 
     layers: Layers = ()
     is_canary: bool = False
     held: frozenset[ResourceVersion] | None = None
     lane: int = 0
+    is_shared: bool = False
 
     @property
     def is_main(self) -> bool:

@@ -40,7 +40,7 @@ def channel_text(key: ChannelKey) -> str:
     text: list[PlainValue] = [list(key.layers), key.is_canary]
     if not key.is_main:
         held: list[PlainValue] = [[*resource, version] for resource, version in sorted(key.held or ())]
-        text += [None if key.held is None else held, key.lane]
+        text += [None if key.held is None else held, key.lane, *([True] if key.is_shared else [])]
     return json.dumps(text)
 
 
@@ -52,9 +52,9 @@ def channel_key(text: bytes) -> ChannelKey:
     """
     try:
         layers, is_canary, *more = json.loads(text)
-        held, lane = more or (None, 0)
+        held, lane, *shared = more or (None, 0)
         versions = None if held is None else frozenset(map(_version, held))
-        return ChannelKey(tuple(map(str, layers)), bool(is_canary), versions, int(lane))
+        return ChannelKey(tuple(map(str, layers)), bool(is_canary), versions, int(lane), bool(shared))
     except _DAMAGE as error:
         raise DamagedBytesError(f"it is damaged: {type(error).__name__}") from error
 

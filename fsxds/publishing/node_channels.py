@@ -3,6 +3,7 @@
 | rule | source |
 | --- | --- |
 | A node that rejects versions, or is offered them again, follows a channel with all nodes that hold back the same. | `rollout.rejections` |
+| Above a number of such channels, nodes share one in which they are served nothing that any node rejects. | |
 | A node moves at once if one step leads from what it is served to what it is to be served. | `Rollout.is_near` |
 | Else it catches up in a lane: a channel that goes on from the node's step, step by step, until it serves the same. | |
 | Nodes that let a step time out, or have not shown that they stay, catch up likewise: nobody waits for them. | |
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol
@@ -26,7 +27,7 @@ from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
-from fsxds.rollout import NodeKey, Rollout, RolloutOptions, RolloutState, Standing
+from fsxds.rollout import NodeKey, ResourceVersion, Rollout, RolloutOptions, RolloutState, Standing
 from fsxds.settings.rollout_forms import Canary
 from fsxds.values import WHOLE_TREE, Layers
 from fsxds.views import Views
@@ -42,7 +43,7 @@ MOST_REMEMBERED = 10_000
 # A node that comes back more often, without ever taking what it is served, gets all at once: its polls may say nothing.
 MOST_RETURNS = 3
 
-# So many channels of a view may be for nodes that reject something; others keep what they have, and are offered the rest.
+# So many channels of a view are for nodes with the same rejections; nodes with others share one.
 MOST_HELD = 64
 
 
@@ -92,12 +93,14 @@ class NodeChannels:
         on_demand: has other servers asked for what clients ask for; to be set before the first client comes.
         admit: is asked, with the number of channels, before there is one more for a node; LimitError rejects the node.
         on_moved: is called when nodes may follow other channels than before, for those that wait and are no clients.
+        most_held: so many channels of a view are for nodes with the same rejections.
     """
 
     def __init__(self, publisher: Publisher, views: Views, loading: ViewLoading, canary: Canary | None = None) -> None:
         self.on_demand: OnDemand = NoUpstreams()
         self.admit: Callable[[int], object] = lambda _: None
         self.on_moved: Callable[[], object] = lambda: None
+        self.most_held = MOST_HELD
         self._publisher = publisher
         self._views = self._next_views = views
         self._canary = canary
@@ -209,6 +212,7 @@ class NodeChannels:
 
     def place(self, nodes: Collection[NodeKey], *, is_apart: bool = False) -> None:
         """Have nodes follow the channels of what they reject now; with `is_apart`, only those that have one apart."""
+        nodes = {*nodes, *self._sharing()}
         leaving: dict[tuple[ChannelRollout, ChannelKey], list[ChannelClient]] = defaultdict(list)
         for rollout in self._publisher.rollouts.values() if nodes else ():
             for client in rollout.channel.clients:
@@ -217,10 +221,18 @@ class NodeChannels:
                     leaving[rollout, key].append(client)
         for (rollout, wanted), clients in leaving.items():
             # Those before may have got the last channels.
-            if (key := self._with_room(wanted)) == wanted or not (is_apart or key == _lasting(rollout)):
+            if (key := self._with_room(wanted)) != _lasting(rollout):
                 self._move(clients, rollout, key)
         for rollout in [one for key, one in self._publisher.rollouts.items() if key.held is not None]:
             self.merge(rollout)
+
+    def _sharing(self) -> Iterator[NodeKey]:
+        """Yield the nodes that share a channel if nodes reject something else by now, and have the next one made."""
+        for key, rollout in tuple(self._publisher.rollouts.items()):
+            if key.is_shared and not key.lane and (current := self._shared_key(key)) != key:
+                self._publisher.rollout_of(current)
+                for one in (rollout, *rollout.lanes):
+                    yield from map(node_key, one.channel.clients)
 
     def leave_behind(self, rollout: ChannelRollout, clients: Collection[ChannelClient]) -> None:
         """Have the nodes of clients catch up at their own pace, with what their channel serves, or when they come back."""
@@ -235,7 +247,7 @@ class NodeChannels:
                 (rollout.leads_to or rollout).channel.expect(client)
         nodes = {node_key(client) for client in clients if not client.is_away}
         if leaving := [client for client in rollout.channel.clients if node_key(client) in nodes]:
-            self._catch_up(leaving, rollout, rollout.channel.key)
+            self._catch_up(leaving, rollout, rollout.leads_to or rollout)
 
     def merge(self, rollout: ChannelRollout) -> None:
         """Let nodes that have caught up follow the channel of the others; to be called with one that waits for no client."""
@@ -261,9 +273,11 @@ class NodeChannels:
 
     def _is_over(self, rollout: ChannelRollout) -> bool:
         """Whether nobody follows a channel, or is expected to."""
-        return _is_idle(rollout.channel) and not (
-            rollout.leads_to is None and self._publisher.is_expected(rollout.channel.key)
-        )
+        key = rollout.channel.key
+        if not _is_idle(rollout.channel) or rollout.leads_to is not None:
+            return _is_idle(rollout.channel)
+        rejecting = self._publisher.verdicts.rejections.nodes if key.held is not None else ()
+        return not any(self._with_held(replace(key, held=None, is_shared=False), node) == key for node in rejecting)
 
     def _caught_up(self, lane: ChannelRollout) -> list[ChannelClient]:
         """Return the clients of a lane whose nodes have taken all that it served."""
@@ -303,11 +317,23 @@ class NodeChannels:
         return key if held is None else self._with_room(replace(key, held=held))
 
     def _with_room(self, key: ChannelKey) -> ChannelKey:
-        """Return a key, or that of all nodes of its view, if so many others are for nodes that reject something."""
-        if key.held is None or key in self._publisher.rollouts:
+        """Return a key, or that of the nodes of its view that share a channel, if there are so many of others."""
+        rollouts = self._publisher.rollouts
+        if key.held is None or key.is_shared or key in rollouts:
             return key
-        others = sum(one.held is not None and one.layers == key.layers for one in self._publisher.rollouts)
-        return key if others < MOST_HELD else replace(key, held=None)
+        of_view = [one for one in rollouts if one.held is not None and one.layers == key.layers and not one.lane]
+        if sum(not one.is_shared for one in of_view) < self.most_held:
+            return key
+        newest = next((one for one in reversed(of_view) if one.is_shared and one.is_canary == key.is_canary), None)
+        if newest is not None and newest.held is not None and key.held <= newest.held:
+            return newest
+        return self._shared_key(key)
+
+    def _shared_key(self, key: ChannelKey) -> ChannelKey:
+        """Return the key of the channel in which nodes of a view are served nothing that any node rejects."""
+        main, rejections = self._publisher.main_of(key), self._publisher.verdicts.rejections
+        held = () if main is None else main.target.held_of(main.target.before.keys() & rejections.known)
+        return ChannelKey(key.layers, key.is_canary, frozenset(held), is_shared=True)
 
     def _rollout_of(self, node: Node, known: ChannelKey | None = None, *, holds: bool | None = None) -> ChannelRollout:
         key = known or self._key_of(node)
@@ -344,6 +370,8 @@ class NodeChannels:
         before = self._left_before(node, key)
         left = self._left.pop((node.id, node.cluster), before)
         goal = self._publisher.rollouts.get(key)
+        if goal is None and left is not None and key.is_shared:
+            goal = self._publisher.rollout_of(key)
         if left is not None and left is not before and goal is not None:
             # The next process is not to believe that the node is still there.
             self._publisher.keep(goal)
@@ -354,14 +382,13 @@ class NodeChannels:
         if (left.has_taken or is_awaited) and goal.machine.is_near(left.machine):
             return None
         # Those who lost their connections together come back together.
+        held = self._held_on_the_way((node.id, node.cluster), key)
         same = (
             one
             for one in goal.lanes
-            if one.machine.is_resting and one.returns == left.returns and one.begins_as(left.machine)
+            if one.machine.is_resting and one.returns == left.returns and _begins_as(one, left.machine, held)
         )
-        lane = next(same, None) or self._publisher.resume_from(
-            left.machine, replace(key, lane=next(self._lane_numbers))
-        )
+        lane = next(same, None) or self._publisher.resume_from(left.machine, self._lane_key(key, held), goal)
         lane.returns = left.returns
         self._lanes[node.id, node.cluster] = lane
         return lane
@@ -435,27 +462,41 @@ class NodeChannels:
             self._wanted_rollout(key)
             return
         goal, waiting = self._publisher.rollouts.get(key), rollout.machine.waiting or ()
+        if goal is None and key.is_shared:
+            goal = self._publisher.rollout_of(key)
         if goal is None and key.held is not None:
             self._publisher.split(rollout, key, clients)
             self._forget_left(clients)
         elif goal is not None and self._is_near(rollout, goal, clients) and not any(one in waiting for one in clients):
             self._let_follow(clients, rollout, goal)
         else:
-            self._wanted_rollout(key).target.begin_with((rollout.leads_to or rollout).target)
-            self._catch_up(clients, rollout, key)
+            goal = self._wanted_rollout(key)
+            goal.target.begin_with((rollout.leads_to or rollout).target)
+            self._catch_up(clients, rollout, goal)
         self.merge(rollout)
 
-    def _catch_up(self, clients: Collection[ChannelClient], rollout: ChannelRollout, key: ChannelKey) -> None:
-        """Let clients of a rollout follow a lane to another one: one that is there, if it serves what theirs does."""
-        machine = rollout.machine
-        for lane in self._publisher.rollouts[replace(key, lane=0)].lanes:
-            if lane is not rollout and lane.begins_as(machine):
-                self._let_follow(clients, rollout, lane)
-                break
-        else:
-            lane = self._publisher.split(rollout, replace(key, lane=next(self._lane_numbers)), clients)
-            self._forget_left(clients)
-        self._lanes |= {node_key(client): lane for client in clients}
+    def _catch_up(self, clients: Collection[ChannelClient], rollout: ChannelRollout, goal: ChannelRollout) -> None:
+        """Let clients of a rollout follow lanes to a goal: those that are there, if they serve what theirs does."""
+        machine, key = rollout.machine, goal.channel.key
+        groups: dict[frozenset[ResourceVersion] | None, list[ChannelClient]] = defaultdict(list)
+        for client in clients:
+            groups[self._held_on_the_way(node_key(client), key)].append(client)
+        for held, each in groups.items():
+            same = (one for one in goal.lanes if one is not rollout and _begins_as(one, machine, held))
+            if (lane := next(same, None)) is not None:
+                self._let_follow(each, rollout, lane)
+            else:
+                lane = self._publisher.split(rollout, self._lane_key(key, held), each, goal)
+                self._forget_left(each)
+            self._lanes |= {node_key(client): lane for client in each}
+
+    def _held_on_the_way(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
+        """Return what a lane to a channel does not serve from the start: what its node does not have; None for nothing."""
+        known, main = self._publisher.verdicts.rejections.nodes.get(node), self._publisher.main_of(key)
+        return None if known is None or main is None else frozenset(main.target.held_of(known.unserved)) or None
+
+    def _lane_key(self, key: ChannelKey, held: frozenset[ResourceVersion] | None) -> ChannelKey:
+        return replace(key, held=held, lane=next(self._lane_numbers))
 
     def _let_follow(self, clients: Collection[ChannelClient], rollout: ChannelRollout, other: ChannelRollout) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -512,5 +553,9 @@ def _is_idle(channel: Channel) -> bool:
 
 def _lasting(rollout: ChannelRollout) -> ChannelKey:
     """Return the key of the channel that the clients of a rollout belong to, at last."""
-    key = rollout.channel.key
-    return replace(key, lane=0) if key.lane else key
+    return (rollout.leads_to or rollout).channel.key
+
+
+def _begins_as(lane: ChannelRollout, machine: Rollout, held: frozenset[ResourceVersion] | None) -> bool:
+    """Whether a lane is where one would begin that is split from a rollout now, for nodes that are not served something."""
+    return lane.channel.key.held == held and lane.begins_as(machine)

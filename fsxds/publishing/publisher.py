@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf, isfinite
 from typing import Never, Protocol, cast
@@ -235,30 +235,31 @@ class Publisher:
         held = frozenset(main.target.held_of(rejections.held_for(node)))
         return None if held == frozenset(main.target.held_of(rejections.held)) else held
 
-    def is_expected(self, key: ChannelKey) -> bool:
-        """Whether a node that rejects something, and may come back, is to follow a channel."""
-        return key.held is not None and any(
-            self.held_for(node, key) == key.held for node in self.verdicts.rejections.nodes
-        )
-
-    def split(self, rollout: ChannelRollout, key: ChannelKey, clients: Iterable[ChannelClient] = ()) -> ChannelRollout:
-        """Make a channel that goes on from the step of another one, of which it takes some clients."""
-        made, now_s = self._split(rollout.machine, key), asyncio.get_running_loop().time()
+    def split(
+        self,
+        rollout: ChannelRollout,
+        key: ChannelKey,
+        clients: Iterable[ChannelClient] = (),
+        goal: ChannelRollout | None = None,
+    ) -> ChannelRollout:
+        """Make a channel that goes on from the step of another one, of which it takes some clients; to a goal as a lane."""
+        made, now_s = self._split(rollout.machine, key, goal), asyncio.get_running_loop().time()
         for client in clients:
             made.machine.end_rest(now_s)
             made.channel.join(client)
             rollout.channel.leave(client)
             client.follow(made.channel)
-        made.publish(now_s)
-        if not made.channel.clients:
-            # Whoever comes gets all at once.
+        if made.channel.clients:
+            made.publish(now_s)
+        else:
+            # Nobody is waited for, so what is to be served must be known first. Whoever comes gets all at once.
             self._advance(made)
         self.note(made)
         return made
 
-    def resume_from(self, machine: Rollout, key: ChannelKey) -> ChannelRollout:
+    def resume_from(self, machine: Rollout, key: ChannelKey, goal: ChannelRollout) -> ChannelRollout:
         """Make a lane for a node that was so far when it left, and is about to come back."""
-        made = self._split(machine, key)
+        made = self._split(machine, key, goal)
         made.machine.rest(asyncio.get_running_loop().time())
         made.publish_restored()
         self.note(made)
@@ -268,12 +269,12 @@ class Publisher:
         """Return a rollout that goes on where one of a process before was."""
         return Rollout(self.rules.rollout, state)
 
-    def _split(self, machine: Rollout, key: ChannelKey) -> ChannelRollout:
+    def _split(self, machine: Rollout, key: ChannelKey, goal: ChannelRollout | None) -> ChannelRollout:
         made = self._add(key, machine.split(self.rules.rollout, asyncio.get_running_loop().time()))
         main = self.main_of(key)
-        if key.lane:
-            made.leads_to = self.rollouts[replace(key, lane=0)]
-            made.leads_to.lanes[made] = None
+        if goal is not None:
+            made.leads_to = goal
+            goal.lanes[made] = None
         elif main is not None and main is not made:
             made.target, made.is_stale, made.held_since_s = main.target.split(), True, main.held_since_s
         if key.held and main is not None:

@@ -137,7 +137,7 @@ class Verdicts:
         changed, self._changed = self._changed, None
         rejections, now_s, loop = self.rejections, _now_s(), asyncio.get_running_loop()
         changed.update(self._look_at_nodes(now_s))
-        changed.update(rejections.offer(now_s))
+        changed.update(offered := rejections.offer(now_s))
         rejections.decide(self._accepting, now_s)
         # Some may have been forgotten before.
         before, self._held = self._held, frozenset(rejections.held)
@@ -155,6 +155,9 @@ class Verdicts:
         at_s = rejections.next_s(now_s)
         self._timer = None if at_s is None else loop.call_at(at_s, self.decide_soon, ())
         self.on_decided(changed.union(rejections.nodes) if has_changed else changed, has_changed)
+        if offered:
+            # The channels that they follow now show what they need not answer.
+            self.decide_soon(())
 
     def _look_at_nodes(self, now_s: float) -> list[NodeKey]:
         """Note which rejecting nodes are there; return those that took what they rejected before."""
@@ -191,8 +194,11 @@ class Verdicts:
         """Whether clients of a channel are served a version, or will be."""
         key, served = rollout.channel.key, rollout.machine.served
         is_final = rollout.leads_to is None and not rollout.is_stale and rollout.has_completed
-        if not is_final or served is None or version in (self.rejections.held if key.held is None else key.held):
+        if not is_final or served is None:
             return True
+        if version in (self.rejections.held if key.held is None else key.held):
+            # A node that was offered it, and found no channel of its own, waits for what others do.
+            return not key.is_shared
         return has_version(served, version)
 
     def _rejecting(self, versions: Collection[ResourceVersion]) -> Iterator[RejectingNode]:

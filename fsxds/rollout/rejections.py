@@ -175,12 +175,13 @@ class RejectingNode:
             self.reasons[version] = nack.words, self.reasons.get(version, (None, now_s))[1]
 
     def offer(self, now_s: float) -> bool:
-        """Offer again some of what is due, if it has answered what is offered; return whether something is offered."""
+        """Offer again some of what is due, if it has answered what is offered; return whether something is."""
         if self.retry_at_s is None:
             return False
-        for versions in self.pending.due(now_s, 1):
+        due = self.pending.due(now_s, 1)
+        for versions in due:
             self.pending.sent_again(versions)
-        return bool(self.pending.offered)
+        return bool(due)
 
     def forget(self, versions: Iterable[ResourceVersion]) -> bool:
         """Forget versions; return whether nothing is left."""
@@ -231,6 +232,11 @@ class Rejections:
         """All versions that some node rejects."""
         return frozenset[ResourceVersion]().union(*(node.reasons for node in self.nodes.values()))
 
+    @property
+    def known(self) -> frozenset[ResourceVersion]:
+        """All versions that some node rejects, or that are held back from all nodes."""
+        return self.versions.union(self.held)
+
     def held_for(self, node: NodeKey) -> frozenset[ResourceVersion]:
         """Return the versions that a node is not to be served now."""
         known = self.nodes.get(node)
@@ -267,7 +273,7 @@ class Rejections:
             known.gone_at_s = None if is_there else now_s
 
     def offer(self, now_s: float) -> list[NodeKey]:
-        """Offer again what is due, forget nodes that left long ago, and return the nodes that are offered something."""
+        """Offer again what is due, forget nodes that left long ago, and return the nodes that are offered more."""
         self.nodes = {key: node for key, node in self.nodes.items() if not node.has_left(REMEMBERED_FOR_S, now_s)}
         return [key for key, node in self.nodes.items() if node.offer(now_s)]
 

@@ -192,6 +192,7 @@ def test_a_rollback_of_the_first_form_is_taken_over(state: State) -> None:
         ChannelKey(("a",), is_canary=True),
         ChannelKey(lane=7),
         ChannelKey(held=frozenset()),
+        ChannelKey(held=frozenset(), is_shared=True),
         ChannelKey(("a",), held=frozenset({((type_url("CDS"), "x"), Version("1"))}), lane=2),
     ],
 )

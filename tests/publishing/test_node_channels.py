@@ -17,7 +17,7 @@ from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
 from fsxds.views import Views
 from tests.support.polls import named, snapshot_of, until
-from tests.support.publishing import CDS, RDS, VIEWS, Client, Publishing, publishing, virtually
+from tests.support.publishing import CDS, RDS, VIEWS, Client, Publishing, content_of, publishing, virtually
 from tests.support.rollouts import tree_snapshot
 
 RULES = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=60.0))
@@ -388,18 +388,79 @@ async def test_nodes_without_an_id_are_one_each() -> None:
 
 
 @virtually
-async def test_so_many_channels_of_a_view_are_for_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes beyond that follow the others, and keep what they have of what they reject."""
+async def test_above_so_many_sets_of_rejections_nodes_share_a_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that rejects something is not served that, and gets what nobody rejects; the others get everything."""
     monkeypatch.setattr(node_channels, "MOST_HELD", 2)
     async with publishing(SHORT) as run:
         run.load(("a",))
         await run.settled()
         clients = [await run.join(f"n{number}", is_quick=True) for number in range(20)]
-        for number, client in enumerate(clients[:4]):
+        odd, others = clients[:6], clients[6:]
+        for number, client in enumerate(odd):
             client.rejects.add(f"bad-{number}")
-        run.save({"CDS": {f"c{number}": f"bad-{number}" for number in range(4)}})
+        bad = {f"c{number}": f"bad-{number}" for number in range(6)}
+        run.save({"CDS": {"a": "1", "moves": "1", **bad}, "RDS": {"r": "1 CDS:moves"}})
         await run.passed(0.5)
+        assert sorted(key.is_shared for key in run.publisher.rollouts if key.held is not None) == [False, False, True]
+        for client in odd:
+            client.offers.clear()
+        run.save({"CDS": {"a": "2", "new": "1", **bad}, "RDS": {"r": "2 CDS:new"}})
+        await run.passed(0.3)
 
-        assert sum(key.held is not None for key in run.publisher.rollouts) <= 2
-        assert all(len(client.clusters()) == 4 for client in clients[4:])
-        assert all(len(client.clusters()) == 3 for client in clients[:4])
+        assert all(set(client.clusters()) == {"a", "new", *bad} for client in others)
+        for number, client in enumerate(odd):
+            assert {"a", "new"} <= set(client.clusters()) <= {"a", "new", *bad} - {f"c{number}"}
+            assert f"c{number}" not in dict(client.offers)
+
+
+@virtually
+async def test_who_shares_a_channel_is_offered_all_that_it_rejects_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the back-off, though others there reject it still: in the end everybody has what it does not reject."""
+    monkeypatch.setattr(node_channels, "MOST_HELD", 0)
+    async with publishing(SHORT) as run:
+        run.load(("a",))
+        await run.settled()
+        odd = [await run.join(f"n{number}", is_quick=True) for number in range(12)][:4]
+        for number, client in enumerate(odd):
+            client.rejects |= {f"bad-{number}", f"odd-{number}"}
+        content = {f"{word}{number}": f"{word}-{number}" for word in ("bad", "odd") for number in range(4)}
+        run.save({"CDS": {"a": "1", **content}})
+        await run.passed(30.0)
+        shared = next(one for key, one in run.publisher.rollouts.items() if key.is_shared and not key.lane)
+        assert shared.channel.clients
+        for client in odd:
+            client.rejects.clear()
+        await run.passed(130.0)
+
+        assert all(set(client.clusters()) == {"a", *content} for client in odd)
+        assert [key for key in run.publisher.rollouts if not key.is_main] == []
+
+
+@virtually
+async def test_who_shares_a_channel_moves_there_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A route that names what another node rejects goes back before the cluster goes."""
+    monkeypatch.setattr(node_channels, "MOST_HELD", 0)
+    async with publishing(SHORT) as run:
+        run.save({"CDS": {"a": "1"}, "RDS": {"r": "1 CDS:a"}})
+        await run.settled()
+        late, shares, _ = [await run.join(f"n{number}", is_quick=True) for number in range(3)]
+        late.rejects.add("bad")
+        shares.rejects.add("odd")
+        run.save({"CDS": {"a": "1", "x": "odd"}, "RDS": {"r": "1 CDS:a"}})
+        await run.passed(0.1)
+        late.is_quick = False
+        run.save({"CDS": {"a": "1", "x": "odd", "c": "bad"}, "RDS": {"r": "2 CDS:c"}})
+        await run.passed(0.1)
+        assert (set(shares.clusters()), content_of(shares.held[RDS]["r"])) == ({"a", "c"}, "2")
+        shares.is_quick = False
+        late.quicken()
+        await run.settled()
+        seen = list[tuple[set[str], str]]()
+        for _ in range(3):
+            shares.take()
+            seen.append((set(shares.clusters()), content_of(shares.held[RDS]["r"])))
+            await run.settled()
+
+        assert shares.channel is late.channel
+        assert late.channel.key.is_shared
+        assert seen[:2] == [({"a", "c"}, "1"), ({"a"}, "1")]

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from fsxds.publishing.node_channels import MOST_HELD
 from tests.simulation.running import failure_of, report_of
 from tests.simulation.scenario import scenario_of
 
@@ -23,12 +24,19 @@ def main() -> int:
     parser.add_argument(
         "--restarts", action="store_true", help="change the tree also while the server is away, without state"
     )
+    parser.add_argument("--most-held", type=int, default=MOST_HELD, help="of a view, so many channels for rejections")
     arguments = parser.parse_args()
     first = FIRST_SEED if arguments.seed is None else arguments.seed
     seed, ends_s = first, time.monotonic() + arguments.seconds
     report_s = time.monotonic() + REPORT_EVERY_S
     while time.monotonic() < ends_s:
-        if failure_of(scenario := scenario_of(seed, has_addresses=arguments.addresses, restarts=arguments.restarts)):
+        scenario = scenario_of(
+            seed,
+            has_addresses=arguments.addresses,
+            restarts=arguments.restarts,
+            most_held=arguments.most_held,
+        )
+        if failure_of(scenario):
             print(report_of(scenario))  # noqa: T201
             return 1
         seed += 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fsxds.publishing.node_channels import MOST_HELD
 from tests.simulation.fleet import Habits
 from tests.support.rollouts import Tree
 
@@ -253,13 +254,16 @@ EDITS_OF_ADDRESSES = (
 )
 
 
-def scenario_of(seed: int, *, has_addresses: bool = False, restarts: bool = False) -> Scenario:
+def scenario_of(
+    seed: int, *, has_addresses: bool = False, restarts: bool = False, most_held: int = MOST_HELD
+) -> Scenario:
     """Return the scenario of a seed.
 
     Args:
-        seed: tells everything else.
+        seed: from which it is made.
         has_addresses: listeners have addresses, which they exchange.
         restarts: some changes are made while the server is away, and no state is kept.
+        most_held: so many channels of a view are for nodes with the same rejections; nodes with others share one.
     """
     chosen = random.Random(seed)
     words = chosen.choice(((), ("bad-x",), ("bad-x", "bad-y")))
@@ -272,6 +276,7 @@ def scenario_of(seed: int, *, has_addresses: bool = False, restarts: bool = Fals
         "linger": chosen.choice((0.0, 0.0, 20.0)),
         "max_removal": chosen.choice((None, 0.5, 0.5)),
         "has_views": chosen.random() < 0.15,
+        "most_held": most_held,
         # Whether rejected versions are offered again at the end at once, and not by and by.
         "retries": chosen.random() < 0.5,
     }

@@ -17,7 +17,7 @@ from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Selection, SharedMemory, version_of
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
-from fsxds.publishing.node_channels import NodeChannels
+from fsxds.publishing.node_channels import MOST_HELD, NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.resources import Snapshot
 from fsxds.rollout import Rejections, RolloutState, Standing, Step
@@ -117,6 +117,7 @@ class Server:
         kept: what the process before left.
         loading: loads views.
         on_held: receives versions that are held back from all nodes.
+        most_held: so many channels of a view are for nodes with the same rejections.
 
     Attributes:
         publisher: the real one.
@@ -130,6 +131,7 @@ class Server:
         kept: KeptState,
         loading: LoadedViews,
         on_held: Callable[[VersionsHeld], object],
+        most_held: int = MOST_HELD,
     ) -> None:
         self.kept = kept
         self.views = loading.loaded_by
@@ -138,6 +140,7 @@ class Server:
         kept_writer: Any = kept
         self.publisher = Publisher(rules, self._observe, kept_writer)
         self.channels = NodeChannels(self.publisher, self.views, loading, rules.canary)
+        self.channels.most_held = most_held
         self.memory = SharedMemory(rollout=lambda: self.channels.rollout)
         self.polls = PollMemory(forget=self._forget)
         self.rest = RestClients(_Reported(self.polls))

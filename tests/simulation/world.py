@@ -97,7 +97,9 @@ class World:
     def _start(self) -> None:
         self._loading = LoadedViews(self._views(), self._load)
         self._loading.wanted |= {key.layers for key in self._kept.states}
-        self.server = Server(self.rules, self._kept, self._loading, self.checks.receive_held)
+        self.server = Server(
+            self.rules, self._kept, self._loading, self.checks.receive_held, self.scenario.rules["most_held"]
+        )
         self._operator = RolloutOperator(self.server.publisher, lambda: [("", layers) for layers in self.targets], None)
         self.server.publisher.on_progress = self.checks.receive_progress
         self.checks.receive_start()

@@ -244,6 +244,11 @@ class SimulatedStream:
 
     identity = name
 
+    @property
+    def is_due_more(self) -> bool:
+        """Whether something is sent later, such as a removal that lingers for a client of an earlier server."""
+        return self._core.timer_at_s is not None
+
     async def open(self, *, holds: bool) -> None:
         """Follow the channel of the node, which may hold something already."""
         channel = await self.server.channels.channel_of(self.node, holds=holds)

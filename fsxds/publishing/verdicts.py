@@ -155,8 +155,8 @@ class Verdicts:
         at_s = rejections.next_s(now_s)
         self._timer = None if at_s is None else loop.call_at(at_s, self.decide_soon, ())
         self.on_decided(changed.union(rejections.nodes) if has_changed else changed, has_changed)
-        if offered:
-            # The channels that they follow now show what they need not answer.
+        if offered and any(key.is_shared for key in self._rollouts):
+            # The channel that they may share now shows what they need not answer.
             self.decide_soon(())
 
     def _look_at_nodes(self, now_s: float) -> list[NodeKey]:

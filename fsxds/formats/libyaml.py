@@ -52,6 +52,16 @@ def read_events(text: str) -> NextEvent:
     return next_event
 
 
+def depth_limit(error: YAMLError) -> int | None:
+    """Return the index in the text at which libyaml 0.2.6 or newer found more than 1000 levels; None for any other error.
+
+    It looks ahead in flow collections, so the error may come before the events of the levels above.
+    """
+    if isinstance(error, MarkedYAMLError) and error.problem_mark and "maximum nesting depth" in str(error.problem):
+        return error.problem_mark.index
+    return None
+
+
 def syntax_fault(error: YAMLError, text: str) -> Fault:
     """Return libyaml's error as a fault. libyaml's words are constants: they hold nothing of the file."""
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:

@@ -29,7 +29,7 @@ from fsxds.formats.decoded import (
     too_deep,
     unreadable,
 )
-from fsxds.formats.libyaml import read_events, syntax_fault
+from fsxds.formats.libyaml import depth_limit, read_events, syntax_fault
 from fsxds.formats.yaml_blocks import read_blocks
 from fsxds.formats.yaml_scalars import (
     AMBIGUOUS_WORDS,
@@ -71,6 +71,9 @@ def read_yaml(text: str) -> Decoded:
     except UnreadableError as error:
         return Decoded((), (*reader.faults, error.fault))
     except YAMLError as error:
+        # The events of the text before are enough to find the level that is too deep here.
+        if limit := depth_limit(error):
+            return read_yaml(text[:limit])
         return Decoded((), (*reader.faults, syntax_fault(error, text)))
     return Decoded(tuple(reader.documents) or (PlainDocument(None, 1),), tuple(reader.faults))
 

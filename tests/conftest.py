@@ -14,6 +14,7 @@ from fsxds.api.printing import Printer
 from fsxds.lint.linter import Linter
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.envoy_api import find_api
+from tests.support.fsxds_process import WHOLE_ENDS
 
 # Tests run side by side, and their servers with them: each has a port of its own, as with --http 127.0.0.1:0.
 os.environ.setdefault("FSXDS_ADMIN", "127.0.0.1:0")
@@ -43,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "nightly: a long test, which only `--nightly` runs")
     if config.getoption("nightly"):
         settings.load_profile("nightly")
+        os.environ[WHOLE_ENDS] = "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -59,8 +61,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Start two workers for each core: half of the tests wait, for an Envoy or for a file system."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Start two workers for each core: half of the tests wait, for an Envoy or for a file system.
+
+    Each begins with a part of all files, in order, so that most of what a file or a package shares is made once.
+    """
+    if config.option.dist == "no":
+        config.option.dist = "worksteal"
     return 2 * (os.cpu_count() or 1)
 
 

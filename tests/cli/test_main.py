@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import click
 import pytest
@@ -99,6 +101,25 @@ def imports_of(arguments: list[str], **variables: str) -> tuple[str, set[str]]:
     environment = os.environ | variables
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return done.stdout, {*done.stderr.split()}
+
+
+def test_a_server_that_python_takes_apart_ends_in_silence(tmp_path: Path) -> None:
+    """With every listener, SIGTERM ends a server with status 0, and Python reports nothing while it takes all modules apart."""
+    tree, ready, log = tmp_path / "tree", tmp_path / "ready", tmp_path / "log"
+    tree.mkdir()
+    (tree / "clusters.yaml").write_text("resources: []\n")
+    listeners = [part for name in ("http", "grpc", "admin") for part in (f"--{name}", "127.0.0.1:0")]
+    written = ["--mirror", f"{tmp_path}/mirror", "--state", f"{tmp_path}/state", "--ready-file", str(ready)]
+    python = [sys.executable, "-W", "default::ResourceWarning", "-m", "fsxds"]
+    arguments = [*python, "serve", str(tree), *listeners, *written, "--log-format", "json"]
+    with log.open("wb") as output, subprocess.Popen(arguments, stdout=output, stderr=output) as process:
+        while not ready.exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.terminate()
+
+    assert process.returncode == 0
+    assert [line for line in log.read_text().splitlines() if not line.startswith("{")] == []
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in fsxds.commands)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import statistics
 import subprocess
@@ -11,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import UnionType
+from typing import Any
 
 import pytest
 
@@ -66,19 +69,27 @@ PURE = (
 def trees(folder: Path) -> dict[str, ast.Module]:
     """Return the syntax trees of all modules below a folder by their paths from the top."""
     paths = sorted(folder.rglob("*.py"))
-    return {str(path.relative_to(TOP)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    gc.disable()
+    try:
+        return {str(path.relative_to(TOP)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    finally:
+        # A million nodes stay: no collection shall look at them.
+        gc.freeze()
+        gc.enable()
 
 
-def nodes(folder: Path = PACKAGE) -> Iterator[tuple[str, ast.AST]]:
-    """Yield every node with the place to show for it."""
+def nodes(of: type[ast.AST] | UnionType, folder: Path = PACKAGE) -> Iterator[tuple[str, Any]]:
+    """Yield every node of these types with the place to show for it."""
     for path, tree in trees(folder).items():
         for node in ast.walk(tree):
-            yield f"{path}:{getattr(node, 'lineno', 1)}", node
+            if isinstance(node, of):
+                yield f"{path}:{getattr(node, 'lineno', 1)}", node
 
 
+@cache
 def functions(folder: Path = PACKAGE) -> list[tuple[str, Function]]:
     """Return every function with its place and name."""
-    return [(f"{place} {node.name}", node) for place, node in nodes(folder) if isinstance(node, Function)]
+    return [(f"{place} {node.name}", node) for place, node in nodes(Function, folder)]
 
 
 def body_lines(function: Function) -> int:
@@ -227,8 +238,8 @@ def test_only_settings_reads_the_environment() -> None:
     """`os.environ` and `os.getenv` appear where settings are read, where git inherits them, and where gRPC is told something."""
     readers = {
         place.partition(":")[0]
-        for place, node in nodes()
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in {"os.environ", "os.getenv", "os.environb"}
+        for place, node in nodes(ast.Attribute)
+        if ast.unparse(node) in {"os.environ", "os.getenv", "os.environb"}
     }
 
     assert readers <= {"fsxds/settings/reading.py", "fsxds/tools/diff/sides.py", "fsxds/cli/main.py"}
@@ -239,7 +250,7 @@ def test_names_are_the_fields_words() -> None:
     vague = [path for path in trees(PACKAGE) if Path(path).stem in VAGUE_MODULES]
     words = [
         f"{place} {name}"
-        for place, node in nodes()
+        for place, node in nodes(ast.AST)
         for name in (getattr(node, "id", None), getattr(node, "arg", None), getattr(node, "name", None))
         if name in FORBIDDEN_WORDS
     ]
@@ -251,7 +262,7 @@ def test_names_have_no_metaphors() -> None:
     """No part of a name of ours is a word that the glossary replaces."""
     found = {
         f"{place} {name}"
-        for place, node in nodes()
+        for place, node in nodes(ast.AST)
         for name in (getattr(node, "id", None), getattr(node, "arg", None), getattr(node, "name", None))
         if isinstance(name, str) and METAPHORS & {part.lower() for part in re.findall("[A-Z]?[a-z]+", name)}
         if name != "ConnectionRefusedError"
@@ -262,7 +273,7 @@ def test_names_have_no_metaphors() -> None:
 
 def test_no_name_stands_for_two_things() -> None:
     """No two classes have one name, nor have two modules."""
-    classes = Counter(node.name for _, node in nodes() if isinstance(node, ast.ClassDef))
+    classes = Counter(node.name for _, node in nodes(ast.ClassDef))
     modules = Counter(Path(path).name for path in trees(PACKAGE) if not path.endswith("__init__.py"))
 
     assert {} == {name: count for name, count in (classes + modules).items() if count > 1}
@@ -272,13 +283,13 @@ def test_pure_packages_do_not_wait() -> None:
     """Nothing in the pure packages is `async`, and nothing in their tests sleeps."""
     waiting = [
         place
-        for place, node in nodes()
-        if isinstance(node, ast.AsyncFunctionDef | ast.Await) and place.removeprefix("fsxds/").startswith(PURE)
+        for place, node in nodes(ast.AsyncFunctionDef | ast.Await)
+        if place.removeprefix("fsxds/").startswith(PURE)
     ]
     sleeping = [
         place
-        for place, node in nodes(TOP / "tests")
-        if isinstance(node, ast.Attribute) and node.attr == "sleep" and place.removeprefix("tests/").startswith(PURE)
+        for place, node in nodes(ast.Attribute, TOP / "tests")
+        if node.attr == "sleep" and place.removeprefix("tests/").startswith(PURE)
     ]
 
     assert [] == waiting + sleeping

@@ -187,7 +187,8 @@ class DeltaStream:
         arrival = self._arrival
         arrival.begin_batch(self._watches.values(), now_s, self._memory.rollout)
         for watch in self._watches.values():
-            arrives = arrival.is_ordered and watch.brings_content
+            watch.is_led = arrival.is_ordered
+            arrives = watch.is_led and watch.brings_content
             # Clusters are not warm before the client has asked for endpoints.
             is_growing = grows or ENDPOINTS in self._needed
             if arrives and watch.is_user and arrival.holds_users(self._watches.values(), now_s, grows=is_growing):
@@ -273,7 +274,7 @@ class _DeltaWatch:
             "_memory",
             "_rejected",
         ),
-        *("_ttl", "gone", "names", "type_url"),
+        *("_ttl", "gone", "is_led", "names", "type_url"),
     )
 
     def __init__(self, type_url: TypeUrl, memory: SharedMemory, ttl: TtlUse, absence: Absence) -> None:
@@ -297,6 +298,7 @@ class _DeltaWatch:
         self._rejected: Mapping[str, str] = NO_REJECTIONS
         # What the client brought that is used by others, does not exist, and is removed when these are up to date.
         self.gone = NOTHING
+        self.is_led = False  # removals wait for their users
 
     @property
     def is_user(self) -> bool:
@@ -403,7 +405,7 @@ class _DeltaWatch:
             requested = self.names.names
         changes = (changed | answered | repeated | others | retried).consistent()
         reported = self._absence.withhold(changes, snapshot, self.names.names)
-        if held and not self.is_user and self._memory.rollout().is_on:
+        if held and not self.is_user and self.is_led:
             self.gone = reported.removed | (reported.absent & held.keys())
             reported = replace(reported, absent=reported.absent - self.gone, removed=NOTHING)
         update = self._update_of(reported, snapshot, requested)

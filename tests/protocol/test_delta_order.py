@@ -37,11 +37,15 @@ class Client:
 
     Attributes:
         told: each response, such as `CDS b` or `CDS -a`, in order.
+        options: those of rollouts, as the server has them now.
     """
 
     def __init__(self, tree: Tree, options: RolloutOptions = STEPS, *, is_aggregated: bool = True) -> None:
         self.told: list[str] = []
-        self.stream = DeltaStream(SharedMemory(rollout=lambda: options), TtlMode.ENVOY, is_aggregated=is_aggregated)
+        self.options = options
+        self.stream = DeltaStream(
+            SharedMemory(rollout=lambda: self.options), TtlMode.ENVOY, is_aggregated=is_aggregated
+        )
         self._snapshot = tree_snapshot(tree)
         self._held = tree_snapshot(OLD)
         self._unanswered: dict[str, Nonce] = {}
@@ -172,6 +176,19 @@ def test_without_rollouts_all_is_sent_at_once(tree: Mapping[str, Mapping[str, st
     for short_name in NAMES:
         client.ask(short_name)
     assert client.told == ([] if tree is OLD else ["CDS b -a", "RDS r"])
+
+
+def test_who_came_in_a_rollout_is_led_to_its_end() -> None:
+    """Rollouts that are switched off meanwhile do not have its removals overtake their users."""
+    client = Client(NEW)
+    client.ask("LDS")
+    client.options = RolloutOptions(is_on=False)
+    client.ask("CDS")
+    assert client.told == ["CDS b"]
+    client.ask("RDS")
+    client.answer("CDS")
+    client.answer("RDS")
+    assert client.told == ["CDS b", "RDS r", "CDS -a"]
 
 
 def test_a_client_that_brings_nothing_waits_for_nothing() -> None:

@@ -303,8 +303,8 @@ class Checks:
         wanted = rollout.target.composed.snapshot
         differing = [key for key in _lacking(client, wanted) if key not in kept]
         streams = [one for one in rollout.channel.clients if one.node.id == client.name]
-        if any(getattr(one, "is_due_more", False) for one in streams):
-            differing = [key for key in differing if _found(wanted, key) is not None]
+        due_removals = frozenset[Key]().union(*(getattr(one, "due_removals", ()) for one in streams))
+        differing = [key for key in differing if key not in due_removals or _found(wanted, key) is not None]
         if differing:
             has, due = (_text(_found(one, differing[0])) for one in (client.held, wanted))
             raise ViolatedError(

@@ -19,7 +19,7 @@ from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import MOST_HELD, NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.resources import Snapshot
+from fsxds.resources import Key, Snapshot
 from fsxds.rollout import Rejections, RolloutState, Standing, Step
 from fsxds.transports.grpc_streams.waking import Waking
 from fsxds.transports.rest.application import HeldPolls
@@ -245,9 +245,11 @@ class SimulatedStream:
     identity = name
 
     @property
-    def is_due_more(self) -> bool:
-        """Whether something is sent later, such as a removal that lingers for a client of an earlier server."""
-        return self._core.timer_at_s is not None
+    def due_removals(self) -> frozenset[Key]:
+        """The removals that wait for a timer: their users linger on a client of an earlier server."""
+        if not isinstance(self._core, DeltaStream) or self._core.timer_at_s is None:
+            return frozenset()
+        return frozenset((url, name) for url, watch in self._core._watches.items() for name in watch.gone)
 
     async def open(self, *, holds: bool) -> None:
         """Follow the channel of the node, which may hold something already."""

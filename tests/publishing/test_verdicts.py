@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.publishing import (
     CDS,
     RDS,
     RULES,
+    VIEWS,
     Client,
     Publishing,
     content_of,
@@ -423,6 +425,27 @@ async def test_what_is_rejected_while_canaries_are_waited_for_is_remembered() ->
 
         assert [node.name for node in run.publisher.verdicts.rejections.nodes.values()] == ["edge-0"]
         assert odd.channel.key.cohort == "rejecting"
+
+
+@virtually
+async def test_a_version_that_names_something_else_in_another_view_is_remembered() -> None:
+    """A node rejects it in its own view, where nothing changed."""
+    async with publishing(replace(QUICK, nack_limit=None), views=VIEWS) as run:
+        run.load_views("common", "nodes/a")
+        asked = [asyncio.ensure_future(run.join(*node, is_quick=True)) for node in (("a", "edge"), ("b", "inner"))]
+        await asyncio.sleep(0)
+        run.load_views("common", "nodes/a")
+        odd = [await one for one in asked]
+        for number, client in enumerate(odd):
+            client.rejects.add(f"bad-{number}")
+        clusters = {"one": "bad-0 EDS:e", "two": "bad-1 EDS:e"}
+        for tree in ({}, clusters):
+            trees = [tree_snapshot({"CDS": tree, "EDS": {"e": f"{number}"}}) for number in range(2)]
+            run.publisher.receive(dict(zip(sorted(run.wanted), trees, strict=True)), 1.0)
+            await run.passed(0.1)
+
+        assert [list(client.clusters()) for client in odd] == [["two"], ["one"]]
+        assert len(run.publisher.verdicts.rejections.nodes) == len(odd)
 
 
 def test_versions_are_content() -> None:

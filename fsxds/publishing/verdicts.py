@@ -268,7 +268,10 @@ class Verdicts:
         """Whether a version is not to be served any more, and is not, or names something else than when it was rejected."""
         if having := [tree for tree in self._trees if has_version(tree, version)]:
             # In another view, the same version may name something else.
-            return self._dependencies.get(version) not in (None, *(dependencies_of(tree, version[0]) for tree in having))
+            return self._dependencies.get(version) not in (
+                None,
+                *(dependencies_of(tree, version[0]) for tree in having),
+            )
         if any(pin is not None and pin.version == version[1] for pin in self._pinned(version[0])):
             return False
         for rollout in self._rollouts.values():

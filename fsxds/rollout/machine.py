@@ -5,6 +5,7 @@
 | A step is done when every client took it that had not, or is gone, or after `step_timeout_s`. | xDS protocol, "ACK and NACK semantics summary" |
 | A target that comes during a step is kept, the newest wins, and is planned from what is served when the step is done. | |
 | It follows at once where its first step and this one are of one sort, between which no order counts: a slow client must not hold up the endpoints of all others. Both are then waited for. | |
+| Of any other target, endpoints follow at once that clusters of the step wait for. | ENVOY.md E70 |
 | A target is good when clients took its users; what it removes may go later, or never if the next one comes first. | |
 | What lingers ends `linger_s` after clients took the new listeners, or when nothing drains any more. | ENVOY.md E68, E69 |
 | After a restart, what was served is served at once; the next step comes when clients had `step_timeout_s` to return, and those that did have taken what was served. | ENVOY.md E39 |
@@ -33,7 +34,7 @@ from fsxds.rollout.lingering import (
     without_drained,
     without_ended,
 )
-from fsxds.rollout.planning import PlannedStep, changes_between, next_step, whole_step
+from fsxds.rollout.planning import PlannedStep, changes_between, next_step, supplied_step, whole_step
 from fsxds.rollout.rollout_events import (
     Completed,
     LingeringEnded,
@@ -253,12 +254,21 @@ class Rollout:
 
     def _overtake(self, step: Step, now_s: float) -> None:
         """Serve the first step to the next target before clients took another step, where no order counts between them."""
-        if self._next is None or self.is_resting:
+        if self._next is None or self.served is None or self.is_resting:
+            return
+        if (supplied := supplied_step(step, self.served, self._next)) is not None:
+            self._supply(supplied, now_s)
             return
         planned = self._planned(self._next, is_first=True)
         if planned is not None and step.needs_no_order_with(planned.step):
             self.step = self.waiting = None
             self._proceed(now_s, untaken=step)
+
+    def _supply(self, step: Step, now_s: float) -> None:
+        """Serve a step with endpoints that its clusters wait for; clients have as long for it as they had before."""
+        ends_at_s = self._step_ends_at_s
+        self._serve(PlannedStep(step, self._is_last, self._draining, self._lingering), now_s)
+        self._step_ends_at_s = ends_at_s
 
     def _continue(self, now_s: float) -> None:
         if self.step is None:

@@ -8,6 +8,7 @@
 | Each is left out where there is nothing for it to do; where no two are needed, one step does everything. | |
 | Where only what is used changes, what a changed one named before goes after it: endpoints of a cluster that has its own now. | ENVOY.md E33 |
 | What lingers is a part of every step (`lingering`). | ENVOY.md E66 |
+| Endpoints that clusters of a step wait for follow at once: the clusters are ACKed when they have them. | ENVOY.md E70 |
 | An author's version is that of exactly the rows that it was written for. | |
 | A type is withheld, incomplete or undeclared as in the snapshot that its rows are from; never one that has resources. | `Snapshot` |
 
@@ -18,7 +19,7 @@ every plan ends after three at most.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from fsxds.name_table import Chunk
@@ -108,6 +109,20 @@ def next_step(
 def changes_between(served: Snapshot, target: Snapshot) -> dict[TypeUrl, RowsChange]:
     """Return how the types of a target differ from what is served."""
     return {type_url: rows.changes_since(served.resources(type_url)) for type_url, rows in target.by_type.items()}
+
+
+def supplied_step(step: Step, served: Snapshot, target: Snapshot) -> Step | None:
+    """Return a step with the endpoints that its clusters lack and a newer target has; None if there are none."""
+    clusters, fresh = served.resources(CLUSTERS), step.changed[CLUSTERS].fresh if CLUSTERS in step.changed else ()
+    needed = frozenset(_names_of_endpoints(clusters[name] for name in clusters.among(fresh)))
+    names = frozenset(target.resources(ENDPOINTS).among(needed - served.resources(ENDPOINTS).keys()))
+    if not names:
+        return None
+    rows = {type_url: served.resources(type_url) for type_url in target.by_type}
+    supplies = [target.resources(ENDPOINTS)[name] for name in names]
+    rows[ENDPOINTS] = served.resources(ENDPOINTS).with_changes(supplies, ()).prepared()
+    supplied = _between(StepKind.GROW, served, target, rows)
+    return replace(step.joined_with(supplied), step_kind=step.step_kind, endpoints=step.endpoints | names)
 
 
 class _Change:

@@ -362,6 +362,32 @@ def test_a_target_whose_order_after_the_step_counts_waits_for_it(first: Tree, se
     assert tree_of(one) == served(rollout)
 
 
+@pytest.mark.parametrize("first", [{"CDS": {"new": "1 EDS:n", "old": "1"}}, {"CDS": {"new": "1 EDS:n"}, "EDS": {}}])
+def test_endpoints_that_clusters_of_a_step_wait_for_follow_at_once(first: Tree) -> None:
+    """An Envoy ACKs the clusters when it has their endpoints; all else of the target waits for that ACK."""
+    base: Tree = {"CDS": {"old": "1"}, "EDS": {"e": "1"}}
+    rollout, before = at(base)
+    one = tree_snapshot({**base, **first}, before)
+    two = tree_snapshot({"CDS": {"new": "1 EDS:n"}, "EDS": {"n": "1"}, "RDS": {"r": "1 CDS:new"}}, one)
+    slow = Somebody()
+    rollout.receive_target(one, 1)
+    rollout.receive_waiting({slow}, 1)
+    ends_at_s = rollout.timer_at_s
+
+    rollout.receive_target(two, 2)
+
+    assert served(rollout) == {**tree_of(one), "EDS": {**tree_of(one).get("EDS", {}), "n": "1"}}
+    assert rollout.step is not None
+    assert {type_url("CDS"), type_url("EDS")} == set(rollout.step.changed)
+    assert {"n"} == rollout.step.endpoints
+    assert ends_at_s == rollout.timer_at_s
+    rollout.receive_waiting({slow}, 2)
+    rollout.receive_taken(slow, 3)
+    all_take(rollout, 3)
+    assert tree_of(two) == served(rollout)
+    assert rollout.has_reached(two)
+
+
 def test_a_target_whose_users_were_taken_is_good() -> None:
     """Clients have what it asks for, although the next one came before what it removes had gone."""
     rollout, first = at(OLD)

@@ -1,18 +1,56 @@
-"""Canaries: nodes that get a change first, and when the others follow."""
+"""Canaries: nodes that get a change first, and when the others follow: with each resource by itself.
+
+| rule | source |
+| --- | --- |
+| The others get a version of a resource when canaries to which their view offers the same one have lived with it. | |
+| So it is with a removal; there, the canaries are those of the same view, and of views that removed it as well. | |
+| The silence of canaries is not consent: without one, or when one is gone, the change waits. | |
+| One that is held back on canaries, for whatever reason, waits; what depends on it does so, too. | `holding` |
+| Patience does not end a bake, nor the wait for what is held back on canaries. | |
+| A node that is no canary of the change any more, but there, has no say. | |
+
+What arrived together, and stands alike with all canaries, bakes together. A later edit changes none of that.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from math import inf
+from operator import is_
+from typing import TypeAlias
 
-from fsxds.channels import ChannelKey, node_key
+from fsxds.channels import ChannelClient, ChannelKey, node_key
+from fsxds.events import CanaryAwaited
+from fsxds.observe.log_lines import some_of
+from fsxds.protocol.sync_states import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
-from fsxds.publishing.verdicts import has_version
-from fsxds.rollout import NodeKey, Rejections, ResourceVersion
+from fsxds.publishing.held_resources import WordedHold, held_resources
+from fsxds.resources import Key, Snapshot
+from fsxds.rollout import (
+    Composed,
+    Hold,
+    HoldingRules,
+    HoldReason,
+    NodeKey,
+    Rejections,
+    Standing,
+    changed_keys,
+    compose,
+    version_of,
+)
+from fsxds.values import Layers, Version
 
-Answers = Mapping[NodeKey, bool | None]
-"""Of canaries: whether each has taken the change; None for one that rejects some of it."""
+Change: TypeAlias = tuple[Key, Version | None]
+"""A version of a resource that the others are to get; None for its removal."""
+
+Answers: TypeAlias = dict[NodeKey, bool | None]
+"""Of canaries: whether each has taken a change; None for one that rejects some of it, or is not served it."""
+
+# What is broken in the tree itself is held when it is served.
+_RULES = HoldingRules(keeps_references=False, max_removal=None)
 
 
 def is_in_share(node_id: str, share: float) -> bool:
@@ -21,121 +59,264 @@ def is_in_share(node_id: str, share: float) -> bool:
     return int.from_bytes(digest[:8]) < share * 2**64
 
 
-def answers_of(rollouts: Mapping[ChannelKey, ChannelRollout], rejections: Rejections) -> Answers:
-    """Return the answers of all canaries that are connected.
-
-    A version that a canary rejects counts if the others are to get it: it is in their tree, they are not served it, and
-    it is not held back from all nodes.
-    """
-    others = [one for key, one in rollouts.items() if key.is_main and not key.is_canary]
-    answers: dict[NodeKey, bool | None] = {}
-    for key, rollout in rollouts.items():
-        has_taken = not key.lane and rollout.has_completed
-        if rollout.target.pins and key.is_canary:
-            # A canary on which something is rolled back has not taken what the others would get.
-            has_taken = has_taken and not any(one.is_to_get(rollout.target.pins) for one in others)
-        for client in rollout.channel.clients if key.is_canary else ():
-            node = node_key(client)
-            known = rejections.nodes.get(node)
-            rejected = () if known is None else known.reasons.keys() - rejections.held.keys()
-            if any(_is_awaited(version, others) for version in rejected):
-                answers[node] = None
-            else:
-                answers[node] = answers.get(node, True) and has_taken
-    return answers
-
-
-def _is_awaited(version: ResourceVersion, others: Collection[ChannelRollout]) -> bool:
-    """Whether others are to get a version that they are not served."""
-    return any(
-        one.wanted is not None
-        and has_version(one.wanted, version)
-        and not (one.machine.served is not None and has_version(one.machine.served, version))
-        for one in others
-    )
-
-
-class CanaryGate:
-    """Holds the others back until canaries have taken a change, and have lived with it for a while.
-
-    The silence of canaries is not consent: without one, or when one is gone, the change waits until it is back, until
-    somebody promotes the change, or for `patience_s`. Patience does not end a bake, nor the wait for a canary that
-    rejects the change.
+@dataclass(frozen=True, slots=True)
+class BakeRules:
+    """When the others follow canaries.
 
     Attributes:
-        bake_s: for how long canaries have a change before it opens.
+        bake_s: for how long canaries have a version before.
         quorum: which share of the canaries has to have it, above 0 and up to 1.
-        patience_s: after so long without enough answers it opens anyway; infinite for never.
-        waits_since_s: since when a change waits for canaries; None while none does.
-        is_reported: that it waits for too few answers was reported, and there were not enough since.
+        patience_s: after so long without enough answers they follow anyway; infinite for never.
     """
 
-    def __init__(self, bake_s: float, quorum: float, patience_s: float) -> None:
-        self.bake_s = bake_s
-        self.quorum = quorum
-        self.patience_s = patience_s
-        self.waits_since_s: float | None = None
-        self.is_reported = False
-        # All canaries that were connected since the change was offered, with their answers.
-        self._canaries: dict[NodeKey, bool | None] = {}
-        # Since when enough canaries have the change; None while they do not.
-        self._taken_since_s: float | None = None
-        self._is_promoted = True
+    bake_s: float
+    quorum: float = 1.0
+    patience_s: float = inf
 
-    @property
-    def count(self) -> int:
-        """How many canaries were connected since the change was offered."""
-        return len(self._canaries)
+
+@dataclass(slots=True, eq=False)
+class Bake:
+    """Changes that wait for the same canaries, and how these stand with them.
+
+    Attributes:
+        changes: what waits.
+        since_s: since when.
+        nodes: the canaries that were connected since, and whether each has it all; None for one that rejects some of it, or
+            is not served it.
+        gone: those that left since.
+        taken_since_s: since when enough canaries have it; None while they do not.
+        opens_at_s: when the others get it if nothing else happens; None while canaries are waited for.
+        is_open: they may have it.
+        is_promoted: an operator wants that.
+        is_reported: that it waits for too few answers was reported, and there were not enough since.
+        places: for each rollout of canaries, whether it is to serve it; None where it is no change.
+    """
+
+    changes: frozenset[Change]
+    since_s: float
+    nodes: Answers = field(default_factory=dict)
+    gone: AbstractSet[NodeKey] = frozenset()
+    taken_since_s: float | None = None
+    opens_at_s: float | None = None
+    is_open: bool = False
+    is_promoted: bool = False
+    is_reported: bool = False
+    places: tuple[bool | None, ...] = ()
 
     @property
     def missing(self) -> int:
-        """How many of them have not taken the change, or are gone."""
-        return sum(not has_taken for has_taken in self._canaries.values())
+        """How many of the canaries have not taken it, or are gone."""
+        return sum(not has_taken for has_taken in self.nodes.values())
 
     @property
-    def has_enough(self) -> bool:
-        """Whether enough canaries have the change."""
-        return self.count > self.missing and self.count - self.missing >= self.quorum * self.count
+    def is_short(self) -> bool:
+        """Whether too few canaries have it, and nobody decided to go on without them."""
+        return self.taken_since_s is None and not self.is_promoted
+
+    def receive(self, answers: Answers, there: AbstractSet[NodeKey], rules: BakeRules, now_s: float) -> bool:
+        """Take the answers of all canaries that are connected; return whether the others may have it from now on.
+
+        One that left has taken nothing until it is back; one that is `there`, and gave no answer, has no say any more.
+        """
+        self.gone = self.nodes.keys() - answers.keys() - there
+        self.nodes = answers | {node: None if self.nodes[node] is None else False for node in self.gone}
+        count, was_open = len(self.nodes), self.is_open
+        if not 0 < count - self.missing >= rules.quorum * count:
+            self.taken_since_s = None
+        elif self.taken_since_s is None:
+            self.taken_since_s, self.is_reported = now_s, False
+        if self.is_promoted:
+            self.opens_at_s = now_s
+        elif self.taken_since_s is not None:
+            self.opens_at_s = self.taken_since_s + rules.bake_s
+        else:
+            is_patient = rules.patience_s == inf or None in self.nodes.values()
+            self.opens_at_s = None if is_patient else self.since_s + rules.patience_s
+        self.is_open = self.opens_at_s is not None and self.opens_at_s <= now_s
+        return self.is_open and not was_open
+
+    def is_served_by(self, rollout: ChannelRollout) -> bool:
+        """Whether a rollout serves it; what it removes may stay for open connections."""
+        served, lingering = rollout.machine.served, rollout.machine.lingering
+        return served is not None and all(
+            version_of(served, key) == version or (version is None and key in lingering)
+            for key, version in self.changes
+        )
+
+
+class CanaryGate:
+    """Holds versions back from the others until canaries have taken them, and have lived with them for a while.
+
+    Attributes:
+        rules: when it opens.
+        bakes: what waits.
+    """
+
+    def __init__(self, rules: BakeRules) -> None:
+        self.rules = rules
+        self.bakes: list[Bake] = []
+        self._bakes: dict[Change, Bake] = {}
+        # What trees of canaries removed since something waits.
+        self._removed: dict[Layers, set[Key]] = {}
+        # What the bakes were made of.
+        self._seen: list[object] = []
+
+    def receive_trees(self, before: Mapping[Layers, Snapshot], trees: Mapping[Layers, Snapshot]) -> None:
+        """Note what is removed from views."""
+        for layers, tree in trees.items():
+            if layers in before and tree is not before[layers]:
+                changed = changed_keys(tree, before[layers])
+                gone = {key for key in changed if version_of(tree, key) is None}
+                self._removed[layers] = (self._removed.get(layers, set()) - changed) | gone
+
+    def admit(self, rollout: ChannelRollout, wanted: Snapshot) -> Composed:
+        """Return what of a tree the others may have now; the rest stays as it is there, and so does what depends on it."""
+        before, pins = rollout.target.tree or rollout.machine.target, rollout.target.pins
+        if before is None or wanted is before:
+            return Composed(wanted)
+        changed, waiting = changed_keys(wanted, before), dict[Key, Hold]()
+        for key in sorted(changed):
+            asked, kept = (one.resources(key[0]).get(key[1]) for one in (wanted, before))
+            change = key, None if asked is None else asked.version
+            # What a process before served in place of what is rolled back is not what its tree had.
+            is_pinned = rollout.target.tree is None and key in pins and change[1] in pins[key].asked
+            if version_of(before, key) != change[1] and not is_pinned and not self._is_open(change):
+                waiting[key] = Hold(HoldReason.CANARY, kept, asked)
+        if not waiting:
+            return Composed(wanted)
+        # A tree that is to show what a rollback pins does so as a whole.
+        is_all = len(waiting) == len(changed) or rollout.target.pinned is not None
+        composed = Composed(before, waiting) if is_all else compose(wanted, before, waiting, _RULES)
+        return replace(composed, snapshot=before) if composed.holds.keys() >= changed else composed
+
+    def look(self, rollouts: Mapping[ChannelKey, ChannelRollout], rejections: Rejections, now_s: float) -> bool:
+        """Take what waits, and the answers of the canaries that are connected; return whether something opened."""
+        seats = [one for key, one in rollouts.items() if key.is_canary]
+        self._sort([one for key, one in rollouts.items() if not (key.is_canary or key.lane)], seats, now_s)
+        found = [(bake, _answers(bake, seats, rejections)) for bake in self.bakes]
+        there: set[NodeKey] = set()
+        if any(bake.nodes.keys() - answers.keys() - bake.gone for bake, answers in found):
+            there.update(node_key(client) for one in rollouts.values() for client in one.channel.clients)
+        return True in [bake.receive(answers, there, self.rules, now_s) for bake, answers in found]
+
+    def promote(self) -> None:
+        """Open for all that waits now."""
+        for bake in self.bakes:
+            bake.is_promoted = True
 
     def wait_s(self, now_s: float) -> float:
         """Return for how long a change has waited for canaries that have not taken it, or are not there; 0 for none."""
-        return 0.0 if self.waits_since_s is None or self.has_enough else now_s - self.waits_since_s
+        return max((now_s - bake.since_s for bake in self.bakes if bake.is_short), default=0.0)
+
+    def take_missed(self, since_s: float) -> CanaryAwaited | None:
+        """Return what is to be reported of changes that have waited since a time; None for nothing."""
+        nodes: dict[NodeKey, bool] = {}
+        due = [bake for bake in self.bakes if bake.is_short and not bake.is_reported and bake.since_s <= since_s]
+        for bake in due:
+            bake.is_reported = True
+            nodes.update({node: nodes.get(node, True) and bool(has_it) for node, has_it in bake.nodes.items()})
+        return CanaryAwaited(list(nodes.values()).count(False), len(nodes)) if due else None
 
     @property
-    def opens_at_s(self) -> float | None:
-        """When it opens if nothing else happens; None while canaries are waited for."""
-        if self._is_promoted or self.waits_since_s is None:
-            return -inf
-        if self._taken_since_s is not None:
-            return self._taken_since_s + self.bake_s
-        if self.patience_s == inf or None in self._canaries.values():
-            return None
-        return self.waits_since_s + self.patience_s
+    def unmissed_since_s(self) -> float:
+        """Since when the first change waits that is not reported; infinite for none."""
+        return min((bake.since_s for bake in self.bakes if bake.is_short and not bake.is_reported), default=inf)
 
-    def close(self, now_s: float) -> None:
-        """Begin anew, with a change that the others do not get yet."""
-        self.waits_since_s, self._is_promoted, self.is_reported = now_s, False, False
-        self._canaries, self._taken_since_s = {}, None
+    def next_s(self) -> float:
+        """Return when something opens if nothing else happens; infinite for never."""
+        times_s = (bake.opens_at_s for bake in self.bakes if not bake.is_open)
+        return min((at_s for at_s in times_s if at_s is not None), default=inf)
 
-    def look(self, answers: Answers, now_s: float) -> None:
-        """Take the answers of the canaries that are connected; one that is gone has taken nothing."""
-        if self.waits_since_s is None:
+    def bakes_of(self, rollout: ChannelRollout) -> Collection[Bake]:
+        """Return what waits for canaries before a rollout gets it."""
+        changes = (_change_of(key, hold) for key, hold in rollout.waits.items())
+        return {id(bake): bake for one in changes if (bake := self._bakes.get(one)) is not None}.values()
+
+    def held_in(self, rollout: ChannelRollout) -> Iterator[WordedHold]:
+        """Yield what waits for canaries before a rollout gets it, and for which."""
+        for one in held_resources(rollout.waits, rollout.held_since_s):
+            bake = self._bakes.get(_change_of(one.key, rollout.waits[one.key]))
+            problem = one.problem
+            if one.reason is HoldReason.CANARY and bake is not None:
+                missing = [node for node, has_taken in bake.nodes.items() if not has_taken]
+                names = sorted(str(node[0]) if isinstance(node, tuple) else "one without a node id" for node in missing)
+                whom = some_of(names) if names else "those that have it live with it" if bake.nodes else "none is there"
+                problem = replace(problem, message=f"{problem.message}: {whom}")
+            yield replace(one, problem=problem)
+
+    def _is_open(self, change: Change) -> bool:
+        bake = self._bakes.get(change)
+        return bake is not None and bake.is_open
+
+    def _sort(self, others: Collection[ChannelRollout], seats: Collection[ChannelRollout], now_s: float) -> None:
+        """Have what waits bake together if it did so before, and stands alike with the canaries."""
+        seen: list[object] = [each for one in others for each in (one, one.waits)]
+        seen += [each for one in map(_goal, seats) for each in (one, one.wanted, one.target.composed)]
+        if len(seen) == len(self._seen) and all(map(is_, seen, self._seen)):
             return
-        gone = {node: None if known is None else False for node, known in self._canaries.items()}
-        self._canaries = {**gone, **answers}
-        if not self.has_enough:
-            self._taken_since_s = None
-        elif self._taken_since_s is None:
-            self._taken_since_s, self.is_reported = now_s, False
+        self._seen = seen
+        waiting: dict[Change, set[Layers]] = {}
+        for one in others:
+            for key, hold in one.waits.items():
+                waiting.setdefault(_change_of(key, hold), set()).add(one.channel.key.layers)
+        if not waiting and all(one.follows_tree for one in others):
+            self._removed.clear()
+        alike: dict[tuple[Bake | None, tuple[bool | None, ...]], set[Change]] = {}
+        for change, layers in waiting.items():
+            places = tuple(self._place(change, layers, _goal(one)) for one in seats)
+            alike.setdefault((self._bakes.get(change), places), set()).add(change)
+        self.bakes, self._bakes = [], {}
+        for (bake, places), changes in alike.items():
+            made = Bake(frozenset(), now_s) if bake is None else bake
+            if made.changes != changes:
+                made = replace(made, changes=frozenset(changes))
+            made.places = places
+            self.bakes.append(made)
+            self._bakes.update(dict.fromkeys(changes, made))
 
-    def promote(self) -> None:
-        """Open now, for what the tree asks for."""
-        self._is_promoted = True
+    def _place(self, change: Change, views: Collection[Layers], rollout: ChannelRollout) -> bool | None:
+        """Whether canaries are to be served a change that views wait for; None where it is no change for them."""
+        (key, version), layers, composed = change, rollout.channel.key.layers, rollout.target.composed
+        if rollout.wanted is None or version_of(rollout.wanted, key) != version:
+            return None
+        if version is None and layers not in views and key not in self._removed.get(layers, ()):
+            return None
+        return composed is not None and version_of(composed.snapshot, key) == version
 
-    def is_open(self, now_s: float) -> bool:
-        """Whether the others may have what the tree asks for."""
-        opens_at_s = self.opens_at_s
-        is_open = opens_at_s is not None and now_s >= opens_at_s
-        if is_open:
-            self.waits_since_s = None
-        return is_open
+
+def _goal(rollout: ChannelRollout) -> ChannelRollout:
+    return rollout.leads_to or rollout
+
+
+def _change_of(key: Key, hold: Hold) -> Change:
+    return key, None if hold.asked is None else hold.asked.version
+
+
+def _answers(bake: Bake, seats: Iterable[ChannelRollout], rejections: Rejections) -> Answers:
+    """Return how the canaries that are connected stand with changes."""
+    answers: Answers = {}
+    for rollout, place in zip(seats, bake.places, strict=True):
+        if place is None:
+            continue
+        is_served: bool | None = None if place and rollout.leads_to is None else False
+        for client in rollout.channel.clients:
+            node = node_key(client)
+            known, others = rejections.nodes.get(node), answers.get(node, True)
+            if not place or others is None or (known and not bake.changes.isdisjoint(known.reasons)):
+                answers[node] = None
+                continue
+            has_it = bool(bake.nodes.get(node))
+            if not has_it and is_served is not False and _has_answered(client, rollout, rejects=known is not None):
+                # It costs all changes, and is asked when that may say something new.
+                is_served = has_it = bake.is_served_by(rollout) if is_served is None else is_served
+            answers[node] = others and has_it
+    return answers
+
+
+def _has_answered(client: ChannelClient, rollout: ChannelRollout, *, rejects: bool) -> bool:
+    """Whether a client has all that it is served; of one that `rejects` versions, it is known which."""
+    state, step = client.sync_state(), rollout.asked
+    if state is SyncState.NACK and rejects:
+        # They are not what it is served now.
+        return rollout.machine.step is None and step is not None and client.standing(step) is Standing.TAKEN
+    return state is SyncState.SYNCED

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from fsxds.channels import Channel, ChannelClient
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.publishing.removed_members import RemovedMembers
 from fsxds.resources import Key, Snapshot
 from fsxds.rollout import (
+    NO_HOLDS,
+    Composed,
     HoldingRules,
-    Pin,
+    Holds,
     ResourceVersion,
     Rollout,
     RolloutState,
@@ -20,9 +23,8 @@ from fsxds.rollout import (
     StepKind,
     StepStarted,
     Target,
-    changed_keys,
-    version_of,
 )
+from fsxds.snapshots.load import type_change
 
 # Those who catch up, and are late together, are waited for so many times more: an Envoy that polls every 10 s comes in time.
 LANE_PATIENCE = 5
@@ -75,7 +77,8 @@ class ChannelRollout:
         detected_s: the monotonic clock at the first sign of that change.
         published_s: when something was published last.
         is_stale: what is to be served has to be worked out anew.
-        held_since_s: since when each resource is held back.
+        waits: what is not taken in of the tree before canaries have it.
+        held_since_s: since when each resource is held back, or waits.
         reported_pins: how many resources were reported to be rolled back.
         asked: the step that clients were asked about last; None before the first.
         on_left_behind: receives clients that are not waited for: they did not take the step in time, or have not taken it
@@ -95,6 +98,7 @@ class ChannelRollout:
         self.detected_s = 0.0
         self.published_s = 0.0
         self.is_stale = False
+        self.waits: Holds = NO_HOLDS
         self.held_since_s: Mapping[Key, float] = {}
         self.reported_pins = 0
         self.asked: Step | None = None
@@ -148,14 +152,6 @@ class ChannelRollout:
         composed = (self.leads_to or self).target.composed
         return None if composed is None else composed.snapshot
 
-    def is_to_get(self, pins: Mapping[Key, Pin]) -> bool:
-        """Whether what waits for canaries has something that is rolled back on them, and not here."""
-        wanted, target = self.wanted, self.target
-        if wanted is None or target.tree is None or wanted is target.tree:
-            return False
-        changed = pins.keys() & changed_keys(wanted, target.tree)
-        return any(version_of(wanted, key) in pins[key].asked and key not in target.holds for key in changed)
-
     def begins_as(self, machine: Rollout) -> bool:
         """Whether it is where a channel that is split from another rollout now would begin."""
         other, own = self.origin
@@ -165,33 +161,49 @@ class ChannelRollout:
         """Note that a client may have taken the step, or left."""
         self._progressed[client] = None
 
-    def advance(self, now_s: float, holding: Holding, *, is_open: bool = True) -> None:
-        """Take what the tree asks for, where the way `is_open`, and the answers of clients; publish what follows."""
+    def advance(self, now_s: float, holding: Holding, admitted: Composed | None) -> None:
+        """Take what may be had of the tree, None for nothing, and the answers of clients; publish what follows."""
         progressed, self._progressed = self._progressed, {}
         for client in progressed:
             self._ask(client, now_s)
         if self.leads_to is None:
-            if is_open and self.wanted is not None and self.wanted is not self.target.tree:
-                if (reached := self._intended) is not None and self.machine.has_reached(reached):
-                    self.before = self.machine.good
-                # What a view has when somebody comes who wants it is no change.
-                is_change = self.machine.served is not None or (
-                    self.channel.key.is_main and not self.channel.key.layers
-                )
-                self._unreported = self.wanted if is_change else None
-                self.target.receive_tree(self.wanted)
-                self.is_stale = True
+            if admitted is not None:
+                self._admit(admitted)
             if self.is_stale:
                 self.is_stale = False
                 held = self.channel.key.held
                 self.target.compose(self.base, holding.rejected if held is None else held, holding.rules)
-                self.held_since_s = {key: self.held_since_s.get(key, now_s) for key in self.target.holds}
+            held_keys = {**self.target.holds, **self.waits}.keys()
+            if held_keys != self.held_since_s.keys():
+                self.held_since_s = {key: self.held_since_s.get(key, now_s) for key in held_keys}
         if (intended := self._intended) is not None:
             self.machine.receive_target(intended, now_s)
         at_s = self.machine.timer_at_s
         if at_s is not None and at_s <= now_s:
             self._receive_timer(now_s)
         self.publish(now_s)
+
+    def _admit(self, admitted: Composed) -> None:
+        tree, before, waited = admitted.snapshot, self.target.tree or self.machine.target, self.waits
+        if admitted.holds != waited:
+            self.waits = admitted.holds
+        if tree is self.target.tree or (admitted.holds and tree is before):
+            return
+        if (reached := self._intended) is not None and self.machine.has_reached(reached):
+            self.before = self.machine.good
+        # What a view has when somebody comes who wants it is no change.
+        is_change = self.machine.served is not None or (self.channel.key.is_main and not self.channel.key.layers)
+        self._unreported = tree if is_change else None
+        if is_change and before is not None and (waited or admitted.holds):
+            # The rest of the change was reported before, or will be.
+            changes = {
+                type_url: type_change(before.resources(type_url), rows, tree.generation)
+                for type_url, rows in tree.by_type.items()
+                if rows is not before.resources(type_url)
+            }
+            self._unreported = replace(tree, changes=MappingProxyType(changes))
+        self.target.receive_tree(tree)
+        self.is_stale = True
 
     def _receive_timer(self, now_s: float) -> None:
         """Do what is due: clients that have not taken the step are not waited for any longer."""

@@ -140,6 +140,11 @@ def _removed(noun: str, _: Hold) -> tuple[str, str, str]:
     return "", f"{noun} was removed, and stays until that is approved", "run `fsxds rollout approve`"
 
 
+def _waits(noun: str, hold: Hold) -> tuple[str, str, str]:
+    fact = f"{noun} waits for canaries" if hold.asked else f"{noun} was removed, and stays until canaries took that"
+    return "", fact, "bring these back, or run `fsxds rollout promote`"
+
+
 _WORDS = {
     HoldReason.IN_USE: _in_use,
     HoldReason.UNDEFINED: _undefined,
@@ -147,6 +152,7 @@ _WORDS = {
     HoldReason.CLAIMS: _claims,
     HoldReason.PINNED: _pinned,
     HoldReason.REMOVAL: _removed,
+    HoldReason.CANARY: _waits,
 }
 # Who edits a file can do something about these; operators decide about the others.
 _OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS, HoldReason.CLAIMS})

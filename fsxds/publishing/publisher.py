@@ -15,7 +15,6 @@ from typing import Never, Protocol, cast
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey
 from fsxds.events import (
-    CanaryAwaited,
     HoldsChanged,
     Observer,
     RolloutChanged,
@@ -23,7 +22,7 @@ from fsxds.events import (
     SnapshotSetAside,
 )
 from fsxds.history.state_writer import StateWriter
-from fsxds.publishing.canaries import CanaryGate, answers_of
+from fsxds.publishing.canaries import BakeRules, CanaryGate
 from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding
 from fsxds.publishing.held_resources import (
     WordedHold,
@@ -38,6 +37,7 @@ from fsxds.publishing.verdicts import Verdicts
 from fsxds.resources import Key, Snapshot
 from fsxds.rollout import (
     Client,
+    Composed,
     Held,
     HoldingRules,
     Nack,
@@ -51,7 +51,6 @@ from fsxds.rollout import (
     StepStarted,
     StepTimedOut,
     Target,
-    snapshot_id,
 )
 from fsxds.settings.options import Settings
 from fsxds.settings.rollout_forms import Canary, NackLimit
@@ -176,6 +175,7 @@ class Publisher:
         self._detected_s = 0.0
         # The rollouts with something to do, each once, in this order; and what is to be done when those before did that.
         self._inbox: asyncio.Queue[ChannelRollout | Callable[[], object]] = asyncio.Queue()
+        self._is_look_due = False
         self._due: set[ChannelRollout] = set()
         self._timers: dict[object, asyncio.TimerHandle] = {}
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("publisher", error)))
@@ -294,32 +294,33 @@ class Publisher:
         self._set_timer(rollout, None, self._report_problems)
         if self._problems.pop(rollout, ()):
             self._report_problems()
+        self._look_soon()
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
         """Publish what the tree asks for, by layers; `detected_s` is the monotonic clock at the first sign of the change."""
+        if self.gate is not None:
+            self.gate.receive_trees(self._targets, targets)
         self._targets, self._detected_s = targets, detected_s
         self.verdicts.receive_trees(targets.values())
         self.on_received()
         for rollout in self.rollouts.values():
             self._want(rollout)
-        if self.gate is not None and any(map(self._brings_change, self.rollouts.values())):
-            self.gate.close(asyncio.get_running_loop().time())
-            self._look_at_canaries()
         # When it comes to this, all rollouts have taken theirs in.
         self._inbox.put_nowait(partial(self.published.replace, targets))
 
     def change_rules(self, rules: PublishRules) -> None:
         """Publish by other rules from now on."""
-        if self.gate is None or rules.canary is None:
-            self.gate = _gate_of(rules)
+        gate = _gate_of(rules)
+        if self.gate is None or gate is None:
+            self.gate = gate
         else:
-            self.gate.bake_s, self.gate.quorum = rules.bake_s, rules.canary_quorum
-            self.gate.patience_s = rules.canary_patience_s
+            self.gate.rules = gate.rules
         self.rules, self._holding.rules, self.verdicts.rejections.limit = rules, rules.holding, rules.nack_limit
         for rollout in self.rollouts.values():
             rollout.machine.options = rules.rollout
             self.recompose(rollout)
         self.verdicts.decide_soon(())
+        self._look_soon()
 
     async def keep_publishing(self) -> Never:
         """Do what is due in each rollout, until cancelled; after a failure, the same again from what is served."""
@@ -351,18 +352,19 @@ class Publisher:
     @property
     def has_followers(self) -> bool:
         """Whether some wait until the canaries have had a change for long enough."""
-        return any(map(self.waits_for_canary, self.rollouts.values()))
-
-    def waits_for_canary(self, rollout: ChannelRollout) -> bool:
-        """Whether a rollout has not taken in what the tree asks for because canaries come first."""
-        return rollout.leads_to is None and not rollout.follows_tree and not self._may_follow(rollout)
+        return any(one.waits for one in self.rollouts.values())
 
     def promote(self) -> int:
         """Let the others follow the canaries now; return how many rollouts waited for that."""
-        waiting = sum(map(self.waits_for_canary, self.rollouts.values()))
+        for rollout in self.rollouts.values():
+            # The tree may have come just now.
+            if (admitted := self._admitted(rollout)) is not None:
+                rollout.waits = admitted.holds
+        waiting = sum(bool(one.waits) for one in self.rollouts.values())
         if self.gate is not None:
+            self._look_at_canaries()
             self.gate.promote()
-        self._note_others()
+            self._look_at_canaries()
         return waiting
 
     def retry(self, name: str | None) -> int:
@@ -375,6 +377,8 @@ class Publisher:
         """Yield what is held back in a channel, and what nodes reject of its tree."""
         yield from rejected_resources(self.verdicts.rejections, lambda: [rollout.target])
         yield from held_resources(rollout.target.holds, rollout.held_since_s)
+        if self.gate is not None:
+            yield from self.gate.held_in(rollout)
 
     def recompose(self, rollout: ChannelRollout) -> None:
         """Have what a channel is to serve worked out anew, soon."""
@@ -387,19 +391,12 @@ class Publisher:
             self._due.add(rollout)
             self._inbox.put_nowait(rollout)
 
-    def _may_follow(self, rollout: ChannelRollout) -> bool:
-        """Whether a rollout may take what the tree asks for; the first is for all, and later ones for canaries first."""
-        if self.gate is None or rollout.channel.key.is_canary or rollout.channel.store.current is None:
-            return True
-        return self.gate.is_open(asyncio.get_running_loop().time()) or not self._brings_change(rollout)
-
-    def _brings_change(self, rollout: ChannelRollout) -> bool:
-        """Whether what the tree asks for is a change for nodes that follow canaries."""
-        wanted, key, target = rollout.wanted, rollout.channel.key, rollout.machine.target
-        if key.is_canary or key.lane or wanted is None or target is None or wanted is rollout.target.tree:
-            return False
-        # What a process before served may be what the tree asks for.
-        return rollout.target.tree is not None or snapshot_id(wanted) != snapshot_id(target)
+    def _admitted(self, rollout: ChannelRollout) -> Composed | None:
+        """Return what a rollout may take of the tree: canaries all; None while it asks for nothing, and in a lane."""
+        if rollout.wanted is None or rollout.leads_to is not None:
+            return None
+        gate = None if rollout.channel.key.is_canary else self.gate
+        return Composed(rollout.wanted) if gate is None else gate.admit(rollout, rollout.wanted)
 
     def _attempt(self, rollout: ChannelRollout) -> None:
         is_done = False
@@ -418,7 +415,8 @@ class Publisher:
         # A step that was rejected is not followed by the next one.
         self.verdicts.decide()
         composed, tree = rollout.target.composed, rollout.target.tree
-        rollout.advance(asyncio.get_running_loop().time(), self._holding, is_open=self._may_follow(rollout))
+        waits = rollout.waits
+        rollout.advance(asyncio.get_running_loop().time(), self._holding, self._admitted(rollout))
         events, is_composed = rollout.machine.take_events(), rollout.target.composed is not composed
         for happened in events:
             self._take_event(rollout, happened)
@@ -432,12 +430,12 @@ class Publisher:
             self._receive_composed(rollout, None if composed is None else composed.approval_id)
         if events or is_composed or rollout.target.tree is not tree:
             self.keep(rollout)
-        if rollout.channel.key.is_canary:
-            self._look_at_canaries()
         self._set_timer(rollout, rollout.machine.timer_at_s, partial(self.note, rollout))
         if rollout.machine.step is None:
             self.verdicts.receive_rest(rollout)
             self.on_rest(rollout)
+        if rollout.channel.key.is_canary or rollout.waits is not waits:
+            self._look_soon()
         self.on_progress()
 
     def _receive_composed(self, rollout: ChannelRollout, approved_before: str | None) -> None:
@@ -465,6 +463,7 @@ class Publisher:
         else:
             self.on_decided(nodes)
         self._report_problems()
+        self._look_soon()
         if self._keeper is not None:
             self._keeper.note_rejections()
 
@@ -477,32 +476,33 @@ class Publisher:
         self.verdicts.receive_progress(client)
         if client not in rollout.channel.clients and client not in rollout.channel.absent:
             self.on_gone(rollout, client)
-        is_gated = rollout.channel.key.is_canary and self.gate is not None and self.gate.waits_since_s is not None
+        is_gated = rollout.channel.key.is_canary and self.gate is not None and bool(self.gate.bakes)
         if rollout.channel.step is not None or rollout.leads_to is not None or is_gated:
             rollout.receive_progress(client)
             self.note(rollout)
 
+    def _look_soon(self) -> None:
+        """See how canaries stand when all is done that is due, once."""
+        if self.gate is not None and not self._is_look_due:
+            self._is_look_due = True
+            self._inbox.put_nowait(self._look_at_canaries)
+
     def _look_at_canaries(self) -> None:
-        """See whether the others may follow now, or when."""
-        gate, loop = self.gate, asyncio.get_running_loop()
-        if gate is None or gate.waits_since_s is None:
+        """See which others may follow now, or when."""
+        self._is_look_due = False
+        gate, now_s = self.gate, asyncio.get_running_loop().time()
+        if gate is None:
             return
-        gate.look(answers_of(self.rollouts, self.verdicts.rejections), loop.time())
-        self._set_timer("bake", gate.opens_at_s, self._note_others)
+        if gate.look(self.rollouts, self.verdicts.rejections, now_s):
+            for rollout in self.rollouts.values():
+                if rollout.waits:
+                    self.note(rollout)
         # Those that are on their way are not missed yet.
-        at_s = gate.waits_since_s + self.rules.rollout.step_timeout_s
-        is_due = not (gate.has_enough or gate.is_reported)
-        self._set_timer("canaries", max(at_s, loop.time()) if is_due else None, self._report_canaries)
-
-    def _report_canaries(self) -> None:
-        if self.gate is not None and not self.gate.has_enough and self.has_followers:
-            self.gate.is_reported = True
-            self._observer(CanaryAwaited(self.gate.missing, self.gate.count))
-
-    def _note_others(self) -> None:
-        for rollout in self.rollouts.values():
-            if not rollout.follows_tree:
-                self.note(rollout)
+        patience_s = self.rules.rollout.step_timeout_s
+        if (awaited := gate.take_missed(now_s - patience_s)) is not None:
+            self._observer(awaited)
+        at_s = min(gate.next_s(), gate.unmissed_since_s + patience_s)
+        self._set_timer("canaries", at_s, self._look_soon)
 
     def _take_event(self, rollout: ChannelRollout, happened: RolloutEvent) -> None:
         """Report an event, and a change of the tree with its first step."""
@@ -588,7 +588,8 @@ class Publisher:
 
 
 def _gate_of(rules: PublishRules) -> CanaryGate | None:
-    return None if rules.canary is None else CanaryGate(rules.bake_s, rules.canary_quorum, rules.canary_patience_s)
+    bake = BakeRules(rules.bake_s, rules.canary_quorum, rules.canary_patience_s)
+    return None if rules.canary is None else CanaryGate(bake)
 
 
 def _names(happened: RolloutEvent) -> dict[Client, str]:

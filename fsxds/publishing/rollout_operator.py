@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from math import inf
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -184,7 +183,8 @@ class RolloutOperator:
 
     def _report(self, rollout: ChannelRollout, views: tuple[str, ...]) -> ChannelReport:
         machine, target, gate, now_s = rollout.machine, rollout.target, self._publisher.gate, _now_s()
-        opens_at_s = gate.opens_at_s if gate is not None and self._publisher.waits_for_canary(rollout) else -inf
+        times_s = [bake.opens_at_s for bake in gate.bakes_of(rollout)] if gate is not None else []
+        baking_s = [max(at_s - now_s, 0.0) for at_s in times_s if at_s is not None]
         served = machine.target if machine.is_complete else machine.served
         composed = (rollout.leads_to or rollout).target.composed
         removals = () if composed is None else composed.removals
@@ -198,8 +198,8 @@ class RolloutOperator:
             asked=None if rollout.wanted is None else snapshot_id(rollout.wanted),
             is_done=rollout.has_completed,
             step=_step(rollout, now_s),
-            waits_for_canary=opens_at_s is None,
-            baking_s=None if opens_at_s is None or opens_at_s == -inf else max(opens_at_s - now_s, 0.0),
+            waits_for_canary=len(baking_s) < len(times_s),
+            baking_s=max(baking_s, default=None),
             lingering=tuple(sorted(_lingering(rollout, now_s), key=lambda one: (one.type, one.name))),
             held=tuple(islice(self._held(rollout, now_s), MOST_HELD)),
             approval=ApprovalReport(composed.approval_id or "", shares_of(removals)) if composed and removals else None,

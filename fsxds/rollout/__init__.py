@@ -8,7 +8,7 @@ and `machine` takes one step after the other.
 from __future__ import annotations
 
 from fsxds.rollout.guard import Removal
-from fsxds.rollout.holding import Composed, Hold, HoldingRules, HoldReason, Holds
+from fsxds.rollout.holding import NO_HOLDS, Composed, Hold, HoldingRules, HoldReason, Holds, compose
 from fsxds.rollout.lingering import DrainingListener, Lingering
 from fsxds.rollout.machine import Rollout
 from fsxds.rollout.pending import ResourceVersion
@@ -29,6 +29,7 @@ from fsxds.rollout.step import Client, Standing, Step, StepKind, snapshot_id
 from fsxds.rollout.target import Pin, Target, changed_keys, version_of
 
 __all__ = [
+    "NO_HOLDS",
     "Client",
     "Completed",
     "Composed",
@@ -62,6 +63,7 @@ __all__ = [
     "Superseded",
     "Target",
     "changed_keys",
+    "compose",
     "late_nack_of",
     "nack_of",
     "snapshot_id",

@@ -55,6 +55,7 @@ class HoldReason(Enum):
     UNDEFINED = "names an undefined resource"
     DEPENDS = "names a held resource"
     CLAIMS = "claims what another one has"
+    CANARY = "waits for canaries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def compose(
         tree: what the files ask for.
         base: what was reached last; None before the first, when the tree is served as it is, except for `explicit` and what
             claims the same.
-        explicit: what is held whatever it names: rejected and pinned resources.
+        explicit: what is held whatever it names: rejected and pinned resources, and what waits for canaries.
         rules: the rest.
         before: what was good before each rejected resource.
     """

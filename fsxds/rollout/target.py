@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -244,11 +243,11 @@ class Target:
         if self._whole is None:
             self.pins, self.pinned, self.pinned_at_s = {}, snapshot, now_s
             return True
-        trees = (self._whole,) if wanted is None or wanted is self.tree else (self._whole, wanted)
-        asked: defaultdict[Key, set[Version | None]] = defaultdict(set)
-        for tree in trees:
-            for key in changed_keys(tree, snapshot):
-                asked[key].add(version_of(tree, key))
+        coming = self._whole if wanted is None or wanted is self.tree else wanted
+        changed = changed_keys(coming, snapshot)
+        asked = {key: {version_of(self._whole, key)} for key in changed | changed_keys(self._whole, snapshot)}
+        for key in changed:
+            asked[key].add(version_of(coming, key))
         self.pins = {key: Pin(_found(snapshot, key), frozenset(versions)) for key, versions in asked.items()}
         self.pinned, self.pinned_at_s = None, now_s if self.pins else None
         return bool(self.pins)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import pytest
 
-from fsxds.publishing.canaries import CanaryGate, is_in_share
-from fsxds.rollout import NodeKey
+from fsxds.publishing.canaries import Answers, Bake, BakeRules, is_in_share
 
-Canaries = dict[NodeKey, bool | None]
+NOWHERE: frozenset[str] = frozenset()
+LONG = BakeRules(30.0)
+
+
+def looked(bake: Bake, looks: list[tuple[float, Answers]], rules: BakeRules = LONG) -> list[bool]:
+    """Let a bake have answers, each at a time; return when it opened."""
+    return [bake.receive(answers, NOWHERE, rules, now_s) for now_s, answers in looks]
 
 
 def test_a_share_of_all_nodes() -> None:
@@ -21,14 +24,6 @@ def test_a_share_of_all_nodes() -> None:
     assert 120 < len(shares[0.1]) < 280
     assert shares[0.1] < shares[0.5]
     assert is_in_share("\ud800", 1.0)
-
-
-def test_nothing_is_held_before_a_change() -> None:
-    """There is nothing to wait for."""
-    gate = CanaryGate(30.0, 1.0, inf)
-
-    assert gate.is_open(0.0)
-    assert (gate.wait_s(0.0), gate.opens_at_s) == (0.0, -inf)
 
 
 @pytest.mark.parametrize(
@@ -49,18 +44,17 @@ def test_nothing_is_held_before_a_change() -> None:
         pytest.param([(1, {"a": True, "b": None})], None, id="one of two rejects it"),
     ],
 )
-def test_the_gate_opens_when_all_canaries_lived_with_the_change(
-    looks: list[tuple[float, Canaries]], opens_at_s: float | None
+def test_it_opens_when_all_canaries_lived_with_the_change(
+    looks: list[tuple[float, Answers]], opens_at_s: float | None
 ) -> None:
     """All that were connected since it was offered have to have it for as long as it bakes."""
-    gate = CanaryGate(30.0, 1.0, inf)
-    gate.close(0.0)
-    for now_s, canaries in looks:
-        gate.look(canaries, now_s)
+    bake = Bake(frozenset(), 0.0)
+    assert not any(looked(bake, looks))
+    last = [(30.9, looks[-1][1]), (1e9, looks[-1][1]), (2e9, looks[-1][1])] if looks else []
 
-    assert gate.opens_at_s == opens_at_s
-    assert not gate.is_open(30.9)
-    assert gate.is_open(1e9) is (opens_at_s is not None)
+    assert bake.opens_at_s == opens_at_s
+    assert looked(bake, last) == [False, opens_at_s is not None, False][: len(last)]
+    assert bake.is_open is (opens_at_s is not None)
 
 
 @pytest.mark.parametrize(
@@ -69,62 +63,66 @@ def test_the_gate_opens_when_all_canaries_lived_with_the_change(
 )
 def test_the_share_that_has_to_have_it_is_a_setting(quorum: float, taken: int, count: int, *, expected: bool) -> None:
     """One at the least."""
-    gate = CanaryGate(0.0, quorum, inf)
-    gate.close(0.0)
-    gate.look({f"n{number}": number < taken for number in range(count)}, 1.0)
+    bake = Bake(frozenset(), 0.0)
+    looked(bake, [(1.0, {f"n{number}": number < taken for number in range(count)})], BakeRules(0.0, quorum))
 
-    assert (gate.has_enough, gate.count, gate.missing) == (expected, count, count - taken)
+    assert (bake.is_open, bake.is_short, len(bake.nodes), bake.missing) == (
+        expected,
+        not expected,
+        count,
+        count - taken,
+    )
 
 
 def test_patience_may_end() -> None:
     """For those who ask for it."""
-    gate = CanaryGate(30.0, 1.0, 600.0)
-    gate.close(100.0)
+    bake, rules = Bake(frozenset(), 100.0), BakeRules(30.0, patience_s=600.0)
 
-    assert (gate.opens_at_s, gate.wait_s(160.0)) == (700.0, 60.0)
-    assert not gate.is_open(699.0)
-    assert gate.is_open(700.0)
-    assert gate.waits_since_s is None
+    assert looked(bake, [(160.0, {}), (699.0, {}), (700.0, {})], rules) == [False, False, True]
 
 
 def test_patience_does_not_end_a_bake() -> None:
     """Canaries answered: they get their time."""
-    gate = CanaryGate(30.0, 1.0, 60.0)
-    gate.close(0.0)
-    gate.look({"a": True}, 50.0)
+    bake, rules = Bake(frozenset(), 0.0), BakeRules(30.0, patience_s=60.0)
+    looked(bake, [(50.0, {"a": True})], rules)
 
-    assert gate.opens_at_s == 80.0
+    assert bake.opens_at_s == 80.0
 
 
 def test_patience_is_no_consent_to_a_rejected_change() -> None:
     """Nor after the canary that rejected it left; if it is back without that, the time counts."""
-    gate = CanaryGate(30.0, 1.0, 60.0)
-    gate.close(0.0)
-    gate.look({"a": None, "b": False}, 1.0)
-    assert gate.opens_at_s is None
-    gate.look({}, 2.0)
-    assert (gate.opens_at_s, gate.missing) == (None, 2)
-    gate.look({"a": False}, 3.0)
+    bake, rules = Bake(frozenset(), 0.0), BakeRules(30.0, patience_s=60.0)
+    looked(bake, [(1.0, {"a": None, "b": False})], rules)
+    assert bake.opens_at_s is None
+    looked(bake, [(2.0, {})], rules)
+    assert (bake.opens_at_s, bake.missing) == (None, 2)
+    looked(bake, [(3.0, {"a": False})], rules)
 
-    assert gate.opens_at_s == 60.0
-
-
-def test_promotion_opens_it_for_this_change() -> None:
-    """The next one waits again, and for canaries that have that."""
-    gate = CanaryGate(30.0, 1.0, inf)
-    gate.close(0.0)
-    gate.look({"a": True}, 1.0)
-    gate.promote()
-    assert gate.is_open(2.0)
-    gate.close(3.0)
-
-    assert (gate.is_open(40.0), gate.count, gate.opens_at_s) == (False, 0, None)
+    assert bake.opens_at_s == 60.0
 
 
-def test_a_look_without_a_change_says_nothing() -> None:
-    """What canaries have then does not count for the next one."""
-    gate = CanaryGate(30.0, 1.0, inf)
-    gate.look({"a": True}, 0.0)
-    gate.close(100.0)
+def test_promotion_opens_it() -> None:
+    """Whoever is there."""
+    bake = Bake(frozenset(), 0.0)
+    assert looked(bake, [(1.0, {"a": None})]) == [False]
+    bake.is_promoted = True
 
-    assert not gate.is_open(1000.0)
+    assert looked(bake, [(2.0, {"a": None}), (3.0, {})]) == [True, False]
+    assert not bake.is_short
+
+
+def test_it_closes_when_a_canary_leaves_before_the_others_have_it() -> None:
+    """Something else that it needs may wait still."""
+    bake = Bake(frozenset(), 0.0)
+    assert looked(bake, [(1.0, {"a": True}), (31.0, {"a": True}), (32.0, {})]) == [False, True, False]
+
+    assert not bake.is_open
+
+
+def test_who_is_no_canary_any_more_has_no_say() -> None:
+    """It is connected, as one of the others or in another view."""
+    bake = Bake(frozenset(), 0.0)
+    looked(bake, [(1.0, {"a": True, "b": False})])
+    bake.receive({"a": True}, {"b"}, LONG, 2.0)
+
+    assert (bake.nodes, bake.opens_at_s) == ({"a": True}, 32.0)

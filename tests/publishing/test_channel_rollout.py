@@ -9,8 +9,18 @@ from fsxds.channels import Channel, ChannelClient, ChannelKey
 from fsxds.protocol.tombstones import NO_TOMBSTONES
 from fsxds.publishing.channel_rollout import LANE_PATIENCE, ChannelRollout, Generations, Holding
 from fsxds.publishing.removed_members import RemovedMembers
-from fsxds.resources import Snapshot
-from fsxds.rollout import Completed, Rollout, RolloutOptions, StepKind, StepStarted, StepTimedOut
+from fsxds.resources import Snapshot, key_of
+from fsxds.rollout import (
+    Completed,
+    Composed,
+    Hold,
+    HoldReason,
+    Rollout,
+    RolloutOptions,
+    StepKind,
+    StepStarted,
+    StepTimedOut,
+)
 from tests.support.publishing import CDS, Client, virtually
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 
@@ -47,7 +57,7 @@ class Driven:
     async def advance(self, after_s: float = 0.0) -> Tree:
         """Let it do what is due so much later, and clients see that; return what is served."""
         self.now_s += after_s
-        self.rollout.advance(self.now_s, Holding())
+        self.rollout.advance(self.now_s, Holding(), Composed(self.rollout.wanted) if self.rollout.wanted else None)
         await asyncio.sleep(0.001)
         current = self.channel.store.current
         assert current is not None
@@ -205,10 +215,14 @@ async def test_it_begins_again_with_what_is_served_after_an_error() -> None:
 
 @virtually
 async def test_a_closed_way_lets_no_change_through() -> None:
-    """While canaries have not lived with it; the end of what goes on does come."""
+    """While canaries have not lived with it, what is admitted is the tree before."""
     driven = await Driven().begun()
-    driven.want(NEW)
-    driven.rollout.advance(0.0, Holding(), is_open=False)
+    before = driven.rollout.wanted
+    assert before is not None
+    (new,) = driven.want(NEW).resources(CDS).values()
+    waits = {key_of(new): Hold(HoldReason.CANARY, None, new)}
+    driven.rollout.advance(0.0, Holding(), Composed(before, waits))
+    assert driven.rollout.waits == waits
 
     current = driven.channel.store.current
     assert current is not None

@@ -7,14 +7,13 @@ from unittest.mock import patch
 
 import pytest
 
-from fsxds.events import CanaryAwaited, RolloutChanged, SnapshotPublished, SnapshotSetAside
-from fsxds.protocol.messages import Node
+from fsxds.events import RolloutChanged, SnapshotPublished, SnapshotSetAside
 from fsxds.publishing.publisher import PublishRules
 from fsxds.resources import Key
-from fsxds.rollout import Completed, Held, HoldingRules, RolloutOptions, StepStarted, StepTimedOut
+from fsxds.rollout import Completed, Held, HoldingRules, RolloutOptions, StepTimedOut
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
-from fsxds.settings.rollout_forms import Canary, NackLimit
+from fsxds.settings.rollout_forms import NackLimit
 from fsxds.snapshots.load import type_change
 from tests.support.publishing import CDS, RDS, RULES, Client, publishing, virtually
 from tests.support.rollouts import Tree, tree_snapshot
@@ -261,133 +260,6 @@ async def test_rollout_off_serves_at_once() -> None:
 
         assert run.clusters() == ["b"]
         assert client.asked == []
-
-
-@virtually
-async def test_canaries_come_first() -> None:
-    """The others follow when the canaries have taken the change and have had it for a while."""
-    async with publishing(replace(RULES, canary=Canary(share=0.5), bake_s=30.0)) as run:
-        channels = {await run.channels.channel_of(Node(f"n{number}")) for number in range(20)}
-        assert len(channels) == 2
-        run.load(("a",))
-        await run.settled()
-        canary = next(channel for channel in channels if channel.key.is_canary)
-        client = Client(canary, "n1")
-        Client(run.publisher.whole, "n2", is_quick=True)
-        run.load(("a", "b"))
-        await run.passed(1000.0)
-        assert canary.store.current is not None
-        assert list(canary.store.current.resources(CDS)) == ["a", "b"]
-        assert run.clusters() == ["a"]
-        client.take()
-        await run.passed(29.0)
-        assert run.clusters() == ["a"]
-        await run.passed(1.1)
-        assert run.clusters() == ["a", "b"]
-
-        started = [event.cohort for event in run.recorder.of(RolloutChanged) if isinstance(event.happened, StepStarted)]
-        assert started[-2:] == ["canary", "main"]
-
-
-@virtually
-async def test_the_silence_of_canaries_is_no_consent() -> None:
-    """None connected, or one that left while the change baked: the others wait, which is reported, until one is back."""
-    async with publishing(replace(RULES, canary=Canary(share=0.5), bake_s=30.0)) as run:
-        run.load(("a",))
-        found = [await run.channels.channel_of(Node(f"n{number}")) for number in range(20)]
-        channel = next(one for one in found if one.key.is_canary)
-        await run.settled()
-        run.load(("a", "b"))
-        await run.passed(3600.0)
-        assert run.clusters() == ["a"]
-        assert run.recorder.of(CanaryAwaited)[-1] == CanaryAwaited(0, 0)
-
-        client = Client(channel, "n0", is_quick=True)
-        await run.passed(10.0)
-        client.leave()
-        await run.passed(3600.0)
-        assert run.clusters() == ["a"]
-        assert run.recorder.of(CanaryAwaited)[-1] == CanaryAwaited(1, 1)
-        Client(channel, "n0", is_quick=True)
-        await run.passed(31.0)
-        assert run.clusters() == ["a", "b"]
-
-
-@virtually
-async def test_a_wait_for_canaries_is_reported_once() -> None:
-    """However often one of those that are there does something."""
-    rules = replace(RULES, canary=Canary(share=0.5), canary_quorum=1.0)
-    async with publishing(rules) as run:
-        run.load(("a",))
-        found = [await run.channels.channel_of(Node(f"n{number}")) for number in range(20)]
-        channel = next(one for one in found if one.key.is_canary)
-        client = Client(channel, "n0", is_quick=True)
-        Client(channel, "n1")
-        await run.settled()
-        run.load(("a", "b"))
-        await run.passed(60.0)
-        for _ in range(50):
-            channel.progressed(client)
-            await run.passed(1.0)
-
-        assert len(run.recorder.of(CanaryAwaited)) == 1
-
-
-@virtually
-async def test_patience_with_canaries_may_end() -> None:
-    """With `--canary-patience`, the others follow in the end."""
-    rules = replace(RULES, canary=Canary(view="none"), bake_s=30.0, canary_patience_s=600.0)
-    async with publishing(rules) as run:
-        run.load(("a",))
-        await run.settled()
-        run.load(("a", "b"))
-        await run.passed(590.0)
-        assert run.clusters() == ["a"]
-        await run.passed(11.0)
-
-        assert run.clusters() == ["a", "b"]
-
-
-@virtually
-async def test_what_canaries_reject_comes_to_nobody_else() -> None:
-    """Not while they reject it; the next change of the tree is tried again."""
-    async with publishing(replace(RULES, canary=Canary(share=1.0), bake_s=5.0)) as run:
-        canary = await run.channels.channel_of(Node("n0"))
-        run.publisher.whole.readers += 1
-        run.load(("a",))
-        await run.settled()
-        client = Client(canary, "n0", is_quick=True)
-        client.rejects.add("bad")
-        run.save({"CDS": {"a": "1", "new": "bad"}})
-        await run.passed(3600.0)
-        assert (run.clusters(), client.clusters()) == (["a"], {"a": "1"})
-        run.save({"CDS": {"a": "1", "new": "good"}})
-        await run.passed(10.0)
-
-        assert run.clusters() == ["a", "new"]
-
-
-@virtually
-async def test_a_canary_that_rejects_what_the_others_have_decides_nothing() -> None:
-    """A version that it rejects keeps a change back, even with patience; once promoted, it is no part of the next one."""
-    canaries = replace(RULES, canary=Canary(share=0.5), bake_s=5.0, canary_patience_s=600.0)
-    async with publishing(replace(canaries, nack_limit=NackLimit(count=9))) as run:
-        found = [await run.channels.channel_of(Node(f"n{number}")) for number in range(20)]
-        run.load(("a",))
-        await run.settled()
-        client = Client(next(one for one in found if one.key.is_canary), "n1", is_quick=True)
-        Client(run.publisher.whole, "n2", is_quick=True)
-        client.rejects.add("bad")
-        run.save({"CDS": {"a": "1", "new": "bad"}})
-        await run.passed(3600.0)
-        assert run.clusters() == ["a"]
-        run.publisher.promote()
-        await run.passed(10.0)
-        assert run.clusters() == ["a", "new"]
-        run.save({"CDS": {"a": "1", "b": "1", "new": "bad"}})
-        await run.passed(100.0)
-
-        assert (run.clusters(), client.clusters()) == (["a", "b", "new"], {"a": "1", "b": "1"})
 
 
 @virtually

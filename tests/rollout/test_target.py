@@ -182,6 +182,17 @@ def test_a_rollback_is_also_of_what_waits_to_be_served() -> None:
     assert {key[1] for key in served.target.pins} == {"bad", "next"}
 
 
+def test_a_rollback_to_what_is_served_holds_what_waits_also_if_something_else_comes_first() -> None:
+    """Canaries may have lived with that for long enough."""
+    earlier: Tree = {"CDS": {"good": "1", "other": "1"}}
+    served = Served(earlier)
+    assert served.target.pin(tree_snapshot(earlier), 7.0, tree_snapshot({"CDS": {"good": "2", "other": "2"}}))
+    served.save({"CDS": {"good": "1", "other": "2"}})
+    served.save({"CDS": {"good": "2", "other": "2"}})
+
+    assert served.compose() == earlier
+
+
 def test_a_rollback_before_the_first_tree_pins_what_differs_there() -> None:
     """A view that nobody followed yet is loaded a moment later."""
     target = Target()

@@ -6,7 +6,7 @@
 | It has the newest content that it may have, within a bound that follows from the slowest client. | when nothing happened for so long |
 | No channel serves an address twice. | when a client or a channel goes on |
 | Nobody loses a version that too few reject, or that nobody can be blamed for. | when a version is held back from all |
-| The others follow when a canary took the change, and stayed for the time to bake. | when a channel follows the tree |
+| The others get a version when all canaries that are there took it, and one of them had it for the time to bake. | when a channel follows the tree |
 | A rejected version is offered to its client no sooner than the back-off allows. | at the end |
 | What was rolled back stays until its own content changes in the tree, or the rollback ends. | within the bound, and at the end |
 | All that is held back has a true reason, and everything else is as in the tree. | at the end |
@@ -18,12 +18,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING
 
 from fsxds.channels import ChannelKey
 from fsxds.events import VersionsHeld
 from fsxds.publishing.channel_rollout import ChannelRollout
-from fsxds.resources import Key, Resource, Snapshot, claims_of
+from fsxds.resources import Key, Resource, Snapshot, claims_of, key_of
 from fsxds.rollout import ResourceVersion
 from fsxds.rollout.guard import LEAST_RESOURCES
 from fsxds.rollout.holding import Hold, HoldReason
@@ -31,7 +32,7 @@ from fsxds.rollout.pending import BACK_OFF
 from fsxds.rollout.rejections import VOTES_FOR_S
 from fsxds.rollout.uses import demands_of
 from fsxds.values import Layers, TypeUrl, Version
-from tests.simulation.fleet import CDS, LDS, RDS, TYPES, Delivery, SimulatedClient
+from tests.simulation.fleet import CDS, EDS, LDS, RDS, TYPES, Delivery, SimulatedClient, names_in
 from tests.simulation.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ class Checks:
         # The tree that each channel follows.
         self._followed: dict[ChannelKey, Snapshot | None] = {}
         self._is_promoted = False
-        # Since when canaries have had all that they are to have, and what that is.
-        self._complete: dict[str, tuple[Snapshot, float]] = {}
+        # What clients have, and since when.
+        self._had: dict[str, dict[Key, tuple[Version | None, float]]] = {}
 
     # What happened.
 
@@ -142,7 +143,7 @@ class Checks:
         world = self._world
         self._check_addresses()
         if world.rules.canary:
-            self._note_complete(client)
+            self._note_content(client)
         if not self._is_good(client) or client.habits.latency_s >= STEP_TIMEOUT_S:
             return
         missing = ((CDS, one[0].rpartition(" ")[2]) for one in client.broken_references())
@@ -170,17 +171,14 @@ class Checks:
             if twice := [name for (_, name), count in claims.items() if count > 1]:
                 raise_later(f"{twice[0]} is the address of two listeners of {key}, at {self._world.now_s:.2f} s")
 
-    def _note_complete(self, client: SimulatedClient) -> None:
-        """Note whether a client that may be a canary has all that canaries are to have."""
-        for key, rollout in self._world.server.publisher.rollouts.items():
-            composed = rollout.target.composed
-            if key.is_canary and composed and any(one.node.id == client.name for one in rollout.channel.clients):
-                had, _ = self._complete.get(client.name, (None, 0.0))
-                if _missing(client, composed.snapshot):
-                    self._complete.pop(client.name, None)
-                elif had is None or _differ(had, composed.snapshot):
-                    self._complete[client.name] = composed.snapshot, self._world.now_s
-                return
+    def _note_content(self, client: SimulatedClient) -> None:
+        """Note since when a client has what it has."""
+        had, now_s = self._had.setdefault(client.name, {}), self._world.now_s
+        held = {(url, name): one.version for url in TYPES for name, one in client.held[url].items()}
+        for key in had.keys() | held.keys():
+            version = held.get(key)
+            if key not in had or had[key][0] != version:
+                had[key] = version, now_s
 
     def receive_held(self, event: VersionsHeld) -> None:
         """Check that enough clients reject what is held back from all, and those alone can be blamed."""
@@ -239,27 +237,65 @@ class Checks:
             if key.lane or key.held is not None or key.is_canary or tree is before:
                 continue
             self._followed[key] = tree
-            is_change = before is not None and tree is not None and _differ(tree, before)
-            if is_change and tree is not None and not self._is_promoted and not self._has_canary():
-                raise_later(f"nodes follow the tree without a canary that took it, at {self._world.now_s:.2f} s")
-
-    def _has_canary(self) -> bool:
-        """Whether a canary of any view has what canaries are to have there, and had it for the time to bake."""
-        until_s = self._world.now_s - BAKE_S + TOLERANCE_S
-        for key, rollout in self._world.server.publisher.rollouts.items():
-            composed = rollout.target.composed
-            if not key.is_canary or composed is None:
+            if before is None or tree is None or self._is_promoted:
                 continue
-            for name in {one.node.id for one in rollout.channel.clients}:
-                client = self._world.clients[name]
-                is_there = client.since_s is not None and client.since_s <= until_s
-                had, since_s = self._complete.get(name, (None, client.changed_at_s))
-                # It may have lost what lingered since.
-                if had is None or _differ(had, composed.snapshot):
-                    since_s = client.changed_at_s
-                if is_there and since_s <= until_s and not _missing(client, composed.snapshot):
-                    return True
-        return False
+            for changed in _differences(before, tree):
+                version = _version(tree, changed)
+                if problem := self._untaken(changed, version, key.layers):
+                    raise_later(f"nodes get {changed[1]} ({version}) though {problem}, at {self._world.now_s:.2f} s")
+
+    def _untaken(self, key: Key, version: Version | None, layers: Layers) -> str:
+        """Return why canaries have not taken a version of a resource, or its removal, for nodes with some layers."""
+        canaries = self._canaries(key, version, layers)
+        there = [one for one in canaries if one.habits.answers and not one.habits.comes_once]
+        until_s = self._world.now_s - BAKE_S + TOLERANCE_S
+        if not any(one.connected_at_s <= until_s for one in there):
+            return "no canary lived so long"
+        asking = [one for one in canaries if self._asks(one, key, until_s)]
+        if not asking or (version is None and key[0] not in {CDS, LDS}):
+            # Endpoints and routes that nothing names are asked for by nobody, and an Envoy may keep them.
+            return ""
+        if not any(self._has_since(one, key, version) <= until_s for one in asking if one in there):
+            return "no canary took it, and lived so long"
+        lacking = [one.name for one in asking if one.connected_at_s <= until_s and not self._has(one, key, version)]
+        return f"{lacking[0]} has not taken it" if lacking else ""
+
+    def _canaries(self, key: Key, version: Version | None, layers: Layers) -> list[SimulatedClient]:
+        """Return the canaries that are connected, and are to have a version, or its removal."""
+        found: dict[str, SimulatedClient] = {}
+        for one, rollout in self._world.server.publisher.rollouts.items():
+            tree = self._world.targets.get(one.layers)
+            is_due = one.is_canary and tree is not None and _version(tree, key) == version
+            is_removed = one.layers == layers or any(
+                _found(each[one.layers], key) is not None for each in self._world.history if one.layers in each
+            )
+            if is_due and (version is not None or is_removed):
+                found.update({each.node.id: self._world.clients[each.node.id] for each in rollout.channel.clients})
+        return [*found.values()]
+
+    def _asks(self, client: SimulatedClient, key: Key, since_s: float) -> bool:
+        """Whether a client has subscribed to a resource since a time."""
+        if key[0] in {CDS, LDS} or not client.habits.is_envoy:
+            return client.habits.is_envoy or key[0] == CDS
+        users = client.held[CDS if key[0] == EDS else LDS].values()
+        had = self._had.get(client.name, {})
+        return any(key[1] in names_in(one, key[0]) and had.get(key_of(one), (None, inf))[1] <= since_s for one in users)
+
+    def _has_since(self, client: SimulatedClient, key: Key, version: Version | None) -> float:
+        """Return since when a client has a version, or lost it; infinite for not."""
+        had, since_s = self._had.get(client.name, {}).get(key, (None, 0.0))
+        if had == version:
+            return since_s
+        return client.connected_at_s if self._has(client, key, version) else inf
+
+    def _has(self, client: SimulatedClient, key: Key, version: Version | None) -> bool:
+        """Whether a client has a version, or lost it; what is removed may linger."""
+        held = _found(client.held, key)
+        if held is None or version is not None:
+            return (None if held is None else held.version) == version
+        rollouts = self._world.server.publisher.rollouts.values()
+        following = [one for one in rollouts if any(each.node.id == client.name for each in one.channel.clients)]
+        return any(key in one.machine.lingering for one in following)
 
     # What must hold after a while.
 
@@ -292,9 +328,9 @@ class Checks:
             raise ViolatedError(f"{client.name} is served by no channel, at {world.now_s:.2f} s")
         if rollout.channel.key.lane:
             raise ViolatedError(f"{client.name} catches up still, at {world.now_s:.2f} s")
-        if world.server.publisher.waits_for_canary(rollout) or rollout.target.composed is None:
+        if rollout.target.composed is None:
             return
-        if rollout.wanted is not rollout.target.tree:
+        if rollout.wanted is not rollout.target.tree and not rollout.waits:
             raise ViolatedError(f"the channel of {client.name} does not follow the tree, at {world.now_s:.2f} s")
         if world.now_s - rollout.published_s < SETTLES_WITHIN_S:
             # What lingered went just now.
@@ -317,7 +353,7 @@ class Checks:
         """Check that what was rolled back is served, or named as held because of something else."""
         pins = self._pins.get(rollout.channel.key.layers, {})
         for key, (kept, _) in pins.items():
-            hold = rollout.target.holds.get(key)
+            hold = rollout.target.holds.get(key) or rollout.waits.get(key)
             has = None if hold is None or hold.kept is None else hold.kept.version
             if hold is None and any(one.is_blamed for one in self._sent(key, kept)):
                 # What was rolled back to is rejected, and what was good before is in the tree.
@@ -449,11 +485,6 @@ def _lacking(client: SimulatedClient, intended: Snapshot) -> list[Key]:
             if has is None or due is None or has.version != due.version:
                 found.append((url, name))
     return found
-
-
-def _missing(client: SimulatedClient, intended: Snapshot) -> list[Key]:
-    """Return what a client lacks, or has in another version; something more may linger."""
-    return [key for key in _lacking(client, intended) if _found(intended, key) is not None]
 
 
 def _differences(one: Snapshot, other: Snapshot) -> list[Key]:

@@ -90,6 +90,8 @@ class SimulatedClient:
         self.habits = habits
         self.held: dict[TypeUrl, dict[str, Resource]] = {url: {} for url in TYPES}
         self.since_s: float | None = None
+        # When the connection that it has, or had last, began.
+        self.connected_at_s = 0.0
         self._thawed = asyncio.Event()
         self._thawed.set()
         self.deliveries: defaultdict[tuple[TypeUrl, str], list[Delivery]] = defaultdict(list)
@@ -134,7 +136,7 @@ class SimulatedClient:
         self.disconnect()
         made = PollConnection if self.habits.wire == "rest" else StreamConnection
         self._connection = made(self, server)
-        self.since_s = asyncio.get_running_loop().time()
+        self.since_s = self.connected_at_s = asyncio.get_running_loop().time()
 
     def disconnect(self) -> None:
         """End the connection."""

@@ -167,10 +167,13 @@ class RolloutOperator:
         if removals or not rollout.machine.is_complete:
             rollout.machine.hurry(asyncio.get_running_loop().time())
             return rollout.target.pin(good, time.time())
-        if rollout.channel.key.is_canary and self._publisher.has_followers and rollout.before is not None:
-            # The canary has reached what the others wait for.
-            return rollout.target.pin(rollout.before, time.time())
-        return False
+        key = rollout.channel.key
+        if not key.is_canary or not self._publisher.has_followers:
+            return False
+        # The canary has reached what the others wait for: all of that is taken back.
+        others = self._publisher.rollouts.get(ChannelKey(key.layers))
+        before = rollout.before if others is None else others.target.tree or others.machine.target
+        return before is not None and rollout.target.pin(before, time.time())
 
     async def _read(self, read: Callable[[State], Result]) -> Result:
         """Read from the state directory, in a thread. Raises ProtocolError where there is none, or it cannot be read."""

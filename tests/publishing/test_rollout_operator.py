@@ -229,6 +229,21 @@ async def test_abort_takes_it_back_from_the_canary() -> None:
         assert 0 < (report(run).baking_s or 0) <= 60
 
 
+async def test_abort_takes_back_all_that_bakes() -> None:
+    """Not the last of several edits alone."""
+    async with publishing(BAKING) as run:
+        client = await canary_that_has_it(run)
+        client.quicken()
+        for clusters in ("abc", "abcd"):
+            run.load(clusters)
+            await run.settled()
+        assert list(client.clusters()) == ["a", "b", "c", "d"]
+        assert operator_of(run).abort(None) == 1
+        await run.settled()
+
+        assert list(client.clusters()) == ["a"]
+
+
 async def test_views_have_their_names() -> None:
     """One channel is for all nodes with the same layers, whatever their view is called."""
     async with publishing(views=VIEWS) as run:

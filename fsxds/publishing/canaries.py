@@ -4,6 +4,7 @@
 | --- | --- |
 | The others get a version of a resource when canaries to which their view offers the same one have lived with it. | |
 | So it is with a removal; there, the canaries are those of the same view, and of views that removed it as well. | |
+| What is removed stays while something new of its type waits: it may have another name now. | |
 | The silence of canaries is not consent: without one, or when one is gone, the change waits. | |
 | One that is held back on canaries, for whatever reason, waits; what depends on it does so, too. | `holding` |
 | Patience does not end a bake, nor the wait for what is held back on canaries. | |
@@ -182,6 +183,10 @@ class CanaryGate:
             is_pinned = rollout.target.tree is None and key in pins and change[1] in pins[key].asked
             if version_of(before, key) != change[1] and not is_pinned and not self._is_open(change):
                 waiting[key] = Hold(HoldReason.CANARY, kept, asked)
+        new = {type_url for (type_url, _), hold in waiting.items() if hold.kept is None}
+        for key in changed - waiting.keys():
+            if key[0] in new and version_of(wanted, key) is None:
+                waiting[key] = Hold(HoldReason.CANARY, before.resources(key[0]).get(key[1]), None)
         if not waiting:
             return Composed(wanted)
         # A tree that is to show what a rollback pins does so as a whole.

@@ -327,6 +327,21 @@ async def test_a_removal_waits_as_well() -> None:
 
 
 @virtually
+async def test_what_has_another_name_stays_until_that_goes_out() -> None:
+    """Else nodes would lose a listener because canaries reject what is there in its place."""
+    async with publishing(BAKING) as run:
+        nodes = await pair(run)
+        nodes.canary.rejects.add("bad")
+        run.save({**OLD, "CDS": {"a": "2", "c": "bad"}})
+        await run.passed(100.0)
+        assert nodes.clusters() == [{"a": "2"}, {"a": "2", "b": "1"}]
+        run.save({**OLD, "CDS": {"a": "2", "c": "good"}})
+        await run.passed(62.0)
+
+        assert nodes.clusters() == [{"a": "2", "c": "good"}] * 2
+
+
+@virtually
 async def test_a_canary_that_leaves_during_the_bake_begins_it_anew() -> None:
     """Of what bakes, and of nothing that the others have."""
     async with publishing(BAKING) as run:

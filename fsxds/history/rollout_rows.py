@@ -87,6 +87,7 @@ def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: floa
             [*key, version, _before(_distinct(state.before.values()).index(snapshot))]
             for (key, version), snapshot in sorted(state.before.items(), key=lambda each: each[0])
         ],
+        "held": [[*key, held_for_s] for key, held_for_s in sorted(state.held_for_s.items())],
         "nodes": [[*node] for node in sorted(state.nodes)],
         "draining": [[one.name, _names(one.keys), _names(one.patterns), one.ends_at_s] for one in state.draining],
     }
@@ -123,6 +124,7 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
             before={_version(version): found[name] for *version, name in facts.get("before", ())},
             nodes=frozenset((str(node), str(cluster)) for node, cluster in facts.get("nodes", ())),
             pinned=found.get("pinned"),
+            held_for_s={_key(*key): _seconds(age_s) + passed_s for *key, age_s in facts.get("held", ())},
         )
     except _DAMAGE as error:
         raise DamagedBytesError(f"it is damaged: {type(error).__name__}") from error
@@ -156,7 +158,11 @@ def _pin(row: list[str | None], kept: Snapshot | None) -> tuple[Key, Pin]:
 
 def _version(row: list[str]) -> ResourceVersion:
     type_url, name, digest = map(str, row)
-    return (TypeUrl(type_url), name), Version(digest)
+    return _key(type_url, name), Version(digest)
+
+
+def _key(type_url: str, name: str) -> Key:
+    return TypeUrl(str(type_url)), str(name)
 
 
 def _seconds(value: float) -> float:

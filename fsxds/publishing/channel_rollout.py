@@ -113,6 +113,9 @@ class ChannelRollout:
         # So many times more its clients are waited for if all of them are late.
         self._patience = LANE_PATIENCE
         self._progressed: dict[ChannelClient, None] = {}
+        self._now_s = 0.0
+        # For how long a process before held each resource, until a tree shows which are held still.
+        self._held_before_s: Mapping[Key, float] = {}
 
     @property
     def base(self) -> Snapshot | None:
@@ -145,7 +148,15 @@ class ChannelRollout:
         if state is None:
             return None
         before, pinned = dict(target.before), target.pinned
-        return replace(state, pins=target.pins, pinned_at_s=target.pinned_at_s, before=before, pinned=pinned)
+        held_for_s = {key: self._now_s - since_s for key, since_s in self.held_since_s.items()}
+        return replace(
+            state,
+            pins=target.pins,
+            pinned_at_s=target.pinned_at_s,
+            before=before,
+            pinned=pinned,
+            held_for_s=held_for_s or self._held_before_s,
+        )
 
     @property
     def _intended(self) -> Snapshot | None:
@@ -163,6 +174,7 @@ class ChannelRollout:
 
     def advance(self, now_s: float, holding: Holding, admitted: Composed | None) -> None:
         """Take what may be had of the tree, None for nothing, and the answers of clients; publish what follows."""
+        self._now_s = now_s
         progressed, self._progressed = self._progressed, {}
         for client in progressed:
             self._ask(client, now_s)
@@ -175,7 +187,10 @@ class ChannelRollout:
                 self.target.compose(self.base, holding.rejected if held is None else held, holding.rules)
             held_keys = {**self.target.holds, **self.waits}.keys()
             if held_keys != self.held_since_s.keys():
-                self.held_since_s = {key: self.held_since_s.get(key, now_s) for key in held_keys}
+                began_s = {key: now_s - held_for_s for key, held_for_s in self._held_before_s.items()}
+                began_s |= self.held_since_s
+                self.held_since_s = {key: began_s.get(key, now_s) for key in held_keys}
+                self._held_before_s = {}
         if (intended := self._intended) is not None:
             self.machine.receive_target(intended, now_s)
         at_s = self.machine.timer_at_s
@@ -235,8 +250,15 @@ class ChannelRollout:
                 return
             self._begin(self.machine.step, served, now_s)
 
+    def restore(self, state: RolloutState) -> None:
+        """Take what the process before knew, and publish what it served; who connects is asked about the steps from there."""
+        self.target = Target(state.pins, state.pinned_at_s, state.before, state.target)
+        self.target.pinned = state.pinned
+        self._held_before_s = state.held_for_s
+        self.publish_restored()
+
     def publish_restored(self) -> None:
-        """Publish what the process before served; who connects is asked about the steps from there."""
+        """Publish what the process before served."""
         if (served := self.machine.served) is not None:
             self._publish(served)
         if (step := self.machine.step) is not None:

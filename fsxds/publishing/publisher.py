@@ -50,7 +50,6 @@ from fsxds.rollout import (
     RolloutState,
     StepStarted,
     StepTimedOut,
-    Target,
 )
 from fsxds.settings.options import Settings
 from fsxds.settings.rollout_forms import Canary, NackLimit
@@ -574,9 +573,7 @@ class Publisher:
     def _restore(self, key: ChannelKey, state: RolloutState) -> None:
         """Serve what a process before served, and go on from there."""
         rollout = self._add(key, Rollout(self.rules.rollout, state))
-        rollout.target = Target(state.pins, state.pinned_at_s, state.before, state.target)
-        rollout.target.pinned = state.pinned
-        rollout.publish_restored()
+        rollout.restore(state)
         self.keep(rollout)
         self.note(rollout)
 

@@ -39,6 +39,7 @@ class RolloutState:
         pinned_at_s: when that was decided, in seconds since 1970; None without pins.
         before: for versions that nodes reject, what was good before them.
         pinned: what is rolled back to as a whole: the next tree shows which resources that pins. None for nothing.
+        held_for_s: for how long each resource has been held back, in seconds.
         nodes: those that are there, where these are not all nodes of their channel but some that are behind the others.
     """
 
@@ -51,3 +52,4 @@ class RolloutState:
     before: Mapping[ResourceVersion, Snapshot] = field(default_factory=dict)
     nodes: frozenset[tuple[str, str]] = frozenset()
     pinned: Snapshot | None = None
+    held_for_s: Mapping[Key, float] = field(default_factory=dict)

@@ -130,7 +130,7 @@ def test_everything_of_a_rollout_is_kept(state: State) -> None:
         gone: Pin(None, frozenset((second.resources(gone[0])["new"].version,))),
     }
     before = {(gone, Version("1")): first, (gone, Version("2")): second, (key, Version("3")): first}
-    whole = RolloutState(first, second, third, pins=pins, pinned_at_s=7.0, before=before)
+    whole = RolloutState(first, second, third, pins=pins, pinned_at_s=7.0, before=before, held_for_s={key: 30.0})
     lane = ChannelKey(("common",), held=frozenset({(gone, Version("1"))}), lane=3)
     keys = (WHOLE, ChannelKey(("common", "nodes/a"), is_canary=True), lane)
     nodes = frozenset({("n1", "edge"), ("n2", "")})
@@ -143,6 +143,8 @@ def test_everything_of_a_rollout_is_kept(state: State) -> None:
     assert set(found) == set(keys)
     restored = found[WHOLE]
     assert (restored.pinned_at_s, found[lane].nodes) == (7.0, nodes)
+    # A second passed.
+    assert restored.held_for_s == {key: 31.0}
     assert {each: pin.asked for each, pin in restored.pins.items()} == {each: pin.asked for each, pin in pins.items()}
     assert (restored.pins[key].kept, restored.pins[gone].kept) == (kept, None)
     assert restored.before.keys() == before.keys()

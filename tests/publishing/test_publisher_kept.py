@@ -19,7 +19,7 @@ from fsxds.publishing import node_channels
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.rollout import RolloutOptions
+from fsxds.rollout import HoldingRules, RolloutOptions
 from fsxds.settings.rollout_forms import Canary
 from fsxds.views import Views
 from tests.support.polls import until
@@ -107,6 +107,35 @@ async def test_a_canary_is_still_first_after_a_restart(tmp_path: Path) -> None:
         await run.settled()
 
         assert served(run, ChannelKey()) == ["a"]
+
+
+async def test_what_is_held_was_held_before_the_restart(tmp_path: Path) -> None:
+    """A removal that waits for approval waits since before, also if the next process ends before it has a tree."""
+    removed = (CDS, "b")
+    rules = replace(RULES, holding=HoldingRules(max_removal=0.5))
+    async with process(tmp_path, rules) as run:
+        run.load(("a", *"bcdefg"))
+        await run.settled()
+        run.load(("a",))
+        await run.settled()
+        rollout = run.publisher.rollouts[ChannelKey()]
+        rollout.held_since_s = {key: since_s - 1000.0 for key, since_s in rollout.held_since_s.items()}
+        assert removed in rollout.held_since_s
+        run.load(("a", "z"))
+        await run.settled()
+    async with process(tmp_path, rules) as run:
+        run.publisher.keep(run.publisher.rollouts[ChannelKey()])
+    async with process(tmp_path, rules) as run:
+        run.load(("a", "z"))
+        await run.settled()
+
+        held_for_s = asyncio.get_running_loop().time() - run.publisher.rollouts[ChannelKey()].held_since_s[removed]
+        assert held_for_s >= 1000.0
+        run.load(("a", *"bcdefg"))
+        await run.settled()
+        run.load(("a",))
+        await run.settled()
+        assert asyncio.get_running_loop().time() - run.publisher.rollouts[ChannelKey()].held_since_s[removed] < 1000.0
 
 
 async def test_channel_that_is_dropped_is_not_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -291,7 +291,7 @@ class _Composition:
         if type_url == CLUSTERS:
             return bool(rows or rows_before or self._rules.knows_static)
         # Without any, or with others that are undefined: the type comes from another server.
-        return bool(rows or rows_before) and all(one in rows_before for one in demanded_names(self._base, type_url))
+        return bool(rows) and all(one in rows_before for one in demanded_names(self._base, type_url))
 
     def _keep_used(self) -> None:
         """Keep what is gone and something served names; also what that names in turn."""

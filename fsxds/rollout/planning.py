@@ -113,14 +113,17 @@ def changes_between(served: Snapshot, target: Snapshot) -> dict[TypeUrl, RowsCha
 
 def supplied_step(step: Step, served: Snapshot, target: Snapshot) -> Step | None:
     """Return a step with the endpoints that its clusters lack and a newer target has; None if there are none."""
-    clusters, fresh = served.resources(CLUSTERS), step.changed[CLUSTERS].fresh if CLUSTERS in step.changed else ()
-    needed = frozenset(_names_of_endpoints(clusters[name] for name in clusters.among(fresh)))
-    names = frozenset(target.resources(ENDPOINTS).among(needed - served.resources(ENDPOINTS).keys()))
+    endpoints, before = target.resources(ENDPOINTS), served.resources(ENDPOINTS)
+    added = endpoints.changes_since(before).fresh - before.keys()
+    if not added or CLUSTERS not in step.changed:
+        return None
+    clusters = served.resources(CLUSTERS)
+    fresh = clusters.among(step.changed[CLUSTERS].fresh)
+    names = added.intersection(_names_of_endpoints(clusters[name] for name in fresh))
     if not names:
         return None
     rows = {type_url: served.resources(type_url) for type_url in target.by_type}
-    supplies = [target.resources(ENDPOINTS)[name] for name in names]
-    rows[ENDPOINTS] = served.resources(ENDPOINTS).with_changes(supplies, ()).prepared()
+    rows[ENDPOINTS] = before.with_changes([endpoints[name] for name in names], ()).prepared()
     supplied = _between(StepKind.GROW, served, target, rows)
     return replace(step.joined_with(supplied), step_kind=step.step_kind, endpoints=step.endpoints | names)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.error import HTTPError
@@ -52,6 +53,50 @@ def test_it_has_all_paths() -> None:
         *(f"/{row.message_type}/" for row in RESOURCE_TYPES),
         *(f"/{row.message_type}/{{name}}" for row in RESOURCE_TYPES),
     }
+
+
+def test_each_type_has_its_words() -> None:
+    """Its short name is in the overview, its URL in polls; its nouns are in the names of operations, and nothing is left to fill in."""
+    paths, schemas = DOCUMENT["paths"], DOCUMENT["components"]["schemas"]
+    overview = schemas["Overview"]["properties"]["types"]["items"]["properties"]
+    assert overview["short_name"]["enum"] == [row.short_name for row in RESOURCE_TYPES]
+    for path, row in ROWS.items():
+        _, narrowed = paths[path]["post"]["responses"]["200"]["content"]["application/json"]["schema"]["allOf"]
+        assert narrowed["properties"]["type_url"]["enum"] == [row.type_url]
+    for row in RESOURCE_TYPES:
+        one = paths[f"/{row.message_type}/{{name}}"]
+        assert row.message_type in one["parameters"][0]["description"]
+        assert ("no-store" in one["get"]["responses"]["200"]["description"]) == row.is_secret
+        assert one["get"]["operationId"].lower() == "read" + row.noun.replace("-", "")
+        assert row.noun in one["get"]["summary"]
+    assert DOCUMENT["info"]["version"] == __version__
+    assert set(re.findall(r"\$[^\"]?", json.dumps(DOCUMENT).replace('"$ref"', ""))) == {"$"}, "patterns end with it"
+
+
+def test_generators_of_clients_understand_all_schemas() -> None:
+    """Each array says what its items are, and what narrows a property repeats its type: else openapi-python-client drops both."""
+    schemas = [each for each in parts_of(DOCUMENT) if "array" in each.get("type", ())]
+    assert schemas
+    assert [each for each in schemas if "items" not in each] == []
+    narrowed = [each for part in parts_of(DOCUMENT) for each in part.get("allOf", ()) if "properties" in each]
+    assert narrowed
+    assert {each.get("type") for part in narrowed for each in part["properties"].values()} == {"string"}
+    assert [part for part in parts_of(DOCUMENT) if "const" in part] == []
+
+
+@pytest.mark.parametrize(("operation", "path"), [("/", "/"), (LISTED, LISTED), (ONE, f"/{CLUSTER}/web")])
+def test_it_has_all_formats(server: Server, operation: str, path: str) -> None:
+    """Those that the server says it can write are those of the document, and it writes each."""
+    with pytest.raises(HTTPError) as caught:
+        urlopen(Request(server.http + path, headers={"accept": "image/png"}))
+    with caught.value as answer:
+        _, _, offered = json.load(answer)["message"].partition("ask for one of ")
+    written = DOCUMENT["paths"][operation]["get"]["responses"]["200"]["content"]
+
+    assert [*written] == [each.partition(";")[0] for each in offered.split(", ")]
+    for media_type in written:
+        with urlopen(Request(server.http + path, headers={"accept": media_type})) as answer:
+            assert answer.headers.get_content_type() == media_type
 
 
 def test_it_is_served(server: Server) -> None:
@@ -144,6 +189,14 @@ def check_response(response: Any, headers: Mapping[str, str], content: bytes) ->
     schema = response["content"][media_type]["schema"]
     if media_type == "application/json":
         validator_of(schema).validate(json.loads(content))
+
+
+def parts_of(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of the document."""
+    if isinstance(part, dict):
+        yield part
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from parts_of(inner)
 
 
 def resolved(part: Any) -> Any:

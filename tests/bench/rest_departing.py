@@ -16,7 +16,7 @@ from fsxds.settings.forms import Address, UnixAddress, parse_address
 from tests.bench.data import write_tree
 from tests.bench.figures import Figure
 from tests.support.departures import JSON, bad_requests, connected, good_requests, many_go_away, wire
-from tests.support.server import Server
+from tests.support.server import Server, events_in
 
 CLUSTERS = "/v3/discovery:clusters"
 # What is refused is told as `request_rejected`; all other lines would be about those who go away.
@@ -52,7 +52,7 @@ async def _measure_one(server: Server, address: Address, departures: int) -> Fig
             tasks.create_task(many_go_away(address, lambda _: requests, BATCH, seed=2 + batch))
             times_s.append(await _served_s(address))
     await _until(lambda: _descriptors(server) <= descriptors)
-    lines = Counter(json.loads(line)["event"] for line in server.log_file.read_text().splitlines())
+    lines = Counter(event["event"] for event in events_in(server.log_file.read_bytes()))
     others = sum(count for event, count in lines.items() if event not in EXPECTED)
     detail = (
         f"log lines about them, {'unix' if isinstance(address, UnixAddress) else 'TCP'}: {departures} went away, "

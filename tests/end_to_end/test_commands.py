@@ -21,7 +21,7 @@ from tests.support.fsxds_process import FsxdsProcess, run_fsxds, start_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.resources import direct_route, document, http_listener, refused_cluster, static_cluster
-from tests.support.server import Server, write_file
+from tests.support.server import Server, events_in, write_file
 
 SAMPLE = Path(__file__).parents[2] / "config" / "xds"
 
@@ -215,8 +215,7 @@ class Dev:
 
     def events(self, event: str) -> list[dict[str, object]]:
         """Return the log lines of one event."""
-        lines = (json.loads(line) for line in self._log_file.read_text().splitlines() if line.startswith("{"))
-        return [line for line in lines if line["event"] == event]
+        return [line for line in events_in(self._log_file.read_bytes()) if line["event"] == event]
 
     def listens_at(self) -> dict[object, object]:
         """Return the addresses where it listens, by their transports."""

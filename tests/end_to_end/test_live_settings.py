@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.patience import PATIENCE_S
-from tests.support.server import Server, write_file
+from tests.support.server import Server, events_in, write_file
 
 CLUSTERS = "[{name: web, type: STATIC, connect_timeout: 1s}]"
 # A field that the API does not know: an error, unless the settings say otherwise.
@@ -43,7 +43,7 @@ class Reloading(Server):
     def problems(self) -> set[tuple[str, str]]:
         """Return the rule and the severity of each problem that was found, and not fixed since."""
         found: dict[str, tuple[str, str]] = {}
-        for line in map(json.loads, self.log_file.read_text().splitlines()):
+        for line in events_in(self.log_file.read_bytes()):
             if line["event"] == "problem_found":
                 found[line["problem"]] = line["rule"], line["severity"]
             elif line["event"] == "problem_fixed":

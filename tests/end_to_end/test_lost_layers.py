@@ -17,7 +17,7 @@ from envoy.config.core.v3 import base_pb2
 from fsxds.settings.forms import parse_address
 from tests.support.fsxds_process import run_fsxds
 from tests.support.grpc_clients import DiscoveryClient, channel_to, method_path
-from tests.support.server import Server, write_file
+from tests.support.server import Server, events_in, write_file
 
 CLUSTERS = "[{{name: {name}, type: STATIC, connect_timeout: 1s}}]"
 VIEWS = """\
@@ -57,7 +57,7 @@ class Layered(Server):
 
     def held(self) -> list[str]:
         """Return what the log says is held back now."""
-        lines = [json.loads(line) for line in self.log_file.read_text().splitlines()]
+        lines = events_in(self.log_file.read_bytes())
         states = [line.get("held", []) for line in lines if line["event"] in ("degraded", "recovered")]
         return list(states[-1]) if states else []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from tests.end_to_end.traffic.kinds import KINDS
 from tests.end_to_end.traffic.running import Run, running, write_tree
 from tests.support.grpc_envoy import VARIANTS, Fleet, Variant, clients_of
 from tests.support.resources import eds_cluster, endpoints, static_cluster
-from tests.support.server import Server, write_file
+from tests.support.server import Server, events_in, write_file
 
 ACKS = ["grow starts", "cds taken", "switch starts", "rds taken", "shrink starts"]
 FILES = ["grow starts", "files taken", "switch starts", "files taken", "shrink starts"]
@@ -74,8 +73,7 @@ def is_subscribed(server: Server, name: str) -> bool:
 def story(run: Run) -> list[str]:
     """Return what the log says so far of steps, and of what was taken."""
     told = []
-    for line in run.server.log_file.read_text().splitlines():
-        event = json.loads(line) if line.startswith("{") else {"event": ""}
+    for event in events_in(run.server.log_file.read_bytes()):
         match event["event"]:
             case "step_started":
                 told.append(f"{event['step']} starts")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from itertools import islice
@@ -11,7 +10,7 @@ from pathlib import Path
 from fsxds.readiness import report_times
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.patience import PATIENCE_S
-from tests.support.server import write_file
+from tests.support.server import events_in, write_file
 
 ADDRESSES = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 RESOURCES = {
@@ -29,9 +28,11 @@ def said(log_file: Path, process: FsxdsProcess) -> str:
     """Wait for what a process says that it waits for."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s and process.poll() is None:
-        for line in log_file.read_text().splitlines():
-            if line.startswith("{") and (event := json.loads(line))["event"] == "waiting":
+        log = log_file.read_bytes()
+        for event in events_in(log):
+            if event["event"] == "waiting":
                 return str(event["waits_for"])
+        for line in log.decode().splitlines():
             if line.endswith("3 s so far"):
                 return line
         time.sleep(0.05)

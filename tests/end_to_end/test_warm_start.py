@@ -18,7 +18,7 @@ import pytest
 from fsxds.disk_cache.parsed_files import DIRECTORY
 from tests.support.fsxds_process import FsxdsProcess, run_fsxds, start_fsxds
 from tests.support.patience import PATIENCE_S
-from tests.support.server import write_file
+from tests.support.server import events_in, write_file
 
 FILES = 60
 
@@ -36,8 +36,7 @@ class Serving:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Return the lines of the log about one event."""
-        lines = (json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{"))
-        return [line for line in lines if line["event"] == name]
+        return [line for line in events_in(self.log.read_bytes()) if line["event"] == name]
 
     @property
     def found(self) -> tuple[int, int]:

@@ -139,11 +139,12 @@ class Server:
 
     def log_events(self, event: str) -> list[dict[str, Any]]:
         """Return the log lines of one event; where stderr is no terminal they are JSON."""
-        return _events_in(self.log_file.read_bytes(), event)
+        return [line for line in events_in(self.log_file.read_bytes()) if line["event"] == event]
 
     def _own_events(self, event: str) -> list[dict[str, Any]]:
         """Return those of the process that was started last."""
-        return _events_in(self.log_file.read_bytes()[self._logged_before :], event)
+        own = self.log_file.read_bytes()[self._logged_before :]
+        return [line for line in events_in(own) if line["event"] == event]
 
     def wait(self, predicate: Callable[[], Any], what: str) -> Any:
         """Wait until `predicate` holds, while the process lives."""
@@ -165,8 +166,7 @@ def write_file(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def _events_in(log: bytes, event: str) -> list[dict[str, Any]]:
-    # The last line may be half written.
+def events_in(log: bytes) -> list[dict[str, Any]]:
+    """Return the events of a log that may be written to meanwhile: its last line may be half written."""
     whole = log[: log.rfind(b"\n") + 1]
-    lines = (json.loads(line) for line in whole.decode().splitlines() if line.startswith("{"))
-    return [line for line in lines if line["event"] == event]
+    return [json.loads(line) for line in whole.decode().splitlines() if line.startswith("{")]

@@ -13,11 +13,15 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.lint.linter import Linter
 from fsxds.snapshots.parse import FileParser
-from fsxds.source.envoy_api import find_api
 from tests.support.fsxds_process import WHOLE_ENDS
+from tests.support.this_envoy import this_envoy
 
 # Tests run side by side, and their servers with them: each has a port of its own, as with --http 127.0.0.1:0.
 os.environ.setdefault("FSXDS_ADMIN", "127.0.0.1:0")
+
+# Thousands of tests are collected, and nothing of them is garbage. Afterwards the collector runs less often than by default.
+gc.disable()
+_YOUNGEST = 20_000
 
 # A shell has what it runs in the background ignore Ctrl-C, and so would all that tests start and send it to.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -59,6 +63,8 @@ def pytest_collection_finish() -> None:
     """Hide thousands of collected tests from the collector: many tests call it, and it would look at all of them each time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_YOUNGEST, *gc.get_threshold()[1:])
+    gc.enable()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -86,8 +92,7 @@ def size(*, nightly: bool) -> Callable[[int, int], int]:
 @pytest.fixture(scope="session")
 def catalogue() -> Catalogue:
     """Every message type that this Envoy knows, wherever it lies."""
-    found = find_api(envoy=None, descriptors=None, cache_dir=None)
-    return Catalogue.of(found.serialized, "this Envoy", found.features)
+    return this_envoy()
 
 
 @pytest.fixture(scope="session")

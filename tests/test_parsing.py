@@ -24,8 +24,8 @@ from fsxds.parsing import MOST_EDITED_FILES, ParseLimits, Parsing, cores, parse_
 from fsxds.resources import ParsedFile
 from fsxds.snapshots.check_protocol import Found, NoCheck
 from fsxds.snapshots.parse import FileParser
-from fsxds.source.envoy_api import find_api
 from fsxds.values import BackOff, Severity, SourceFile
+from tests.support.this_envoy import this_envoy
 from tests.support.trees import tree_of
 
 SMALL = tree_of({"cds.yaml": "- name: a\n", "eds.yaml": "- cluster_name: e\n"}).files
@@ -34,7 +34,7 @@ SMALL = tree_of({"cds.yaml": "- name: a\n", "eds.yaml": "- cluster_name: e\n"}).
 @pytest.fixture(scope="module")
 def rules() -> ParseRules:
     """What Envoy knows, with unknown fields as errors."""
-    return ParseRules(find_api(envoy=None, descriptors=None, cache_dir=None))
+    return ParseRules(this_envoy())
 
 
 ALL_APART = ParseLimits(apart_above_bytes=0, file_apart_above_bytes=0, patience_s=60, first_patience_s=60)

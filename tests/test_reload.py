@@ -20,13 +20,13 @@ from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.load import Acceptance, same_content
 from fsxds.snapshots.loaded_views import LoadedViews
-from fsxds.source.envoy_api import find_api
 from fsxds.source.watcher import Settled
 from fsxds.store import Latest, SnapshotStore
 from fsxds.values import Layers, Severity, SourceFile, SourceTree
 from fsxds.views import Views as ViewRules
 from tests.support.faulty_server import until
 from tests.support.snapshots import type_url
+from tests.support.this_envoy import this_envoy
 from tests.support.trees import tree_of
 
 CDS, RDS = type_url("CDS"), type_url("RDS")
@@ -68,7 +68,7 @@ class AtOnce:
 @pytest.fixture(scope="module")
 def rules() -> ParseRules:
     """What Envoy knows."""
-    return ParseRules(find_api(envoy=None, descriptors=None, cache_dir=None))
+    return ParseRules(this_envoy())
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def _texts() -> dict[str, str]:
 
 
 def _read(name: str) -> Any:
-    return yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    return yaml.load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def _filled(value: Any, filters: dict[str, Any]) -> Any:

@@ -108,7 +108,7 @@ REFUSED: tuple[tuple[Any, list[tuple[str, FieldPath, str]]], ...] = (
     ({"transport_socket": {"typed_config": {"@type": PREFIX + "envoy.config.cluster.v2.Cluster"}}},
      [("unknown-type", ("transport_socket", "typed_config", "@type"), f'did you mean "{CLUSTER}"? Else give --envoy PATH')]),
     ({"transport_socket": {"typed_config": {"@type": PREFIX + "own.Type"}}},
-     [("unknown-type", ("transport_socket", "typed_config", "@type"), 'no message type "own.Type" in Envoy; give --envoy')]),
+     [("unknown-type", ("transport_socket", "typed_config", "@type"), 'no message type "own.Type" in this Envoy; give --envoy')]),
     ({"metadata": {FILTER: {"a": {"@type": WELL_KNOWN + "Struct", "b": 1}}}},
      [("unknown-field", ("metadata", FILTER, "a", "b"), 'under the key "value"')]),
     ({"metadata": {FILTER: {"a": {"@type": WELL_KNOWN + "Timestamp", "value": "today"}}}},

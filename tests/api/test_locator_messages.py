@@ -9,11 +9,11 @@ from hypothesis import given
 
 from fsxds.api.locator_messages import RESOURCE_LOCATOR, fill_locator, locator_of
 from fsxds.resource_names import FileName, Locator, MalformedName
-from fsxds.source.envoy_api import find_api
+from tests.support.this_envoy import this_envoy
 from tests.test_resource_names import LOCATORS
 
 LISTENER = "envoy.config.listener.v3.Listener"
-LOCATOR: Any = find_api(envoy=None, descriptors=None, cache_dir=None).message_class(RESOURCE_LOCATOR)
+LOCATOR: Any = this_envoy().message_class(RESOURCE_LOCATOR)
 
 
 @given(LOCATORS)

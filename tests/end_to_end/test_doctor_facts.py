@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from fsxds.source.envoy_api import find_api
 from tests.support.envoy import Envoy, EnvoyError
 from tests.support.ports import free_port
 from tests.support.server import Server
+from tests.support.this_envoy import this_envoy
 from tests.tools.doctor.examples import (
     HEALTHY,
     HTTP2,
@@ -33,7 +33,7 @@ NOWHERE = "/no/such/file.json"
 @pytest.fixture(scope="module")
 def doctor() -> Doctor:
     """Examines what is written down in tests."""
-    return Doctor(find_api(envoy=None, descriptors=None, cache_dir=None))
+    return Doctor(this_envoy())
 
 
 def bootstrap(edit: Callable[[Any], object]) -> dict[str, Any]:

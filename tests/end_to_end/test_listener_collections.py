@@ -18,8 +18,9 @@ from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.envoy import Envoy
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_ports
+from tests.support.this_envoy import this_envoy
 from tests.transports.mirror.test_inlining import NAME, collection, inline, locator, named
-from tests.transports.mirroring import Plain, catalogue, listener, snapshot, url
+from tests.transports.mirroring import Plain, listener, snapshot, url
 
 LDS = "listener_manager.lds"
 COLLECTION = BY_SHORT_NAME["lcds"]
@@ -138,7 +139,7 @@ def test_envoy_follows_mirrored_collections(tmp_path: Path, form: str) -> None:
     other = {**named("second", second), "filter_chains": listener("s", port=second, route_config=OK)["filter_chains"]}
     name = f"{NAME}/a%20b?env=prod"
     path = tmp_path / path_of(COLLECTION.type_url, name, f".{form}")
-    with Mirror(tmp_path, catalogue(), MirrorOptions(form, durable=False)) as mirror:
+    with Mirror(tmp_path, this_envoy(), MirrorOptions(form, durable=False)) as mirror:
         mirror.write(snapshot(lds=[other], lcds=[listed(entry(first), locator("second"))]))
         read = [read_collection(name, "")]
         bootstrap = with_lists({"dynamic_resources": {}}, read, lambda _: path)

@@ -17,13 +17,13 @@ from fsxds.rollout import Rollout, RolloutOptions
 from fsxds.transports.mirror.files import FORMS
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.envoy import Envoy
+from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import (
     ADS,
     Plain,
     assignment,
     by_eds,
     by_rds,
-    catalogue,
     listener,
     routes,
     snapshot,
@@ -41,7 +41,7 @@ class Out:
     def __init__(self, root: Path, form: str = "pb", **options: Any) -> None:
         self.root = root
         self.form = form
-        self.mirror = Mirror(root, catalogue(), MirrorOptions(form, rewrite_config_sources=True, **options))
+        self.mirror = Mirror(root, this_envoy(), MirrorOptions(form, rewrite_config_sources=True, **options))
         self._rollout = Rollout(RolloutOptions(linger_s=0.0))
         self._generation = 0
 

@@ -15,7 +15,8 @@ from fsxds.settings.collection_rules import CollectionRule
 from fsxds.snapshots.folder_collections import Collected, CollectionRules, with_collections
 from fsxds.snapshots.references import CLUSTER
 from fsxds.values import Severity
-from tests.transports.mirroring import Plain, catalogue, listener, resource, snapshot
+from tests.support.this_envoy import this_envoy
+from tests.transports.mirroring import Plain, listener, resource, snapshot
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
 EDGE = f"xdstp://example.com/{COLLECTION.message_type}/edge"
@@ -25,7 +26,7 @@ FOO = f"xdstp://example.com/{LISTENER.message_type}/foo/bar"
 def rules(*, inline: bool = True, folder: str = "edge") -> CollectionRules:
     """One collection, `edge`."""
     rule = CollectionRule(ResourceName("", COLLECTION.message_type, "edge"), folder, inline)
-    return CollectionRules((rule,), "example.com", "", catalogue())
+    return CollectionRules((rule,), "example.com", "", this_envoy())
 
 
 def made(name: str, path: str, port: int = 80, **fields: Any) -> Resource:
@@ -52,13 +53,13 @@ def holding(*listeners: Resource, generation: int = 1, incomplete: Iterable[str]
 def entries_of(collected: Collected, name: str = EDGE) -> list[Any]:
     """Return the entries of a collection."""
     body = collected.snapshot.resources(COLLECTION.type_url)[name].body
-    message: Any = catalogue().message_class(COLLECTION.message_type).FromString(body)
+    message: Any = this_envoy().message_class(COLLECTION.message_type).FromString(body)
     return list(message.entries)
 
 
 def names_in(collected: Collected) -> list[str]:
     """Return the names of the inline listeners of the collection."""
-    listeners: Any = catalogue().message_class(LISTENER.message_type)
+    listeners: Any = this_envoy().message_class(LISTENER.message_type)
     return [listeners.FromString(entry.inline_entry.resource.value).name for entry in entries_of(collected)]
 
 
@@ -157,7 +158,7 @@ def test_what_is_written_counts() -> None:
 def test_without_rules_nothing_happens() -> None:
     """The snapshot is the very one; when the rules go, so do the collections."""
     source = holding(made("a", "edge/lds.yaml"))
-    none = CollectionRules((), "example.com", "", catalogue())
+    none = CollectionRules((), "example.com", "", this_envoy())
     assert with_collections(source, none, None).snapshot is source
 
     done = with_collections(source, none, with_collections(source, rules(), None))
@@ -184,12 +185,12 @@ def test_entries_that_lead_nowhere() -> None:
     source = holding(made(FOO, "edge/lds.yaml"))
     rows = Rows(COLLECTION.type_url, {EDGE: written})
     source = replace(source, by_type=MappingProxyType({**source.by_type, COLLECTION.type_url: rows}))
-    done = with_collections(source, CollectionRules((), "", "", catalogue()), None)
+    done = with_collections(source, CollectionRules((), "", "", this_envoy()), None)
 
     assert done.snapshot is source
     assert [(one.rule, one.pointer, one.severity) for one in done.problems] == [
         ("dangling-entry", "entries[1].locator", Severity.WARNING),
         ("dangling-entry", "entries[4].locator", Severity.WARNING),
     ]
-    again = with_collections(replace(source, generation=2), CollectionRules((), "", "", catalogue()), done)
+    again = with_collections(replace(source, generation=2), CollectionRules((), "", "", this_envoy()), done)
     assert again.problems is done.problems

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fsxds.source.envoy_api import find_api
+from tests.support.this_envoy import this_envoy
 
 TOP = Path(__file__).parents[2]
 DOCKERFILE = TOP / "docker/Dockerfile"
@@ -68,8 +68,7 @@ def link(folder: Path) -> None:
     installed.mkdir(parents=True)
     (installed / "bin").symlink_to(Path(sys.executable).parent)
     descriptors = Path(image_environment()["FSXDS_DESCRIPTORS"]).name
-    found = find_api(envoy=None, descriptors=None, cache_dir=None)
-    (installed / descriptors).write_bytes(found.serialized)
+    (installed / descriptors).write_bytes(this_envoy().serialized)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -61,7 +61,7 @@ def find_envoy() -> str:
 def load_bootstrap(path: str | Path, **values: object) -> dict[str, Any]:
     """Read a YAML bootstrap, with its `${NAME}` placeholders replaced by `values`."""
     text = string.Template(Path(path).read_text()).substitute({name: str(value) for name, value in values.items()})
-    bootstrap: dict[str, Any] = yaml.safe_load(text)
+    bootstrap: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)
     return bootstrap
 
 

@@ -16,7 +16,6 @@ from aiohttp import web
 
 from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.descriptors import read_descriptors
 from fsxds.observe.clients import Clients
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
@@ -31,9 +30,9 @@ from fsxds.transports.rest.application import REST, HeldPolls, RestJson, make_ap
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from fsxds.values import TypeUrl
 from tests.support.channels import OneChannel
-from tests.support.envoy import find_envoy
 from tests.support.errors import Recorder
 from tests.support.patience import PATIENCE_S
+from tests.support.this_envoy import this_envoy
 
 REAL_REQUEST = Path(__file__).parents[1] / "data" / "rest-request-clusters.json"
 ORIGIN = Origin(PurePosixPath("edge.yaml"), 1)
@@ -44,7 +43,7 @@ NO_RULES = GetRules()
 @functools.cache
 def envoy_catalogue() -> Catalogue:
     """Return every type that the real Envoy knows."""
-    return Catalogue.of(read_descriptors(Path(find_envoy()).read_bytes()).SerializeToString(), "Envoy")
+    return this_envoy()
 
 
 def named(short_name: str, name: str, **fields: object) -> Resource:

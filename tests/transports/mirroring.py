@@ -8,14 +8,12 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
-from fsxds.api.descriptors import read_descriptors
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.transports.mirror.files import MirrorEncoding, MirrorFile
 from fsxds.values import PlainValue, TypeUrl
-from tests.support.envoy import find_envoy
+from tests.support.this_envoy import this_envoy
 
 HCM = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 ROUTER = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
@@ -24,15 +22,9 @@ Plain = dict[str, PlainValue]
 
 
 @functools.cache
-def catalogue() -> Catalogue:
-    """The API of the installed Envoy."""
-    return Catalogue.of(read_descriptors(Path(find_envoy()).read_bytes()).SerializeToString(), "test")
-
-
-@functools.cache
 def converter() -> Converter:
     """Converts to messages of that API."""
-    return Converter(catalogue())
+    return Converter(this_envoy())
 
 
 def url(short_name: str) -> TypeUrl:
@@ -81,7 +73,7 @@ def snapshot(
 def read(root: Path, path: str) -> MirrorFile:
     """Read a mirrored file; its form by its suffix, its type by its path."""
     found = PurePosixPath(path)
-    content = MirrorEncoding(catalogue(), found.suffix.removeprefix("."))
+    content = MirrorEncoding(this_envoy(), found.suffix.removeprefix("."))
     row = BY_SHORT_NAME[found.parts[0] if len(found.parts) > 1 else found.stem]
     file = content.decode((root / path).read_bytes(), found, row.type_url)
     assert file is not None, path
@@ -91,7 +83,7 @@ def read(root: Path, path: str) -> MirrorFile:
 def message(short_or_url: str, body: bytes) -> Any:
     """Parse a body."""
     row = BY_SHORT_NAME.get(short_or_url) or BY_TYPE_URL[TypeUrl(short_or_url)]
-    return catalogue().message_class(row.message_type).FromString(body)
+    return this_envoy().message_class(row.message_type).FromString(body)
 
 
 def files_in(root: Path) -> set[str]:

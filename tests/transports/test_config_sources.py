@@ -13,7 +13,8 @@ from fsxds.resources import Rows, Snapshot, version_of_body
 from fsxds.store import SnapshotStore
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from tests.support.errors import Recorder
-from tests.transports.mirroring import Plain, assignment, by_eds, catalogue, listener, message, snapshot, url
+from tests.support.this_envoy import this_envoy
+from tests.transports.mirroring import Plain, assignment, by_eds, listener, message, snapshot, url
 
 CDS, EDS, LDS = url("cds"), url("eds"), url("lds")
 REST: Plain = {
@@ -32,7 +33,7 @@ FILE: Plain = {"path_config_source": {"path": "/eds.yaml"}}
 @pytest.fixture
 def sources() -> AdsConfigSources:
     """Have nothing rewritten yet."""
-    return AdsConfigSources(catalogue())
+    return AdsConfigSources(this_envoy())
 
 
 def source_of(found: Snapshot, name: str) -> Any:

@@ -9,13 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fsxds.api.catalogue import Catalogue
 from fsxds.client.updates import ConnectionLostError
 from fsxds.resources import Key, Rows
-from fsxds.source.envoy_api import find_api
 from fsxds.upstream.gathering import LONGEST_S
 from fsxds.upstream.subscriptions import LINGER_S, NameScope, keys_referred_to
 from fsxds.values import TypeUrl
+from tests.support.this_envoy import this_envoy
 from tests.upstream.made import CDS, EDS, NOW_S, came, cluster, endpoints, update_of, upstream_of
 
 NAMES, SERVERS = st.sampled_from("abcd"), st.sampled_from(("one", "two"))
@@ -26,15 +25,10 @@ CONTENTS = st.dictionaries(NAMES, st.tuples(st.sampled_from((1, 2, -1)), TTLS), 
 REMOVED = st.frozensets(NAMES, max_size=2)
 
 
-def _catalogue() -> Catalogue:
-    found = find_api(envoy=None, descriptors=None, cache_dir=None)
-    return Catalogue.of(found.serialized, "this Envoy", found.features)
-
-
 class Held(RuleBasedStateMachine):
     """An upstream beside a dict of what it should hold: the number in each resource, and when it expires."""
 
-    catalogue = _catalogue()
+    catalogue = this_envoy()
 
     @initialize(is_asked_only=st.booleans())
     def begin(self, is_asked_only: bool) -> None:

@@ -10,7 +10,8 @@ import pytest
 from fsxds.errors import UsageError
 from fsxds.transports.mirror.files import FORMS, MirrorEncoding, MirrorFile
 from fsxds.values import Version
-from tests.transports.mirroring import by_rds, catalogue, resource, routes, static, url
+from tests.support.this_envoy import this_envoy
+from tests.transports.mirroring import by_rds, resource, routes, static, url
 
 
 def bundle(form: str, short_name: str = "cds") -> MirrorFile:
@@ -23,7 +24,7 @@ def bundle(form: str, short_name: str = "cds") -> MirrorFile:
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_written_can_be_read(form: str, short_name: str) -> None:
     """Every form carries version, type and resources, and their bodies come back to the byte."""
-    content, file = MirrorEncoding(catalogue(), form), bundle(form, short_name)
+    content, file = MirrorEncoding(this_envoy(), form), bundle(form, short_name)
 
     assert content.decode(content.encode(file), file.path, file.type_url) == file
 
@@ -31,7 +32,7 @@ def test_what_is_written_can_be_read(form: str, short_name: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_an_empty_bundle_can_be_read(form: str) -> None:
     """No resources at all is a file with a version and a type, never an empty file."""
-    content = MirrorEncoding(catalogue(), form)
+    content = MirrorEncoding(this_envoy(), form)
     file = MirrorFile(PurePosixPath(f"lds.{form}"), url("lds"), Version("v1"), ())
 
     assert content.encode(file)
@@ -41,16 +42,16 @@ def test_an_empty_bundle_can_be_read(form: str) -> None:
 def test_other_forms_can_be_read_too() -> None:
     """What was written in another form is still understood."""
     file = bundle("json")
-    written = MirrorEncoding(catalogue(), "json").encode(file)
+    written = MirrorEncoding(this_envoy(), "json").encode(file)
 
-    assert MirrorEncoding(catalogue(), "pb").decode(written, file.path, file.type_url) == file
+    assert MirrorEncoding(this_envoy(), "pb").decode(written, file.path, file.type_url) == file
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\xff\xff", b"{", b'{"resources":[{"@type":"x/no.such"}]}', b"null", b"[]"])
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_damaged_is_not_known(form: str, damaged: bytes) -> None:
     """No bytes raise anything, and none are taken for resources."""
-    file = MirrorEncoding(catalogue(), form).decode(damaged, PurePosixPath(f"cds.{form}"), url("cds"))
+    file = MirrorEncoding(this_envoy(), form).decode(damaged, PurePosixPath(f"cds.{form}"), url("cds"))
 
     assert file is None or file.resources == ()
 
@@ -58,19 +59,19 @@ def test_what_is_damaged_is_not_known(form: str, damaged: bytes) -> None:
 @pytest.mark.parametrize(("packed", "body"), [("no.such.Type", b""), (url("cds"), b"\xff")])
 def test_what_is_packed_is_looked_at(packed: str, body: bytes) -> None:
     """A response that is whole, and holds what is not of a type of ours or is damaged, is not known."""
-    response: Any = catalogue().message_class("envoy.service.discovery.v3.DiscoveryResponse")()
+    response: Any = this_envoy().message_class("envoy.service.discovery.v3.DiscoveryResponse")()
     response.resources.add(type_url=packed, value=body)
 
-    content = MirrorEncoding(catalogue(), "pb")
+    content = MirrorEncoding(this_envoy(), "pb")
     assert content.decode(response.SerializeToString(), PurePosixPath("cds.pb"), url("cds")) is None
 
 
 def test_a_file_of_no_form_is_not_known() -> None:
     """Nor is one whose name says nothing."""
-    assert MirrorEncoding(catalogue(), "pb").decode(b"x", PurePosixPath("cds.txt"), url("cds")) is None
+    assert MirrorEncoding(this_envoy(), "pb").decode(b"x", PurePosixPath("cds.txt"), url("cds")) is None
 
 
 def test_forms_are_few() -> None:
     """Envoy would read a `.textproto` as JSON (ENVOY.md E22), so there is none."""
     with pytest.raises(UsageError, match="choose one of pb, json, yaml, pb_text"):
-        MirrorEncoding(catalogue(), "textproto")
+        MirrorEncoding(this_envoy(), "textproto")

@@ -16,7 +16,8 @@ from fsxds.transports.mirror.files import path_of
 from fsxds.transports.mirror.inlining import inlined
 from fsxds.transports.mirror.manifest import decode_manifest
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
-from tests.transports.mirroring import Plain, catalogue, files_in, listener, resource, snapshot, url
+from tests.support.this_envoy import this_envoy
+from tests.transports.mirroring import Plain, files_in, listener, resource, snapshot, url
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
 NAME = f"xdstp://example.com/{COLLECTION.message_type}/edge"
@@ -64,9 +65,9 @@ def find(*names: str) -> Any:
 
 def names_in(body: bytes) -> list[str]:
     """Return the names of the inline listeners."""
-    message: Any = catalogue().message_class(COLLECTION.message_type).FromString(body)
+    message: Any = this_envoy().message_class(COLLECTION.message_type).FromString(body)
     packed = [entry.inline_entry.resource for entry in message.entries]
-    listener_class: Any = catalogue().message_class(LISTENER.message_type)
+    listener_class: Any = this_envoy().message_class(LISTENER.message_type)
     return [listener_class.FromString(one.value).name for one in packed]
 
 
@@ -74,23 +75,23 @@ def test_without_locators_nothing_changes() -> None:
     """A collection that is inline is the same object."""
     one = made(collection(inline("a", 80)))
 
-    assert inlined(catalogue(), one, find()).resource is one
+    assert inlined(this_envoy(), one, find()).resource is one
 
 
 def test_locators_are_replaced() -> None:
     """A locator's listener is in its place; the version is that of all that is in it."""
     one = made(collection(inline("a", 81), locator("b"), locator("c")))
-    done = inlined(catalogue(), one, find("b"))
+    done = inlined(this_envoy(), one, find("b"))
 
     assert names_in(done.resource.body) == ["a", "b"]
     assert done.left_out == ("entries[2] leads nowhere",)
-    assert done.resource.version not in {one.version, inlined(catalogue(), one, find("c")).resource.version}
+    assert done.resource.version not in {one.version, inlined(this_envoy(), one, find("c")).resource.version}
     assert not done.is_void
 
 
 def test_one_name_twice() -> None:
     """What a locator leads to may have the name of another entry: Envoy would reject both, so the first one stays."""
-    done = inlined(catalogue(), made(collection(locator("a"), inline("a", 81))), find("a"))
+    done = inlined(this_envoy(), made(collection(locator("a"), inline("a", 81))), find("a"))
 
     assert names_in(done.resource.body) == ["a"]
     assert done.left_out == ('entries[1] leads to listener "a", which entries[0] is already',)
@@ -99,7 +100,7 @@ def test_one_name_twice() -> None:
 def test_one_address_twice() -> None:
     """A listener by a locator may have the address of an inline one, or of another: Envoy would reject it, so the first stays."""
     one = made(collection(inline("a", 81), locator("b"), locator("c"), inline("d", 80)))
-    done = inlined(catalogue(), one, find("b", "c"))
+    done = inlined(this_envoy(), one, find("b", "c"))
 
     assert names_in(done.resource.body) == ["a", "b"]
     assert done.left_out == (
@@ -110,14 +111,14 @@ def test_one_address_twice() -> None:
 
 def test_nothing_left() -> None:
     """A collection whose entries all lead nowhere is void; one without entries is empty on purpose."""
-    assert inlined(catalogue(), made(collection(locator("a"))), find()).is_void
-    assert not inlined(catalogue(), made(collection()), find()).is_void
+    assert inlined(this_envoy(), made(collection(locator("a"))), find()).is_void
+    assert not inlined(this_envoy(), made(collection()), find()).is_void
 
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Mirror:
     """A mirror of JSON files."""
-    return Mirror(tmp_path, catalogue(), MirrorOptions("json", pause_s=0.0))
+    return Mirror(tmp_path, this_envoy(), MirrorOptions("json", pause_s=0.0))
 
 
 def written(root: Path) -> list[str]:
@@ -185,7 +186,7 @@ def test_what_is_not_known_is_not_left_out(mirror: Mirror, tmp_path: Path, mark:
     both = collection(inline("a", 80), locator("b"))
     with mirror:
         mirror.write(snapshot(lds=[named("b", 81)], lcds=[both]))
-    again = Mirror(tmp_path, catalogue(), MirrorOptions("json", pause_s=0.0))
+    again = Mirror(tmp_path, this_envoy(), MirrorOptions("json", pause_s=0.0))
     with again:
         assert again.write(snapshot(lcds=[both], unsure={mark: ["lds"]})).kept
         assert written(tmp_path) == ["a", "b"]

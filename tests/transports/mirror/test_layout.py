@@ -13,12 +13,12 @@ from fsxds.resources import Snapshot
 from fsxds.transports.mirror.files import FileOnDisk, Layout, MirrorFile
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from tests.support.reachable import reachable
+from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import (
     Plain,
     assignment,
     by_eds,
     by_rds,
-    catalogue,
     listener,
     message,
     routes,
@@ -40,7 +40,7 @@ def over(
     made: Snapshot, held: dict[PurePosixPath, FileOnDisk], *, suffix: str = ".pb", rewrite: bool = False
 ) -> Layout:
     """Lay out a snapshot over files."""
-    return LayoutMaker(suffix, MirrorConfigSources(catalogue()), OUT if rewrite else None).lay_out(made, held)
+    return LayoutMaker(suffix, MirrorConfigSources(this_envoy()), OUT if rewrite else None).lay_out(made, held)
 
 
 def hold(layout: Layout) -> dict[PurePosixPath, FileOnDisk]:
@@ -222,7 +222,7 @@ def manager(layout: Layout, name: str) -> Any:
     """The HttpConnectionManager of a listener of the layout."""
     body = next(one.body for one in file(layout, "lds.pb").resources if one.name == name)
     packed = message("lds", body).filter_chains[0].filters[0].typed_config
-    return catalogue().message_class(packed.type_url.rpartition("/")[2]).FromString(packed.value)
+    return this_envoy().message_class(packed.type_url.rpartition("/")[2]).FromString(packed.value)
 
 
 def test_config_sources_stay_unless_asked_for() -> None:
@@ -326,7 +326,7 @@ def test_scopes_of_two_tables_cannot_be() -> None:
 
 def test_a_listener_is_rewritten_when_its_routes_come() -> None:
     """Work is kept from one snapshot to the next, and done again where a path has come to be."""
-    maker = LayoutMaker(".pb", MirrorConfigSources(catalogue()), OUT)
+    maker = LayoutMaker(".pb", MirrorConfigSources(this_envoy()), OUT)
     first = snapshot(1, lds=[by_rds("front", 1, "r")])
     second = replace(snapshot(2, lds=[], rds=[routes("r", "c")]), generation=2)
     rows = dict(second.by_type) | {url("lds"): first.by_type[url("lds")]}
@@ -341,7 +341,7 @@ def test_a_listener_is_rewritten_when_its_routes_come() -> None:
 
 def test_paths_of_what_is_gone_are_forgotten() -> None:
     """Names that change all the time leave no paths behind: kept are those of what is laid out, and once more as many."""
-    maker = LayoutMaker(".pb", MirrorConfigSources(catalogue()), OUT)
+    maker = LayoutMaker(".pb", MirrorConfigSources(this_envoy()), OUT)
     held: dict[PurePosixPath, FileOnDisk] = {}
     for generation in range(8):
         names = [f"c-{generation}-{number}" for number in range(500)]

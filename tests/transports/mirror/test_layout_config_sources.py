@@ -11,13 +11,13 @@ from fsxds.resources import Origin
 from fsxds.transports.config_sources import RequestedResources
 from fsxds.transports.mirror.layout import Find, MirrorConfigSources
 from fsxds.values import PlainValue
+from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import (
     ADS,
     HCM,
     Plain,
     by_eds,
     by_rds,
-    catalogue,
     listener,
     message,
     resource,
@@ -59,7 +59,7 @@ def missing(_: RequestedResources) -> None:
 
 @pytest.fixture
 def sources() -> MirrorConfigSources:
-    return MirrorConfigSources(catalogue())
+    return MirrorConfigSources(this_envoy())
 
 
 def paths(sources: MirrorConfigSources, short_name: str, value: Plain, find: Find = found) -> list[str]:
@@ -73,7 +73,7 @@ def _plain(body: bytes, short_name: str) -> Any:
     from google.protobuf.json_format import MessageToDict
 
     made = message(short_name, body)
-    return MessageToDict(made, preserving_proto_field_name=True, descriptor_pool=catalogue().pool)
+    return MessageToDict(made, preserving_proto_field_name=True, descriptor_pool=this_envoy().pool)
 
 
 def _paths(value: Any) -> list[str]:

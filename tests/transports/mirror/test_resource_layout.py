@@ -21,8 +21,9 @@ from fsxds.transports.mirror.inlining import by_name
 from fsxds.transports.mirror.manifest import decode_manifest
 from fsxds.transports.mirror.resource_layout import is_path_of_resource, path_of_resource
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
+from tests.support.this_envoy import this_envoy
 from tests.test_resource_names import NAMES
-from tests.transports.mirroring import catalogue, files_in, snapshot, static, url
+from tests.transports.mirroring import files_in, snapshot, static, url
 
 CDS = BY_SHORT_NAME["cds"]
 OWN = f"xdstp://example.com/{CDS.message_type}/"
@@ -31,7 +32,7 @@ OWN = f"xdstp://example.com/{CDS.message_type}/"
 def mirror(root: Path, layout: str = "resources", form: str = "yaml") -> Mirror:
     """A mirror of this layout."""
     return Mirror(
-        root, catalogue(), MirrorOptions(form, durable=False, pause_s=0.0, layout=layout, authority="example.com")
+        root, this_envoy(), MirrorOptions(form, durable=False, pause_s=0.0, layout=layout, authority="example.com")
     )
 
 

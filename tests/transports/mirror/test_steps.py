@@ -8,11 +8,12 @@ from fsxds.resources import Snapshot
 from fsxds.transports.mirror.files import FileOnDisk, Layout
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.steps import FileStep, Pause, Remove, Write, steps_to
-from tests.transports.mirroring import Plain, assignment, by_eds, by_rds, catalogue, routes, snapshot, static
+from tests.support.this_envoy import this_envoy
+from tests.transports.mirroring import Plain, assignment, by_eds, by_rds, routes, snapshot, static
 
 
 def layout_of(made: Snapshot, before: Layout | None = None) -> Layout:
-    return LayoutMaker(".pb", MirrorConfigSources(catalogue()), None).lay_out(made, hold(before))
+    return LayoutMaker(".pb", MirrorConfigSources(this_envoy()), None).lay_out(made, hold(before))
 
 
 def hold(layout: Layout | None) -> dict[PurePosixPath, FileOnDisk]:

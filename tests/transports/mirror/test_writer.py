@@ -18,8 +18,9 @@ from fsxds.events import FilesWritten
 from fsxds.resources import Snapshot
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.patience import PATIENCE_S
+from tests.support.this_envoy import this_envoy
 from tests.transports.mirror.test_directory import full_disk
-from tests.transports.mirroring import assignment, by_eds, by_rds, catalogue, files_in, read, routes, snapshot, static
+from tests.transports.mirroring import assignment, by_eds, by_rds, files_in, read, routes, snapshot, static
 
 BUNDLES = {"cds.pb", "lds.pb", "srds.pb"}
 
@@ -30,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def mirror(root: Path, **options: Any) -> Mirror:
-    return Mirror(root, catalogue(), MirrorOptions(**{"pause_s": 0.0, **options}))
+    return Mirror(root, this_envoy(), MirrorOptions(**{"pause_s": 0.0, **options}))
 
 
 def write(root: Path, made: Snapshot, **options: Any) -> FilesWritten:
@@ -413,7 +414,7 @@ states = [
     snapshot(1, cds=[by_eds(n)], eds=[assignment(n, 1)], rds=[routes("r" + n, n)], lds=[by_rds("l", 1, "r" + n)])
     for n in ("a", "b")
 ]
-with Mirror(Path(sys.argv[1]), catalogue(), MirrorOptions(pause_s=0.0)) as mirror:
+with Mirror(Path(sys.argv[1]), this_envoy(), MirrorOptions(pause_s=0.0)) as mirror:
     for state in itertools.cycle(states):
         mirror.write(state)
         print(flush=True)

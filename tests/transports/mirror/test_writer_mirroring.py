@@ -29,7 +29,8 @@ from tests.support.channels import OneChannel
 from tests.support.faulty_server import until
 from tests.support.patience import NEVER_S
 from tests.support.steps import step_between
-from tests.transports.mirroring import assignment, catalogue, files_in, read, snapshot, static, url
+from tests.support.this_envoy import this_envoy
+from tests.transports.mirroring import assignment, files_in, read, snapshot, static, url
 
 
 class Listener:
@@ -65,7 +66,7 @@ class Listener:
 
 
 def mirror_in(root: Path) -> Mirror:
-    return Mirror(root, catalogue(), MirrorOptions(pause_s=0.0))
+    return Mirror(root, this_envoy(), MirrorOptions(pause_s=0.0))
 
 
 @asynccontextmanager
@@ -96,7 +97,7 @@ async def test_what_somebody_removed_or_changed_is_written_again(tmp_path: Path)
     """Within the time of a rescan the files are as they were, also without our own folder, and foreign ones are left alone."""
     channel, listener, out = Channel(ChannelKey()), Listener(), tmp_path / "out"
     channel.store.publish(snapshot(1, cds=[static("a")], eds=[assignment("e", 1)]))
-    mirror = Mirror(out, catalogue(), MirrorOptions(pause_s=0.0, rescan_s=0.05))
+    mirror = Mirror(out, this_envoy(), MirrorOptions(pause_s=0.0, rescan_s=0.05))
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(Mirroring(OneChannel(channel), mirror, listener).keep_mirrored())
         await listener.until(lambda: len(listener.reports) == 1)
@@ -124,7 +125,7 @@ async def test_what_somebody_removed_or_changed_is_written_again_at_once(tmp_pat
     """With no rescan, as soon as inotify tells: what is overwritten, removed, replaced, or moved away with its folder."""
     channel, listener, out = Channel(ChannelKey()), Listener(), tmp_path / "out"
     channel.store.publish(snapshot(1, cds=[static("a")]))
-    mirror = Mirror(out, catalogue(), MirrorOptions(pause_s=0.0, rescan_s=NEVER_S))
+    mirror = Mirror(out, this_envoy(), MirrorOptions(pause_s=0.0, rescan_s=NEVER_S))
 
     def replace_it() -> None:
         (tmp_path / "other").write_bytes(b"other")
@@ -162,7 +163,7 @@ async def test_somebody_who_goes_on_is_let_go_on_for_longer_and_longer(
     monkeypatch.setattr(foreign_changes, "BACK_OFF", BackOff(first_s=0.01, longest_s=0.04))
     channel, listener, words = Channel(ChannelKey()), Listener(), MirrorReports()
     channel.store.publish(snapshot(1, cds=[static("a")]))
-    mirror = Mirror(tmp_path, catalogue(), MirrorOptions(pause_s=0.0, rescan_s=NEVER_S))
+    mirror = Mirror(tmp_path, this_envoy(), MirrorOptions(pause_s=0.0, rescan_s=NEVER_S))
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(Mirroring(OneChannel(channel), mirror, listener).keep_mirrored())
         for count in range(1, 9):
@@ -238,7 +239,7 @@ async def test_cancelling_does_not_wait_for_all_files(tmp_path: Path) -> None:
     """A write that is under way ends after its present file, so the process can end."""
     channel = Channel(ChannelKey())
     channel.store.publish(snapshot(1, cds=[static("a")]))
-    with Mirror(tmp_path, catalogue(), MirrorOptions(pause_s=600.0)) as mirror:
+    with Mirror(tmp_path, this_envoy(), MirrorOptions(pause_s=600.0)) as mirror:
         task = asyncio.ensure_future(Mirroring(OneChannel(channel), mirror, Listener()).keep_mirrored())
         async with asyncio.timeout(60):
             while not (tmp_path / "cds.pb").exists():

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from fsxds.api.catalogue import Catalogue, Features
-
-_MAKE = Catalogue.of
-_MADE: dict[tuple[bytes, str], list[Catalogue]] = {}
-
-
-def _kept(serialized: bytes, description: str, features: Features | None = None) -> Catalogue:
-    """Return the catalogue that was made of the same; the rules that parsing reads from an API are kept with it."""
-    made = _MADE.setdefault((serialized, description), [])
-    for one in made:
-        if one.features == features:
-            return one
-    made.append(_MAKE(serialized, description, features))
-    return made[-1]
+from tests.support.this_envoy import kept_catalogues
 
 
 @pytest.fixture(autouse=True)
-def catalogues_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def catalogues_are_kept() -> Iterator[None]:
     """Give each command the catalogue of the first one that read the same API."""
-    monkeypatch.setattr(Catalogue, "of", _kept)
+    with kept_catalogues():
+        yield

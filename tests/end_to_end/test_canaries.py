@@ -47,6 +47,7 @@ from fsxds.values import Nonce, SourceFile, Version
 from tests.editor.trees import workbench
 from tests.support.canaries import Canaries, broken_files, resources
 from tests.support.polls import envoy_catalogue
+from tests.support.this_envoy import kept_catalogues
 from tests.support.trees import tree_of
 
 # The editor is asked at one of so many places.
@@ -223,7 +224,8 @@ def hits_and_counts() -> tuple[list[str], int, int]:
     hits = []
     for exits, canaries in ((of_resources, (*good.all, *other.all)), (of_files, tuple(bad.all))):
         for name, show_all in exits.items():
-            shown = "\n".join(show_all())
+            with kept_catalogues():
+                shown = "\n".join(show_all())
             assert shown.strip(), name
             hits += [f"{name}: {canary.place}" for canary in canaries if canary.is_in(shown)]
     return hits, len(first) + len(files), len(of_resources) + len(of_files)

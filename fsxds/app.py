@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import Never, TypeVar
@@ -48,6 +49,7 @@ from fsxds.readiness import FirstAnswers, Readiness, is_barren, reported_wait, u
 from fsxds.readings import Readers, loaded_views
 from fsxds.reload import NOTHING, Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
 from fsxds.resources import Key
+from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
@@ -77,9 +79,6 @@ from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
-from fsxds.transports.http_get.documents import documents
-from fsxds.transports.http_get.get_handler import HttpGet
-from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import Limiter
 from fsxds.transports.listener import Listener
 from fsxds.transports.listener_security import ListenerSecurity
@@ -88,10 +87,9 @@ from fsxds.transports.mirror.envoy_page import EnvoyPage
 from fsxds.transports.mirror.envoy_reader import EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.transports.passed_redirects import PassedRedirects
-from fsxds.transports.rest.application import HeldPolls, RestJson, make_application
+from fsxds.transports.rest.application import HeldPolls, RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.sockets import reject_unbindable
-from fsxds.upstream.upstreams import Upstreams
 from fsxds.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
 from fsxds.views import Views, node_of
 from fsxds.watch_rules import WatchRules
@@ -174,7 +172,9 @@ class Application:
             self.publisher = Publisher(
                 PublishRules.of(settings, self._is_static), self._receive, self.keeper, self._rewriting
             )
-        self.reload = Reload(self.publisher, self._receive, self._trust())
+        # It remembers in the state directory which manifests it saw.
+        seen = None if self.state is None else SeenInState(self.state, self.observer)
+        self.reload = Reload(self.publisher, self._receive, TreeTrust(seen))
         self.limiter = Limiter(settings)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.channels.admit = self.limiter.admit_view
@@ -222,24 +222,23 @@ class Application:
         rewriters += [PassedRedirects()] if settings.redirects == "client" else []
         return Rewriting(rewriters, self.observer) if rewriters else None
 
-    def _restored_upstreams(self, check: Check) -> Upstreams:
+    def _restored_upstreams(self, check: Check) -> RowSource:
         """Return the upstreams with what they held in an earlier process."""
+        if not rules_of(self.settings):
+            return RowSource()
+        from fsxds.upstream.upstreams import Upstreams  # noqa: PLC0415 - a capability, loaded if it is used
+
         upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, check)
         upstreams.offer_to(self._offer_manifests, self.reload.trust.seen)
         upstreams.trust(read_anchors(self.settings.verify_with))
-        if upstreams:
-            self.channels.on_demand = upstreams.asked
-            self.reports.own = upstreams.own_statuses
-            self.reload.on_loaded = upstreams.tree_needs.receive_loaded
-            self.publisher.verdicts.on_held = upstreams.late_nacks.receive_held
+        self.channels.on_demand = upstreams.asked
+        self.reports.own = upstreams.own_statuses
+        self.reload.on_loaded = upstreams.tree_needs.receive_loaded
+        self.publisher.verdicts.on_held = upstreams.late_nacks.receive_held
         if self.keeper is not None:
             with reported_wait("what upstreams held to be read", self.report_wait):
                 upstreams.keep_in(self.keeper, self.store.current)
         return upstreams
-
-    def _trust(self) -> TreeTrust:
-        """Return what judges who signed trees, and remembers in the state directory which manifests it saw."""
-        return TreeTrust(None if self.state is None else SeenInState(self.state, self.observer))
 
     def _offer_manifests(self) -> None:
         """Offer relays below the manifests of what is served now."""
@@ -280,9 +279,8 @@ class Application:
             else:
                 watch_again = partial(self.supervisor.run, "watcher", partial(self._watch, self._directory))
                 tasks.create_task(self._watching.run_with(lambda _: watch_again()))
-            if self.upstreams:
-                tasks.create_task(self.upstreams.keep_connected(self.supervisor))
-                tasks.create_task(self._follow_upstreams())
+            tasks.create_task(self.upstreams.keep_connected(self.supervisor))
+            tasks.create_task(self._follow_upstreams())
             if self._rewriting is not None:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
@@ -314,7 +312,7 @@ class Application:
             loader = Loader(parsing, rules.acceptance, rules.view_rules, rules.resolution)
             # Without a directory there is nothing that somebody could sign.
             loader.anchors = None if directory is None else rules.anchors
-            loader.elsewhere = self.upstreams.tree_needs.elsewhere
+            loader.elsewhere = self.upstreams.elsewhere
             self.upstreams.trust(rules.anchors)
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
@@ -496,23 +494,21 @@ class Application:
         """Serve polls at an address."""
         held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access)
         rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
-        rest.authority, rest.relays, rest.address = self._authority, self.upstreams.relays, address
+        rest.authority, rest.relays, rest.address = lambda: self.settings.authority, self.upstreams.relays, address
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
-        get = HttpGet(held, self.catalogue, self.observer, lambda: GetRules.of(self.settings))
-        get.documents.update({**documents(), **self.manifests.documents})
-        get.join(application)
-        self.channels.on_moved = get.wake
+        self.channels.on_moved = moved = list[Callable[[], object]]()
+        context = RestContext(
+            held, self.catalogue, self.observer, lambda: self.settings, self.manifests.documents, moved
+        )
+        for name in REST_PARTS:
+            import_module(name).join(context, application)
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
         return listening(application, address, grace_s=GRACE_S, options=options)
-
-    def _authority(self) -> str:
-        """Return the authority of names that have none."""
-        return self.settings.authority
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         shared = StreamContext(self.channels, self.observer, self.clients, TtlMode(self.settings.ttl))
-        shared.authority, shared.forgets_members = self._authority, self.state is None
+        shared.authority, shared.forgets_members = lambda: self.settings.authority, self.state is None
         shared.writer.passes_redirects = self.settings.redirects == "client"
         shared.limiter, shared.access, shared.relays = self.limiter, self.credentials.access, self.upstreams.relays
         more = *client_status_handlers(self.reports, self.credentials.access), *self.manifests.handlers
@@ -582,6 +578,9 @@ TRANSPORTS: tuple[Transport, ...] = (
     Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin, "admin"),
 )
 
+
+# What the REST address answers beside polls: modules with a `join` (`RestContext`), which are imported when it listens.
+REST_PARTS: tuple[str, ...] = ("fsxds.transports.http_get.get_handler",)
 
 # The components that clients need, whatever is served.
 LISTENERS = frozenset(f"{transport.name} listener" for transport in TRANSPORTS if transport.name != ADMIN)

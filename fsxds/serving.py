@@ -15,12 +15,12 @@ from fsxds.observe.log import Log
 from fsxds.publishing.drained_listeners import DrainWatch
 from fsxds.readiness import ReadyFile, report_waits
 from fsxds.resource_types import BY_TYPE_URL
+from fsxds.row_source import rules_of
 from fsxds.service_manager import ServiceManager
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader, service_environment
 from fsxds.supervisor import until_stopped
-from fsxds.upstream.upstreams import rules_of
 from fsxds.values import PlainValue
 
 

@@ -92,14 +92,14 @@ class NodeChannels:
     Attributes:
         on_demand: has other servers asked for what clients ask for; to be set before the first client comes.
         admit: is asked, with the number of channels, before there is one more for a node; LimitError rejects the node.
-        on_moved: is called when nodes may follow other channels than before, for those that wait and are no clients.
+        on_moved: are called when nodes may follow other channels than before, for those that wait and are no clients.
         most_held: so many channels of a view are for nodes with the same rejections.
     """
 
     def __init__(self, publisher: Publisher, views: Views, loading: ViewLoading, canary: Canary | None = None) -> None:
         self.on_demand: OnDemand = NoUpstreams()
         self.admit: Callable[[int], object] = lambda _: None
-        self.on_moved: Callable[[], object] = lambda: None
+        self.on_moved: list[Callable[[], object]] = []
         self.most_held = MOST_HELD
         self._publisher = publisher
         self._views = self._next_views = views
@@ -442,7 +442,7 @@ class NodeChannels:
         """Let each client follow the channel that it is to follow now."""
         self._is_moving = False
         self.place(set(map(node_key, self._clients())))
-        self.on_moved()
+        self._report_moved()
 
     def _clients(self) -> list[ChannelClient]:
         return [client for one in self._publisher.rollouts.values() for client in one.channel.clients]
@@ -539,7 +539,11 @@ class NodeChannels:
         self._publisher.drop(rollout)
         self._lanes = {node: one for node, one in self._lanes.items() if one is not rollout}
         if rollout.channel.readers:
-            self.on_moved()
+            self._report_moved()
+
+    def _report_moved(self) -> None:
+        for receive in self.on_moved:
+            receive()
 
 
 def _may_go(rollout: ChannelRollout) -> bool:

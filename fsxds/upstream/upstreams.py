@@ -12,19 +12,18 @@ from typing import Never
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
-from fsxds.errors import UsageError
 from fsxds.events import Observer
 from fsxds.history.state_writer import StateWriter
 from fsxds.relay_ids import RelayIds
 from fsxds.resources import Snapshot
+from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.options import Settings
-from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.signing.anchors import TrustedSigners
 from fsxds.signing.offered import OfferedManifest
 from fsxds.signing.trusted_tree import SeenManifests
 from fsxds.snapshots.check_protocol import Check
+from fsxds.snapshots.elsewhere import Elsewhere
 from fsxds.snapshots.upstream_content import UpstreamContent
-from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status.contents import OwnStatus
 from fsxds.upstream.asked_names import AskedNames
@@ -45,43 +44,6 @@ from fsxds.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnans
 SHORTEST_WAIT_S = 0.05
 
 
-def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
-    """Return what the settings say about upstreams, in the order of their precedence: those of `upstream`, then authorities.
-
-    Raises:
-        UsageError: two have one name, one names a server twice, or a certificate has no key.
-    """
-    if (settings.upstream_cert is None) != (settings.upstream_key is None):
-        raise UsageError("--upstream-cert and --upstream-key belong together; give both, or neither")
-    of_authorities = (
-        UpstreamRule(each.upstream, name) for name, each in (settings.authorities or {}).items() if each.upstream
-    )
-    rules = tuple(_with_defaults(rule, settings) for rule in (*(settings.upstream or ()), *of_authorities))
-    for rule in rules:
-        if len(set(rule.servers)) < len(rule.servers):
-            raise UsageError(f"--upstream: {rule.name} names a server twice; give each server once")
-    names = [rule.name for rule in rules]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(
-                f"--upstream: {name} is given twice; give each upstream once, its servers with commas between"
-            )
-    return rules
-
-
-def _with_defaults(rule: UpstreamRule, settings: Settings) -> UpstreamRule:
-    """Return a rule that has the files of the settings where it has none of its own."""
-    has_own = rule.cert is not None
-    return UpstreamRule(
-        rule.servers,
-        rule.authority,
-        rule.ca or settings.upstream_ca,
-        rule.cert if has_own else settings.upstream_cert,
-        rule.key if has_own else settings.upstream_key,
-        rule.token or settings.upstream_token,
-    )
-
-
 def _upstreams_of(settings: Settings, catalogue: Catalogue, check: Check) -> Iterator[Upstream]:
     rules = rules_of(settings)
     authorities = {rule.authority for rule in rules if rule.authority}
@@ -100,7 +62,7 @@ async def _ask(upstream: Upstream, names: Names) -> None:
     upstream.ask(names, time.time())
 
 
-class Upstreams:
+class Upstreams(RowSource):
     """All upstreams of a relay. `keep_connected` is to be run.
 
     Attributes:
@@ -127,12 +89,13 @@ class Upstreams:
         Raises:
             UsageError: as `rules_of`; or a file of credentials cannot be used.
         """
+        super().__init__()
         self.upstreams = tuple(_upstreams_of(settings(), catalogue, check))
         self.asked = AskedNames(self.upstreams)
         self.tree_needs = TreeNeeds(self.upstreams, self.asked, observer)
         by_name = {upstream.rule.name: upstream for upstream in self.upstreams}
         self.late_nacks = LateNacks(settings, observer, by_name, lambda name: by_name[name].rows)
-        self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(self._current())
+        self.contents.replace(self._current())
         self.relays = RelayIds(token_hex(8) if self.upstreams else "")
         self.vouched = {each.rule.name: VouchedContent(each.rule.name) for each in self.upstreams}
         converter = Converter(catalogue)
@@ -141,10 +104,6 @@ class Upstreams:
         self._settings = settings
         self._observer = observer
         self._keeping: UpstreamKeeping | None = None
-
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return bool(self.upstreams)
 
     def offer_to(self, on_changed: Callable[[], object], seen: SeenManifests) -> None:
         """Have a function called when other manifests are `offered`, and remember in `seen` which were trusted."""
@@ -177,6 +136,10 @@ class Upstreams:
         """In which time each server of an upstream was asked in vain, where none answers: so long a start waits for it."""
         most = max((len(upstream.rule.servers) for upstream in self.upstreams), default=0)
         return most * self._settings().upstream_patience_s
+
+    def elsewhere(self) -> Elsewhere:
+        """Return what upstreams have, and may have."""
+        return self.tree_needs.elsewhere()
 
     def statuses(self) -> tuple[UpstreamStatus, ...]:
         """Return how each of them stands."""

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fsxds.errors import UsageError
+from fsxds.row_source import rules_of
 from fsxds.settings.authorities import Authority
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
-from fsxds.upstream.upstreams import rules_of
 
 
 @pytest.mark.parametrize(

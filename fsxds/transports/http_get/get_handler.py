@@ -15,10 +15,11 @@ from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, 
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
 from fsxds.protocol.subscription import Subscription
 from fsxds.transports.http_get.cors import Cors
+from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_requests import GetRequest, read_get
 from fsxds.transports.http_get.get_responses import GetResponses, GetRules, Selected, select_representation
 from fsxds.transports.peers import peer_of_request
-from fsxds.transports.rest.application import REST, HeldPolls
+from fsxds.transports.rest.application import REST, HeldPolls, RestContext
 from fsxds.transports.rest.http_edge import Handler, HttpRejection
 from fsxds.transports.rest.poll_responses import ErrorResponse
 
@@ -29,6 +30,14 @@ WRONG_METHOD_OF_RESOURCE = ErrorResponse(
 FAILED_PRECONDITION = ErrorResponse(
     412, 9, "`if-match` names no tag of what there is; GET it without, and send the `etag` of the answer"
 )
+
+
+def join(context: RestContext, application: web.Application) -> None:
+    """Answer GET beside the polls of a server: a row of `app.REST_PARTS`."""
+    get = HttpGet(context.held, context.catalogue, context.observer, lambda: GetRules.of(context.settings()))
+    get.documents.update({**documents(), **context.documents})
+    get.join(application)
+    context.on_moved.append(get.wake)
 
 
 class Reader:

@@ -25,6 +25,7 @@ from fsxds.relay_ids import HEADER, RelayIds, relays_in
 from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.settings.forms import Address, TcpAddress
+from fsxds.settings.options import Settings
 from fsxds.transports.limits import Limiter
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import Handler, HttpEdge, origin_of
@@ -46,6 +47,27 @@ WRONG_METHOD = ErrorResponse(
 )
 WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 STOPPING = ErrorResponse(503, 14, "the server stops; ask again", {"Retry-After": "1"})
+
+
+@dataclass(frozen=True, slots=True)
+class RestContext:
+    """What a capability gets that answers other requests at the address of polls, by `join(context, application)`.
+
+    Attributes:
+        held: has the requests that wait.
+        catalogue: the API that resources are of.
+        observer: receives what happens to requests.
+        settings: returns those in use.
+        documents: handlers of paths that name no resource.
+        on_moved: is called when nodes may follow other channels than before.
+    """
+
+    held: HeldPolls
+    catalogue: Catalogue
+    observer: Observer
+    settings: Callable[[], Settings]
+    documents: Mapping[str, Handler]
+    on_moved: list[Callable[[], object]]
 
 
 class PollRegistry(ReportedClients, Protocol):

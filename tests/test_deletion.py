@@ -1,0 +1,47 @@
+"""A capability is a part that can be deleted, with its row in a table of the application: the main job goes on without it.
+
+What cannot be deleted yet is listed: the list only gets shorter.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import TOP
+
+# Each with the packages that it consists of, and those that need it: they go with it.
+CAPABILITIES = {
+    "editor": ("fsxds.editor",),
+    "linter": ("fsxds.lint", "fsxds.editor"),
+    "a local Envoy": ("fsxds.envoy", "fsxds.tools.importing", "fsxds.tools.dev"),
+    "tools": ("fsxds.tools", "fsxds.editor"),
+    "client": ("fsxds.client", "fsxds.upstream", "fsxds.tools"),
+    "HTTP GET": ("fsxds.transports.http_get", "fsxds.tools.exporting"),
+    "upstreams": ("fsxds.upstream",),
+    "signed trees": ("fsxds.signing",),
+    "state directory": ("fsxds.history",),
+    "client status": ("fsxds.transports.client_status",),
+    "admin address": ("fsxds.transports.admin", "fsxds.status"),
+    "list collections": ("fsxds.snapshots.list_collections", "fsxds.snapshots.folder_collections"),
+    "views": ("fsxds.snapshots.layers", "fsxds.snapshots.layered_tree"),
+    "rollouts": ("fsxds.rollout", "fsxds.publishing"),
+}
+
+# Imported by the core: these cannot be deleted yet.
+NEEDED = {"signed trees", "state directory", "client status", "admin address", "list collections", "views", "rollouts"}
+
+
+@pytest.mark.parametrize("name", CAPABILITIES)
+def test_the_main_job_goes_on_without(name: str, tmp_path: Path) -> None:
+    """A tree is served by REST, gRPC and mirrored files, and an edit of it; what is needed still says so at once."""
+    argv = [sys.executable, "-m", "tests.support.main_job", str(tmp_path), *CAPABILITIES[name]]
+    done = subprocess.run(argv, cwd=TOP, check=False, capture_output=True, text=True)
+
+    if name in NEEDED:
+        assert "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr, f"take {name} from NEEDED"
+    else:
+        assert done.returncode == 0, done.stderr

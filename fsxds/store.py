@@ -53,6 +53,12 @@ async def _run(work: Callable[[Value], Awaitable[object]], value: Value) -> None
     await work(value)
 
 
+def end_wait(limit: asyncio.Timeout | None, at_s: float | None) -> None:
+    """Let a wait end at a time of the event loop, or never; one whose time is over ends in any case, and raises nothing."""
+    if limit is not None and not limit.expired():
+        limit.reschedule(at_s)
+
+
 class SnapshotStore:
     """Holds the current snapshot, None before the first.
 

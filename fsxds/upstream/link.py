@@ -15,7 +15,7 @@ from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError
 from fsxds.errors import UsageError
 from fsxds.relay_ids import OWN_UPSTREAM, REMEDY, relays_of_words
 from fsxds.settings.upstream_rules import URLS
-from fsxds.store import Latest
+from fsxds.store import Latest, end_wait
 from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError
 from fsxds.upstream.poll_session import PollSession
 from fsxds.upstream.server_access import ServerAccess
@@ -165,7 +165,7 @@ class Link:
             return
         self._order.answered(place)
         self._asked[place].answered_s = asyncio.get_running_loop().time()
-        self._end_limit(place, None)
+        end_wait(self._asked[place].limit, None)
         if self._order.current != place:
             return
         name, server = self._upstream.rule.name, self._servers[place]
@@ -177,19 +177,14 @@ class Link:
             self._context.observer(UpstreamFailedOver(name, self._servers[self._last], server, reason))
         self._last = place
         for later in range(place + 1, len(self._servers)):
-            self._end_limit(later, asyncio.get_running_loop().time())
+            end_wait(self._asked[later].limit, asyncio.get_running_loop().time())
 
     def _receive_loop(self, relays: tuple[str, ...]) -> None:
         """Leave servers that were asked and did not answer: one of them asks this relay, and waits for its answer itself."""
         for place, asked in enumerate(self._asked):
             if not self._order.is_answering(place):
                 asked.relays = relays
-                self._end_limit(place, asyncio.get_running_loop().time())
-
-    def _end_limit(self, place: int, when_s: float | None) -> None:
-        limit = self._asked[place].limit
-        if limit is not None and not limit.expired():
-            limit.reschedule(when_s)
+                end_wait(asked.limit, asyncio.get_running_loop().time())
 
     def _lost(self, place: int, error: ConnectionLostError) -> None:
         """Note that a connection ended, or that there is none; others may be asked now."""

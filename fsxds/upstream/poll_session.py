@@ -12,6 +12,7 @@ from fsxds.errors import UsageError
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.relay_ids import HEADER
 from fsxds.resource_types import BY_TYPE_URL, ResourceType, in_push_order
+from fsxds.store import end_wait
 from fsxds.upstream.intake import LONGEST_REASON, Intake
 from fsxds.upstream.manifest_session import follow_polls
 from fsxds.values import TypeUrl
@@ -58,8 +59,7 @@ class PollSession:
         client, limit = self._clients.get(type_url), self._limits.get(type_url)
         if client is not None:
             client.nack_late(words[:LONGEST_REASON])
-        if limit is not None:
-            limit.reschedule(asyncio.get_running_loop().time())
+        end_wait(limit, asyncio.get_running_loop().time())
 
     async def _follow_wanted(self, tasks: asyncio.TaskGroup) -> Never:
         upstream = self._intake.upstream
@@ -80,8 +80,8 @@ class PollSession:
     def _change(self, row: ResourceType, tasks: asyncio.TaskGroup) -> None:
         if row.type_url not in self._polls:
             self._polls[row.type_url] = tasks.create_task(self._poll(row))
-        elif (limit := self._limits.get(row.type_url)) is not None:
-            limit.reschedule(asyncio.get_running_loop().time())
+        else:
+            end_wait(self._limits.get(row.type_url), asyncio.get_running_loop().time())
 
     async def _poll(self, row: ResourceType) -> None:
         context, access = self._intake.context, self._intake.access

@@ -14,6 +14,7 @@ from fsxds.events import Observer, ResponseSent
 from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, find
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
 from fsxds.protocol.subscription import Subscription
+from fsxds.store import end_wait
 from fsxds.transports.http_get.cors import Cors
 from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_requests import GetRequest, read_get
@@ -93,7 +94,7 @@ class HttpGet:
         now_s = asyncio.get_running_loop().time()
         for reader in self._waiting:
             for limit in reader.limits:
-                limit.reschedule(now_s)
+                end_wait(limit, now_s)
 
     def join(self, application: web.Application) -> None:
         """Answer what is no POST in the application that answers polls."""

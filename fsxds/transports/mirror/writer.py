@@ -24,6 +24,7 @@ from fsxds.resources import Rows, RowsChange, Snapshot
 from fsxds.rollout import Standing, Step, StepKind
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
+from fsxds.store import end_wait
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
 from fsxds.transports.mirror.envoy_reader import NO_LISTS, EnvoyReader, FileRejection
@@ -440,8 +441,7 @@ class Mirroring:
         """Look at another channel from now on, which the mirror has joined already."""
         # What it serves may have been published before what is written.
         self._channel, self._generation = channel, 0
-        if self._limit is not None:
-            self._limit.reschedule(asyncio.get_running_loop().time())
+        end_wait(self._limit, asyncio.get_running_loop().time())
 
     async def keep_mirrored(self) -> Never:
         """Write each newer snapshot until cancelled, which ends a write after its present file.
@@ -508,7 +508,7 @@ class Mirroring:
     def _hurry(self) -> None:
         """Let the wait for a snapshot end when the files are to be looked at, but not the one after a failure."""
         if not self._failures and self._limit is not None and (until_s := self._limit.when()) is not None:
-            self._limit.reschedule(self._foreign.due_s(until_s))
+            end_wait(self._limit, self._foreign.due_s(until_s))
 
     async def _newer_than(self, generation: int, until_s: float) -> Snapshot:
         """Wait for a newer snapshot. Raises TimeoutError when there is none in time, or perhaps in another channel."""

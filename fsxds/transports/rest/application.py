@@ -26,6 +26,7 @@ from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
+from fsxds.store import end_wait
 from fsxds.transports.limits import Limiter
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import Handler, HttpEdge, origin_of
@@ -179,13 +180,13 @@ class HeldPolls:
         """Let those look again that wait to hear what does not exist."""
         now_s = asyncio.get_running_loop().time()
         for limit in tuple(self._awaiting):
-            limit.reschedule(now_s)
+            end_wait(limit, now_s)
 
     def wake(self) -> None:
         """Let every poll look again."""
         now_s = asyncio.get_running_loop().time()
         for limit in (*self._limits, *self._pauses):
-            limit.reschedule(now_s)
+            end_wait(limit, now_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,6 +13,7 @@ from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resources import Snapshot
 from fsxds.rollout import Standing, Step
+from fsxds.store import end_wait
 from fsxds.values import TypeUrl
 
 
@@ -92,8 +93,7 @@ class RestClient:
         self.channel = channel
         now_s = asyncio.get_running_loop().time()
         for limit in self.limits:
-            if not limit.expired():
-                limit.reschedule(now_s)
+            end_wait(limit, now_s)
 
 
 class RestClients:

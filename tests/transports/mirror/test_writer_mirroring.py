@@ -306,6 +306,25 @@ async def test_another_channel_is_followed_at_once(tmp_path: Path) -> None:
     assert not second.clients
 
 
+async def test_another_channel_may_be_followed_at_any_moment(tmp_path: Path) -> None:
+    """Also while the wait for the one before ends: the moves of a view are those of all its clients."""
+    first, second = Channel(ChannelKey()), Channel(ChannelKey(is_canary=True))
+    second.store.publish(snapshot(7, cds=[static("b")]))
+    async with serving(tmp_path, first) as listener:
+        first.store.publish(snapshot(1, cds=[static("a")]))
+        await listener.until(lambda: len(listener.reports) == 1)
+        (mirroring,) = first.clients
+        await until(lambda: mirroring.sync_state() is SyncState.SYNCED)
+        second.join(mirroring)
+        first.leave(mirroring)
+        for _ in range(8):
+            mirroring.follow(second)
+            await asyncio.sleep(0)
+        await listener.until(lambda: len(listener.reports) == 2)
+
+    assert [report.generation for report in listener.reports] == [1, 7]
+
+
 async def test_another_channel_is_followed_also_to_what_it_served_before(tmp_path: Path) -> None:
     """What a channel serves may be older than what a mirror wrote in the one before: its files are that, and it is behind till then."""
     first, second = Channel(ChannelKey(held=frozenset())), Channel(ChannelKey())

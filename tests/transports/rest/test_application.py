@@ -11,13 +11,14 @@ import logging
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 import aiohttp
 import pytest
 
 from fsxds.api.printing import Printer
+from fsxds.channels import Channel
 from fsxds.events import RequestAnswered
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import PollMemory, PollRequest
@@ -290,6 +291,35 @@ async def test_all_held_polls_are_woken_by_one_change(server: Server) -> None:
 
     assert len({poll.result().body for poll in polls}) == 1
     assert server.rest._bodies.rendered == 2
+
+
+@dataclass
+class Waiter:
+    """Waits with polls."""
+
+    channel: Channel
+    limits: set[asyncio.Timeout] = field(default_factory=set)
+
+
+async def test_who_is_woken_at_any_moment_of_its_end_keeps_nobody_asleep(server: Server) -> None:
+    """A wait ends within some turns of the event loop; whoever wakes it again in these wakes all others as well."""
+    held, rounds = server.rest.held, 8
+    ends: list[float] = []
+
+    async def wait() -> None:
+        for _ in range(rounds):
+            waiter = Waiter(server.channels.channel)
+            ends.append(await held.wait(waiter, None, asyncio.get_running_loop().time() + NEVER_S, awaits_answers=True))
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = [tasks.create_task(wait()) for _ in range(3)]
+        async with asyncio.timeout(PATIENCE_S):
+            while not all(task.done() for task in waiting):
+                held.wake_for_answers()
+                held.wake()
+                await asyncio.sleep(0)
+
+    assert len(ends) == 3 * rounds
 
 
 async def test_a_client_that_goes_away_frees_its_handler(server: Server) -> None:

@@ -137,6 +137,8 @@ class PollMemory:
             names counts as several (`Subscription.weight`).
         forget: called with each node that is not remembered any more.
         unanswered: knows which names that nothing served has may exist elsewhere.
+        recognized: called with each node of which it turns out that it holds what it should, of another process: also while
+            its poll is held, when that is served at last.
     """
 
     def __init__(
@@ -144,6 +146,7 @@ class PollMemory:
         most_nodes: Callable[[], int] = lambda: MOST_NODES,
         forget: Callable[[PollingNode], object] = lambda _: None,
         unanswered: Unanswered = nothing_unanswered,
+        recognized: Callable[[PollingNode], object] = lambda _: None,
     ) -> None:
         # The client that polled last is the last.
         self._nodes: OrderedDict[_Key, PollingNode] = OrderedDict()
@@ -152,6 +155,7 @@ class PollMemory:
         self._most_nodes = most_nodes
         self._forget = forget
         self._unanswered = unanswered
+        self._recognized = recognized
 
     def __len__(self) -> int:
         """How many clients are remembered."""
@@ -194,8 +198,19 @@ class PollMemory:
                 sent.nacks = node.nacks_of(version)
             if snapshot is not None and node is not None:
                 node.receive_sent(request.subscription, version, snapshot.generation)
-        watch.sent = sent
+            watch.sent = sent
+        elif sent is not watch.sent:
+            self._receive_recognized(request, watch, sent)
         return decision
+
+    def _receive_recognized(self, request: PollRequest, watch: PolledWatch, sent: PolledVersion | None) -> None:
+        """Take what a client holds without having been sent it: it has taken that, and polls again after its deadline only."""
+        watch.sent = sent
+        node = self.node_of(request.node)
+        if sent is not None and node is not None and request.subscription in node.watches:
+            watch.confirmed = sent.resources
+            node.receive_ack(request.subscription)
+            self._recognized(node)
 
     def receive_deadline(self, request: PollRequest, now_s: float) -> None:
         """Note that a held poll ends now with nothing new."""

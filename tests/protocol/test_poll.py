@@ -4,9 +4,13 @@ import pytest
 
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Unavailable, Wait, nonce_of, patience_s
+from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Subscription
+from fsxds.rollout import Standing
 from fsxds.values import Version
+from tests.support.rollouts import marked
 from tests.support.snapshots import snapshot, type_url
+from tests.support.steps import step_between
 
 CDS = Subscription(type_url("CDS"))
 CURRENT = snapshot({"CDS": {"a": "1"}})
@@ -38,6 +42,23 @@ def test_hold_tells_when_to_look_again() -> None:
 
     assert Wait(11.0) == rejected
     assert Wait(None) == held
+
+
+def test_a_held_poll_is_recognized_when_what_its_client_holds_is_served_at_last() -> None:
+    """After a restart, an upstream may answer later than clients come back: they have what they hold, and a step waits for none."""
+    known: list[PollingNode] = []
+    memory = PollMemory(recognized=known.append)
+    first = marked(snapshot({"LDS": {}, "CDS": {}}), "withheld", "CDS")
+    decision, _ = memory.receive_request(poll("n1", OFFERED), first, 0.0)
+    node = memory.node_of(Node("n1"))
+    assert node is not None
+    step = step_between(first, CURRENT)
+
+    assert decision == Wait()
+    assert node.standing(step) is Standing.PENDING
+    assert memory.receive_snapshot(poll("n1", OFFERED), CURRENT, 1.0) == Wait()
+    assert known == [node]
+    assert node.standing(step) is Standing.TAKEN
 
 
 def test_unavailable_says_why() -> None:

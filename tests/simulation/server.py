@@ -142,7 +142,7 @@ class Server:
         self.channels = NodeChannels(self.publisher, self.views, loading, rules.canary)
         self.channels.most_held = most_held
         self.memory = SharedMemory(rollout=lambda: self.channels.rollout)
-        self.polls = PollMemory(forget=self._forget)
+        self.polls = PollMemory(forget=self._forget, recognized=self._recognize)
         self.rest = RestClients(_Reported(self.polls))
         self.held = HeldPolls(self.channels, lambda: HOLD_S)
         self.streams: dict[SimulatedStream, None] = {}
@@ -163,6 +163,9 @@ class Server:
 
     def _forget(self, node: PollingNode) -> None:
         self.rest.forget(node)
+
+    def _recognize(self, node: PollingNode) -> None:
+        self.rest.receive_recognized(node)
 
     def end(self) -> None:
         """End the process: streams break, polls are not answered."""

@@ -253,7 +253,10 @@ class RestJson:
         self._clients = RestClients(polls)
         self._on_demand = held.channels.on_demand
         self._memory = PollMemory(
-            lambda: held.limiter.settings.max_nodes, forget=self._forget, unanswered=self._on_demand.unanswered
+            lambda: held.limiter.settings.max_nodes,
+            forget=self._forget,
+            unanswered=self._on_demand.unanswered,
+            recognized=self._clients.receive_recognized,
         )
         self._requests = RestRequestReader(catalogue, authority=self._read_authority)
         self._bodies = ResponseBodies(Printer(catalogue))

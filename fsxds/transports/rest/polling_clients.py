@@ -126,6 +126,12 @@ class RestClients:
         client.channel.progressed(client)
         return client
 
+    def receive_recognized(self, polls: PollingNode) -> None:
+        """Note that a node holds what it is served now: another process sent it that."""
+        client = self._clients.get(polls)
+        if client is not None:
+            client.channel.progressed(client)
+
     def receive_end(self, client: RestClient) -> None:
         """Note that one of a client's polls ended; a client that polls no more leaves its channel."""
         if client.polls.is_polling:

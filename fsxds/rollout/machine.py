@@ -223,8 +223,12 @@ class Rollout:
 
     @property
     def taken(self) -> Snapshot | None:
-        """What clients have, as far as references count: the target, once they took its users."""
-        return self.target if self._is_switched else self.good or self.target
+        """What clients have, as far as references count: the target, once they took its users.
+
+        What was empty, as before an upstream answers, is no start: new resources that some have already would not be kept.
+        """
+        is_empty = self.good is None or not any(self.good.by_type.values())
+        return self.target if self._is_switched or is_empty else self.good
 
     def take_events(self) -> tuple[RolloutEvent, ...]:
         """Return what happened since this was asked last."""

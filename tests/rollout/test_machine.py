@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.resources import Snapshot
+from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.lingering import Lingering
 from fsxds.rollout.machine import Rollout
 from fsxds.rollout.rollout_events import (
@@ -16,6 +17,7 @@ from fsxds.rollout.rollout_events import (
 )
 from fsxds.rollout.rollout_state import RolloutOptions
 from fsxds.rollout.step import Standing, Step, snapshot_id
+from fsxds.rollout.target import Target
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url
 
@@ -489,6 +491,24 @@ def test_clients_have_a_target_when_they_took_its_users() -> None:
 
     assert taken == [first, first, target]
     assert (rollout.taken, Rollout(RolloutOptions()).taken) == (target, None)
+
+
+def test_a_start_with_nothing_is_no_good_target() -> None:
+    """What is served first is kept from then on: a tree that breaks its references takes nothing back, whoever has it."""
+    (rollout, empty), client = at({}), Somebody()
+    first: Tree = {"CDS": {"a": "1 EDS:a"}, "EDS": {"a": "1"}, "RDS": {"r": "1 CDS:a"}, "LDS": {"l": "1 RDS:r"}}
+    wanted = tree_snapshot(first, empty)
+    rollout.receive_target(wanted, 1.0)
+    rollout.receive_waiting({client}, 1.0)
+    rollout.receive_taken(client, 2.0)
+    rollout.receive_waiting({client}, 2.0)
+    assert served(rollout) == first
+    target = Target()
+    target.receive_tree(tree_snapshot({**first, "RDS": {"r": "2 CDS:b"}, "CDS": {}}, wanted))
+    composed = target.compose(rollout.taken, (), HoldingRules())
+
+    assert composed is not None
+    assert tree_of(composed) == first
 
 
 def test_what_is_taken_along_to_a_rollout_at_rest_ends() -> None:

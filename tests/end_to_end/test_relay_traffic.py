@@ -12,7 +12,7 @@ from tests.end_to_end.test_grpc_traffic import by_eds, load
 from tests.end_to_end.traffic.running import Above, running
 from tests.support.grpc_envoy import DELTA_ADS, Fleet, StreamingEnvoy
 from tests.support.resources import cluster_route, direct_route, http_listener
-from tests.support.server import Server
+from tests.support.server import Server, events_in
 
 MOVES = 6
 FLAGS = ("--linger", "0s", "--settle", "10ms")
@@ -60,3 +60,18 @@ def test_another_tree_after_a_restart_loses_no_request(tmp_path: Path, servers: 
 
     assert run.failures() == []
     assert run.load.record.requests.total() > 500
+
+
+def test_a_relay_that_was_killed_waits_for_none_who_has_what_it_serves(tmp_path: Path) -> None:
+    """Without a state directory it is asked before its upstream has answered: who polls holds what is there then, and each edit follows."""
+    options = ["--linger", "600s", "--step-timeout", "20s", "--log-level", "debug"]
+    with running(tmp_path, "rest", 600, options, above=Above(relays=1)) as run:
+        for number in range(1, 9, 2):
+            run.change("EDS clusters, one file", number)
+            run.kill_server()
+            run.change("unused clusters", number + 1)
+        events = {event["event"] for event in events_in(run.server.log_file.read_bytes())}
+
+    assert run.failures() == []
+    assert "rollout_completed" in events
+    assert not events & {"step_timed_out", "library_error"}

@@ -57,11 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         add_completion_class(shell)
     try:
         status = fsxds.main(arguments, prog_name="fsxds", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return WRONG_USE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "fsxds"
         if isinstance(error, click.NoSuchOption) and (why := _why_gone(error.option_name)):
             return _wrong_use(f"{path}: {error.option_name} is gone: {why}")
-        return _wrong_use(f"{path}: {error.format_message()} (see {path} --help)")
+        # Choices are written one below the other.
+        return _wrong_use(f"{path}: {' '.join(error.format_message().split())} (see {path} --help)")
     except FsxdsError as error:
         return _wrong_use("\n".join(f"fsxds: {line}" for line in str(error).splitlines()))
     except click.Abort:

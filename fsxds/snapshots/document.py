@@ -145,7 +145,7 @@ class DocumentReader:
             row = BY_MESSAGE_TYPE.get(str(piece.value["@type"]).rpartition("/")[2])
             converted = self._converted(piece.value, row, self._converter.convert_any)
         else:
-            row = self._row(piece.claim, piece.field_path, draft)
+            row = self._row(piece.claim, piece.field_path, draft, piece.value)
             if row is None:
                 return
             convert = partial(self._converter.convert, message_type=row.message_type)
@@ -175,11 +175,13 @@ class DocumentReader:
         if row is not None:
             draft.declared.add(row.type_url)
 
-    def _row(self, claim: TypeClaim | None, field_path: FieldPath, draft: DocumentDraft) -> ResourceType | None:
+    def _row(
+        self, claim: TypeClaim | None, field_path: FieldPath, draft: DocumentDraft, value: Collection[str] = ()
+    ) -> ResourceType | None:
         """Return the type of a resource that does not name its own: the envelope's, else the file's."""
         if claim is None:
             if self._hint is None:
-                draft.faults.append(shape.no_type(field_path))
+                draft.faults.append(shape.no_type(field_path, value))
             return self._hint
         message_type = claim.type_url.rpartition("/")[2]
         row = BY_MESSAGE_TYPE.get(message_type)

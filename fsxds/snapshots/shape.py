@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +21,11 @@ RESOURCE_WRAPPER = "envoy.service.discovery.v3.Resource"
 
 # No resource has these fields; a `Resource` without `resource` may say by the other which one it stands for.
 _WRAPPER_KEYS = frozenset({"resource", "resource_name", "resourceName"})
+
+# No resource has these either.
+_BOOTSTRAP_FIELDS = frozenset(
+    spelling for name in ("static_resources", "dynamic_resources") for spelling in (name, camel_case(name))
+)
 
 # Fields of a DiscoveryResponse by their two spellings.
 ENVELOPE_FIELDS = {
@@ -176,8 +181,15 @@ def _unknown_keys(value: dict[str, PlainValue], field_path: FieldPath, severity:
             yield Fault("unknown-field", fact, remedy, (*field_path, key), severity=severity)
 
 
-def no_type(field_path: FieldPath) -> Fault:
-    """The type of a resource is not known."""
+def no_type(field_path: FieldPath, fields: Collection[str] = ()) -> Fault:
+    """The type of a resource with these fields is not known; it may be no resource at all."""
+    if not _BOOTSTRAP_FIELDS.isdisjoint(fields):
+        return Fault(
+            "missing-type",
+            "this is a bootstrap of Envoy, and no resource",
+            "`fsxds import` makes a tree of what it has, and `fsxds doctor` examines it; keep it outside of the tree",
+            field_path,
+        )
     return Fault(
         "missing-type",
         "nothing names the type of this resource",

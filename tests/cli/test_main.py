@@ -33,6 +33,7 @@ from fsxds.settings.reading import GONE
         (["serve", ".", "--settle", "soon"], "fsxds serve: Invalid value for '--settle': 'soon' is not a duration"),
         (["chek", "."], "fsxds: No such command 'chek'."),
         (["show", ".", "--settings", "none.yaml"], "fsxds: none.yaml: cannot be read: No such file or directory;"),
+        (["watch", "127.0.0.1:1"], "fsxds watch: Missing option '--type'. Choose from: rtds, sds, cds, eds,"),
         (["check", "no\n\x1b[31msuch"], r"fsxds: no\n\x1b[31msuch: there is no such file or directory"),
     ],
 )
@@ -43,6 +44,15 @@ def test_wrong_use_is_one_line(arguments: list[str], line: str, capfd: pytest.Ca
 
     assert (2, "", 1) == (status, out, err.count("\n"))
     assert err.startswith(line)
+
+
+def test_without_a_command_there_is_help(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is that of `fsxds --help`, on stderr, with the status of wrong use."""
+    assert main(["--help"]) == 0
+    help_text = capfd.readouterr().out
+
+    assert main([]) == 2
+    assert capfd.readouterr() == ("", help_text)
 
 
 def test_version(capfd: pytest.CaptureFixture[str]) -> None:

@@ -163,6 +163,11 @@ class ChannelRollout:
         composed = (self.leads_to or self).target.composed
         return None if composed is None else composed.snapshot
 
+    def begin_with(self, other: ChannelRollout) -> None:
+        """Begin with what another channel is to serve, and has held until now."""
+        self.target, self.is_stale = other.target.split(), True
+        self.held_since_s, self._now_s = other.held_since_s, other._now_s
+
     def begins_as(self, machine: Rollout) -> bool:
         """Whether it is where a channel that is split from another rollout now would begin."""
         other, own = self.origin

@@ -275,7 +275,7 @@ class Publisher:
             made.leads_to = goal
             goal.lanes[made] = None
         elif main is not None and main is not made:
-            made.target, made.is_stale, made.held_since_s = main.target.split(), True, main.held_since_s
+            made.begin_with(main)
         if key.held and main is not None:
             made.machine.replace_rejected(partial(main.target.without, rejected=key.held))
         made.origin = machine.served, made.machine.served

@@ -109,6 +109,23 @@ async def test_a_canary_is_still_first_after_a_restart(tmp_path: Path) -> None:
         assert served(run, ChannelKey()) == ["a"]
 
 
+async def test_a_channel_that_is_split_holds_since_the_one_before_did() -> None:
+    """Also as it is written to the state directory before it did anything of its own."""
+    rules = replace(RULES, holding=HoldingRules(max_removal=0.5))
+    async with publishing(rules) as run:
+        run.load(("a", *"bcdefg"))
+        await run.settled()
+        run.load(("a",))
+        await run.settled()
+        rollout = run.publisher.rollouts[ChannelKey()]
+        held_for_s = rollout.state.held_for_s if rollout.state else {}
+        made = run.publisher.split(rollout, ChannelKey(held=frozenset()), [Client(rollout.channel)])
+
+        assert held_for_s
+        assert made.state is not None
+        assert made.state.held_for_s == held_for_s
+
+
 async def test_what_is_held_was_held_before_the_restart(tmp_path: Path) -> None:
     """A removal that waits for approval waits since before, also if the next process ends before it has a tree."""
     removed = (CDS, "b")

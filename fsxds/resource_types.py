@@ -40,6 +40,7 @@ class ResourceType:
             wants. Endpoints follow their clusters anyway, and runtime layers stay as long as the Envoy runs.
         absence_hangs_envoy: when Delta reports that a name which it waits for does not exist, Envoy 1.40 waits for ever, and
             its start with it; without a report, it goes on after `initial_fetch_timeout`.
+        lets_go_of_removed: that holds for names that it waits for: of one that it has, it lets go (ENVOY.md E86).
         survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md E40).
         is_secret: nothing of its resources is shown, and their mirrored files are for the user of fsxds alone.
         holds_config_sources: its resources may say from where Envoy is to get others.
@@ -62,6 +63,7 @@ class ResourceType:
     followed_by: str = ""
     comes_and_goes: bool = False
     absence_hangs_envoy: bool = False
+    lets_go_of_removed: bool = False
     survives_expiry: bool = False
     is_secret: bool = False
     holds_config_sources: bool = False
@@ -98,7 +100,7 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
                  file_words=("lb_endpoints",)),
     ResourceType("ecds", "envoy.config.core.v3.TypedExtensionConfig", "extension-configs", "extension_configs",
                  grpc="extension.v3.ExtensionConfigDiscoveryService ExtensionConfigs", is_user=True,
-                 comes_and_goes=True, absence_hangs_envoy=True, holds_config_sources=True,
+                 comes_and_goes=True, absence_hangs_envoy=True, lets_go_of_removed=True, holds_config_sources=True,
                  file_words=("extension_configs",), file_order=50, new_file_order=35),
     ResourceType("lds", "envoy.config.listener.v3.Listener", "listeners", "listeners",
                  grpc="listener.v3.ListenerDiscoveryService Listeners", full_state_in_sotw=True, may_be_empty=True,

@@ -9,8 +9,8 @@ from fsxds.protocol.lookup import Changes, Lookup
 from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_names import glob_of
+from fsxds.resource_types import ResourceType
 from fsxds.resources import Snapshot
-from fsxds.values import TypeUrl
 
 
 class Absence:
@@ -21,16 +21,17 @@ class Absence:
     | a file that was never good may define the type | names that may be in that file |
     | no file ever mentioned the type | what the client brings from another process, which may have had files of it |
     | another server may have it that has not answered | the name, and of hosts of virtual hosts that these are unknown |
-    | it would hang the client (`is_hidden`, ENVOY.md E38) | anything |
+    | it would hang an Envoy (ENVOY.md E38) | anything; of a type of which it lets go (E86), what it waits for |
 
     What this process saw removed from files is reported in any case: the client got it from here.
     """
 
-    __slots__ = ("_brought", "_is_hidden", "_type_url", "_unanswered", "unreported")
+    __slots__ = ("_brought", "_is_hidden", "_lets_go", "_type_url", "_unanswered", "unreported")
 
-    def __init__(self, type_url: TypeUrl, *, is_hidden: bool, unanswered: Unanswered = nothing_unanswered) -> None:
+    def __init__(self, row: ResourceType, *, is_envoy: bool, unanswered: Unanswered = nothing_unanswered) -> None:
         self.unreported = NOTHING
-        self._type_url, self._is_hidden, self._unanswered = type_url, is_hidden, unanswered
+        self._type_url, self._unanswered = row.type_url, unanswered
+        self._is_hidden, self._lets_go = is_envoy and row.absence_hangs_envoy, row.lets_go_of_removed
         # What the client got before this process began, and has not existed since.
         self._brought = NOTHING
 
@@ -53,10 +54,21 @@ class Absence:
         unreported, self.unreported = self.unreported & absent, NOTHING
         return unreported & (names | self._brought)
 
-    def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str]) -> Changes:
-        """Return changes without what is not reported now; `subscribed` are the names that the client subscribed to."""
+    def withhold(
+        self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], unconfirmed: frozenset[str] = NOTHING
+    ) -> Changes:
+        """Return changes without what is not reported now.
+
+        Args:
+            changes: what is to be reported.
+            snapshot: what is served.
+            subscribed: the names that the client subscribed to.
+            unconfirmed: the names that it was sent, and may not hold.
+        """
         if self._is_hidden:
-            return replace(changes, absent=NOTHING, removed=NOTHING)
+            changes = replace(
+                changes, absent=NOTHING, removed=changes.removed - unconfirmed if self._lets_go else NOTHING
+            )
         self.unreported = self._uncertain(changes, snapshot, subscribed)
         if not self.unreported:
             return changes

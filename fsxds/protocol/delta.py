@@ -166,8 +166,7 @@ class DeltaStream:
     def _begin(self, row: ResourceType) -> _DeltaWatch:
         features = self.node.features if self.node else NOTHING
         ttl = ttl_use(row.type_url, features, self._ttl, is_delta=True)
-        is_hidden = row.absence_hangs_envoy and self._is_envoy
-        absence = Absence(row.type_url, is_hidden=is_hidden, unanswered=self._memory.unanswered)
+        absence = Absence(row, is_envoy=self._is_envoy, unanswered=self._memory.unanswered)
         watch = _DeltaWatch(row.type_url, self._memory, ttl, absence)
         self._watches = in_push_order({**self._watches, row.type_url: watch})
         return watch
@@ -404,7 +403,7 @@ class _DeltaWatch:
         if changed or repeated or retried:
             requested = self.names.names
         changes = (changed | answered | repeated | others | retried).consistent()
-        reported = self._absence.withhold(changes, snapshot, self.names.names)
+        reported = self._absence.withhold(changes, snapshot, self.names.names, self._acks.unconfirmed)
         if held and not self.is_user and self.is_led:
             self.gone = reported.removed | (reported.absent & held.keys())
             reported = replace(reported, absent=reported.absent - self.gone, removed=NOTHING)

@@ -224,21 +224,21 @@ class Application:
 
     def _restored_upstreams(self, check: Check) -> RowSource:
         """Return the upstreams with what they held in an earlier process."""
-        if not rules_of(self.settings):
-            return RowSource()
-        from fsxds.upstream.upstreams import Upstreams  # noqa: PLC0415 - a capability, loaded if it is used
+        source = RowSource()
+        if rules_of(self.settings):
+            from fsxds.upstream.upstreams import Upstreams  # noqa: PLC0415 - a capability, loaded if it is used
 
-        upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, check)
-        upstreams.offer_to(self._offer_manifests, self.reload.trust.seen)
-        upstreams.trust(read_anchors(self.settings.verify_with))
-        self.channels.on_demand = upstreams.asked
-        self.reports.own = upstreams.own_statuses
-        self.reload.on_loaded = upstreams.tree_needs.receive_loaded
-        self.publisher.verdicts.on_held = upstreams.late_nacks.receive_held
+            source = upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, check)
+            upstreams.offer_to(self._offer_manifests, self.reload.trust.seen)
+            upstreams.trust(read_anchors(self.settings.verify_with))
+            self.channels.on_demand = upstreams.asked
+            self.reports.own = upstreams.own_statuses
+            self.reload.on_loaded = upstreams.tree_needs.receive_loaded
+            self.publisher.verdicts.on_held = upstreams.late_nacks.receive_held
         if self.keeper is not None:
             with reported_wait("what upstreams held to be read", self.report_wait):
-                upstreams.keep_in(self.keeper, self.store.current)
-        return upstreams
+                source.keep_in(self.keeper, self.store.current)
+        return source
 
     def _offer_manifests(self) -> None:
         """Offer relays below the manifests of what is served now."""

@@ -16,6 +16,8 @@ from fsxds.supervisor import Supervisor
 from fsxds.upstream_events import UpstreamStatus
 
 if TYPE_CHECKING:
+    from fsxds.history.state_writer import StateWriter
+    from fsxds.resources import Snapshot
     from fsxds.signing.anchors import TrustedSigners
     from fsxds.signing.offered import OfferedManifest
 
@@ -49,6 +51,15 @@ class RowSource:
     def elsewhere(self) -> Elsewhere:
         """Return what it has, and may have."""
         return NOWHERE
+
+    def keep_in(self, keeper: StateWriter, served: Snapshot | None) -> None:
+        """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start.
+
+        Args:
+            keeper: writes to the state directory; it removes what was kept of upstreams that are none any more.
+            served: what is served again already; None for nothing.
+        """
+        keeper.restored_upstreams((), served)
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
         """Keep what it holds current, until cancelled."""

@@ -1,4 +1,4 @@
-"""A capability is a part that can be deleted, with its row in a table of the application: the main job goes on without it.
+"""A capability is a part that can be deleted, with its row in a table if it has one: the main job goes on without it.
 
 What cannot be deleted yet is listed: the list only gets shorter.
 """

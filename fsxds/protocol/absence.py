@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsxds.protocol.acks import NOTHING
+from fsxds.protocol.acks import NOTHING, Acks
 from fsxds.protocol.lookup import Changes, Lookup
 from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.subscription import WILDCARD
@@ -54,21 +54,18 @@ class Absence:
         unreported, self.unreported = self.unreported & absent, NOTHING
         return unreported & (names | self._brought)
 
-    def withhold(
-        self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], unconfirmed: frozenset[str] = NOTHING
-    ) -> Changes:
+    def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], acks: Acks) -> Changes:
         """Return changes without what is not reported now.
 
         Args:
             changes: what is to be reported.
             snapshot: what is served.
             subscribed: the names that the client subscribed to.
-            unconfirmed: the names that it was sent, and may not hold.
+            acks: knows what it was sent, and may not hold.
         """
         if self._is_hidden:
-            changes = replace(
-                changes, absent=NOTHING, removed=changes.removed - unconfirmed if self._lets_go else NOTHING
-            )
+            removed = changes.removed - acks.unconfirmed if changes.removed and self._lets_go else NOTHING
+            changes = replace(changes, absent=NOTHING, removed=removed)
         self.unreported = self._uncertain(changes, snapshot, subscribed)
         if not self.unreported:
             return changes

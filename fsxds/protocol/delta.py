@@ -403,7 +403,7 @@ class _DeltaWatch:
         if changed or repeated or retried:
             requested = self.names.names
         changes = (changed | answered | repeated | others | retried).consistent()
-        reported = self._absence.withhold(changes, snapshot, self.names.names, self._acks.unconfirmed)
+        reported = self._absence.withhold(changes, snapshot, self.names.names, self._acks)
         if held and not self.is_user and self.is_led:
             self.gone = reported.removed | (reported.absent & held.keys())
             reported = replace(reported, absent=reported.absent - self.gone, removed=NOTHING)

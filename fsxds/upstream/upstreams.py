@@ -121,12 +121,7 @@ class Upstreams(RowSource):
         return tuple(offered for each in self.vouched.values() for offered in each.offered)
 
     def keep_in(self, keeper: StateWriter, served: Snapshot | None) -> None:
-        """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start.
-
-        Args:
-            keeper: writes to the state directory.
-            served: what is served again already; None for nothing.
-        """
+        """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start."""
         self._keeping = UpstreamKeeping(self.upstreams, keeper, self._observer)
         self._keeping.restore(served, time.time())
         self.contents.replace(self._current())

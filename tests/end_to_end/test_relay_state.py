@@ -196,6 +196,19 @@ def kept_in(state: Path) -> set[str]:
         return {name for (name,) in connection.execute("SELECT name FROM held_resources")}
 
 
+def test_what_was_kept_of_an_upstream_goes_when_there_is_none_any_more(relayed: Relayed) -> None:
+    """The last one, too: it may have had secrets."""
+    relayed.start()
+    relayed.relay.stop()
+    assert relayed.kept()
+    folder = relayed.folder / "relay"
+    with Server(relayed.folder / "tree", folder, "--state", str(folder / "state"), *FLAGS) as alone:
+        alone.wait(lambda: not relayed.kept(), "the end of what was kept")
+        (ignored,) = [one for one in alone.log_events("state_ignored") if "upstream" in one["subject"]]
+
+    assert ignored["reason"] == "it is no upstream any more; what was kept of it is removed"
+
+
 def test_relay_without_a_state_directory(relayed: Relayed) -> None:
     """After a restart it has nothing, and takes nothing from clients: it waits for its upstream, and nobody fetches again then."""
     relayed.relay = relayed.relay_of(relayed.address, is_kept=False)

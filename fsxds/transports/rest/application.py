@@ -60,7 +60,7 @@ class RestContext:
         observer: receives what happens to requests.
         settings: returns those in use.
         documents: handlers of paths that name no resource.
-        on_moved: is called when nodes may follow other channels than before.
+        on_moved: are called when nodes may follow other channels than before.
     """
 
     held: HeldPolls

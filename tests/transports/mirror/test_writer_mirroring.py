@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.channels import Channel, ChannelKey
+from fsxds.channels import Channel, ChannelClient, ChannelKey
 from fsxds.errors import UsageError
 from fsxds.events import Event, FilesWritten, Level, MirrorFailed, SnapshotSetAside
 from fsxds.observe.change_reports import MirrorReports
@@ -289,6 +289,12 @@ async def test_a_step_that_cannot_be_written_is_pending(tmp_path: Path) -> None:
         assert mirroring.standing(step_between(snapshot(0), snapshot(1, cds=[static("a")]))) is Standing.PENDING
 
 
+def move(mirroring: ChannelClient, first: Channel, second: Channel) -> None:
+    """Let a mirror leave a channel for another one, as its node does, before it hears of that."""
+    second.join(mirroring)
+    first.leave(mirroring)
+
+
 async def test_another_channel_is_followed_at_once(tmp_path: Path) -> None:
     """A mirror whose view becomes another one has its files without waiting for the next look at them."""
     first, second = Channel(ChannelKey()), Channel(ChannelKey(is_canary=True))
@@ -297,8 +303,7 @@ async def test_another_channel_is_followed_at_once(tmp_path: Path) -> None:
         first.store.publish(snapshot(1, cds=[static("a")]))
         await listener.until(lambda: len(listener.reports) == 1)
         (mirroring,) = first.clients
-        second.join(mirroring)
-        first.leave(mirroring)
+        move(mirroring, first, second)
         mirroring.follow(second)
         await listener.until(lambda: len(listener.reports) == 2)
 
@@ -315,8 +320,7 @@ async def test_another_channel_may_be_followed_at_any_moment(tmp_path: Path) -> 
         await listener.until(lambda: len(listener.reports) == 1)
         (mirroring,) = first.clients
         await until(lambda: mirroring.sync_state() is SyncState.SYNCED)
-        second.join(mirroring)
-        first.leave(mirroring)
+        move(mirroring, first, second)
         for _ in range(8):
             mirroring.follow(second)
             await asyncio.sleep(0)
@@ -335,8 +339,7 @@ async def test_another_channel_is_followed_also_to_what_it_served_before(tmp_pat
         await listener.until(lambda: len(listener.reports) == 1)
         (mirroring,) = first.clients
         await until(lambda: mirroring.sync_state() is SyncState.SYNCED)
-        second.join(mirroring)
-        first.leave(mirroring)
+        move(mirroring, first, second)
         mirroring.follow(second)
 
         assert mirroring.standing(step_between(snapshot(2), older)) is Standing.PENDING

@@ -205,13 +205,17 @@ def test_all_that_is_downloaded_has_a_digest() -> None:
         assert "--no-index" in each or "--require-hashes --only-binary :all:" in each, each
 
 
-def test_base_is_one_release_of_python() -> None:
-    """Both stages have the same, down to the patch and Debian's release, and its label names it."""
+def test_base_is_one_build_of_one_release_of_python() -> None:
+    """Both stages name the same digest, and for readers the release down to the patch and Debian's; its labels do, too."""
     bases = [argument(0, "FROM").partition(" ")[0], argument(1, "FROM")]
+    name, _, digest = bases[0].partition("@")
 
     assert bases[0] == bases[1]
-    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-[a-z]+", bases[0])
-    assert f'base.name="docker.io/library/{bases[0]}"' in argument(1, "LABEL")
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-[a-z]+", name)
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
+    assert {f'base.name="docker.io/library/{name}"', f'base.digest="{digest}"'} <= {
+        each.rpartition("org.opencontainers.image.")[2] for each in argument(1, "LABEL").split()
+    }
 
 
 def test_image_speaks_for_the_envoy_that_is_tested() -> None:

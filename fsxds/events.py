@@ -403,10 +403,12 @@ class LimitReached(Event):
     Attributes:
         limit: the name of the option without its dashes, such as `max-streams`.
         peer: the IP address of the client; empty for a unix socket, or where nobody is to blame.
+        text: what to say of a limit that no option sets; empty for the others.
     """
 
     limit: str
     peer: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

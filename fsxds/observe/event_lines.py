@@ -398,7 +398,7 @@ def _(event: HandshakeFailed) -> LogLine:
 
 @line_of.register
 def _(event: LimitReached) -> LogLine:
-    text = f"--{event.limit} was reached{f', by {event.peer}' if event.peer else ''}"
+    text = event.text or f"--{event.limit} was reached{f', by {event.peer}' if event.peer else ''}"
     return LogLine(Level.WARNING, "limit_reached", text, {"limit": event.limit, "peer": event.peer})
 
 

@@ -2,9 +2,10 @@
 
     python -m tests.end_to_end.attacks [--only NAME] [--scale 1]
 
-Each attack has a process of its own. While it goes on, the tree is edited again and again, and a client that behaves polls for
-each edit. What is printed: resident memory before, at most, and once the attackers are gone; how many of the updates came, and
-the slowest. The exit status is 1 if an update did not come, or if memory grew by more than the attack is allowed.
+Each attack has a process of its own. While it goes on, the tree is edited again and again, a client that behaves polls for each
+edit, and another opens one gRPC stream after the other. What is printed: resident memory before, at most, and once the attackers
+are gone; how many of the updates came, and the slowest; how many of the streams were answered, and the slowest. The exit status
+is 1 if an update did not come, if one stream of a hundred was not answered, or if memory grew by more than the attack is allowed.
 """
 
 from __future__ import annotations
@@ -358,15 +359,26 @@ async def flood(target: Target, frames: Callable[[int], bytes], count: int) -> N
             await send_raw(target.grpc, parts())
 
 
+def resets(number: int, path: bytes = f"{ADS}StreamAggregatedResources".encode()) -> bytes:
+    """Return a hundred calls, each of which is reset at once."""
+    head, cancel = call_head(path), struct.pack(">I", 8)
+    streams = (2 * (number * 100 + index) + 1 for index in range(100))
+    return b"".join(frame(HEADERS, 4, one, head) + frame(RST_STREAM, 0, one, cancel) for one in streams)
+
+
+async def rapid_resets(target: Target, scale: float) -> None:
+    """Twenty connections of strangers reset calls at once, as fast as they can, and come back for a while."""
+    parts = [resets(number) for number in range(int(1000 * max(scale, 0.1)))]
+    for _ in range(max(1, int(3 * scale))):
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(20):
+                tasks.create_task(flood(target, parts.__getitem__, len(parts)))
+
+
 async def http2_floods(target: Target, scale: float) -> None:
     """Floods of settings, pings, streams that are reset at once, streams that stay, and a head without an end."""
     head = call_head()
     rounds = int(300 * scale)
-
-    def resets(number: int) -> bytes:
-        streams = (2 * (number * 100 + index) + 1 for index in range(100))
-        cancel = struct.pack(">I", 8)
-        return b"".join(frame(HEADERS, 4, one, head) + frame(RST_STREAM, 0, one, cancel) for one in streams)
 
     def opened(number: int) -> bytes:
         return b"".join(frame(HEADERS, 4, 2 * (number * 100 + index) + 1, head) for index in range(100))
@@ -408,17 +420,18 @@ ROWS = (
     Row(slow_heads, 100),
     Row(endless_heads, 100),
     Row(huge_bodies, 100),
-    Row(polls_that_never_read, 300, 10_000),
+    Row(polls_that_never_read, 500, 10_000),
     Row(streams_of_many_nodes, 250),
     Row(many_names, 400),
     Row(streams_that_never_read, 500, 10_000),
     Row(http2_floods, 500),
+    Row(rapid_resets, 200),
 )
 
 
 @dataclass
 class Measured:
-    """Memory in MiB before an attack, at most, and after it; how long the updates took that came, and the polls that failed."""
+    """Memory in MiB before an attack, at most, and after it; how long updates and streams took that came; and what failed."""
 
     before: float
     most: float = 0.0
@@ -426,6 +439,8 @@ class Measured:
     updates_s: list[float] = field(default_factory=list)
     made: int = 0
     retries: int = 0
+    streams_s: list[float] = field(default_factory=list)
+    unanswered: int = 0
 
     @property
     def growth(self) -> float:
@@ -439,10 +454,12 @@ async def measure(target: Target, attack: Attack, scale: float) -> Measured:
     async with asyncio.TaskGroup() as tasks:
         attacking = tasks.create_task(_until_done(attack, target, scale))
         watching = tasks.create_task(_watch_memory(target, measured))
+        opening = tasks.create_task(_open_streams(target, measured))
         while not attacking.done() or measured.made < 3:
             await _see_update(target, measured)
             await asyncio.sleep(0.1)
         watching.cancel()
+        opening.cancel()
     measured.after = target.rss_mib()
     return measured
 
@@ -458,6 +475,27 @@ async def _watch_memory(target: Target, measured: Measured) -> None:
     while True:
         measured.most = max(measured.most, target.rss_mib())
         await asyncio.sleep(0.02)
+
+
+async def _open_streams(target: Target, measured: Measured) -> None:
+    """Open one stream after the other, and wait for its first response."""
+    request = discovery_pb2.DeltaDiscoveryRequest(type_url=CDS, node={"id": "opens"}).SerializeToString()
+    async with channel_to(target) as channel:
+        while True:
+            began = time.monotonic()
+            call = channel.stream_stream(f"{ADS}DeltaAggregatedResources")()
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await call.write(request)
+                    answered = await call.read() is not grpc.aio.EOF
+            except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                answered = False
+            call.cancel()
+            if answered:
+                measured.streams_s.append(time.monotonic() - began)
+            else:
+                measured.unanswered += 1
+            await asyncio.sleep(0.05)
 
 
 async def _see_update(target: Target, measured: Measured) -> None:
@@ -500,10 +538,13 @@ async def run(row: Row, scale: float) -> bool:
     """Measure an attack, and print it; return whether all went well."""
     async with attacked(row.clusters) as target:
         measured = await measure(target, row.attack, scale)
+    streams = len(measured.streams_s)
     is_well = measured.growth <= row.growth_mib and len(measured.updates_s) == measured.made
+    is_well = is_well and measured.unanswered * 100 <= streams + measured.unanswered
     print(
         f"| {row.name} | {measured.before:.0f} | {measured.most:.0f} | {measured.after:.0f} "
-        f"| {len(measured.updates_s)} of {measured.made} | {max(measured.updates_s, default=0):.2f} s | {measured.retries} |"
+        f"| {len(measured.updates_s)} of {measured.made} | {max(measured.updates_s, default=0):.2f} s | {measured.retries} "
+        f"| {streams} of {streams + measured.unanswered} | {max(measured.streams_s, default=0):.2f} s |"
         f"{'' if is_well else ' FAILED'}",
         flush=True,
     )
@@ -517,7 +558,8 @@ async def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="do so much of it")
     arguments = parser.parse_args()
     print(
-        "| attack | RSS before, MiB | at most | after | updates | the slowest | polls failed |\n| --- | --- | --- | --- | --- | --- | --- |"
+        "| attack | RSS before, MiB | at most | after | updates | the slowest | polls failed | streams | the slowest |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     )
     rows = [row for row in ROWS if not arguments.only or row.name in arguments.only]
     return 0 if all([await run(row, arguments.scale) for row in rows]) else 1

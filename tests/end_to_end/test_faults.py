@@ -45,6 +45,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "streams": ("fsxds.transports.grpc_streams.stream.StreamCall.wake",),
     "mirror": ("fsxds.transports.mirror.writer.Mirror.write",),
     "health": ("fsxds.transports.grpc_streams.discovery.GrpcServices._report_health",),
+    "resets": ("fsxds.transports.grpc_streams.resets.process_time",),
     "ready file": ("fsxds.readiness.ReadyFile.write",),
     "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
     "start-up": ("fsxds.serving.report_waits",),

@@ -16,7 +16,7 @@ import pytest
 from fsxds.events import LimitReached
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
-from tests.end_to_end.attacks import ROWS, Row, Target, head_of, measure
+from tests.end_to_end.attacks import PREFACE, ROWS, SETTINGS, Row, Target, frame, head_of, measure, resets
 from tests.support.errors import Recorder
 from tests.support.grpc_clients import channel_to, method_path, serving_grpc
 from tests.support.patience import PATIENCE_S
@@ -276,9 +276,46 @@ async def test_memory_stays_bounded_and_others_are_served(row: Row, target: Targ
     log = target.server.log_file.read_bytes()
 
     assert len(measured.updates_s) == measured.made
+    assert measured.unanswered * 100 <= len(measured.streams_s)
     assert measured.growth < 150
     assert b"Traceback" not in log
     assert "internal_error" not in {event["event"] for event in events_in(log)}
+
+
+@pytest.mark.parametrize(
+    "path", [b"/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources", b"/unknown"]
+)
+async def test_a_connection_that_resets_calls_as_it_makes_them_is_closed(path: bytes, target: Target) -> None:
+    """It waits until then, as gRPC reads no more from it; and the log tells of it, once for many connections."""
+    parts, before = [resets(number, path) for number in range(100)], len(target.server.log_file.read_bytes())
+
+    def told() -> list[dict[str, object]]:
+        return [
+            event for event in events_in(target.server.log_file.read_bytes()[before:]) if event.get("limit") == "resets"
+        ]
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(PREFACE + frame(SETTINGS, 0, 0, b""))
+        for part in parts:
+            writer.write(part)
+            await asyncio.sleep(0.01)
+        while await reader.read(1 << 16):
+            pass
+
+    async with asyncio.timeout(PATIENCE_S):
+        # A machine that is busy otherwise leaves the server too little time to notice a flood.
+        while not told():
+            connections = [await asyncio.open_connection(*target.grpc) for _ in range(8)]
+            resetting = [asyncio.create_task(reset(*each)) for each in connections]
+            await asyncio.wait(resetting, timeout=5.0)
+            if told():
+                await asyncio.wait(resetting, return_when=asyncio.FIRST_COMPLETED)
+            for task, (_, writer) in zip(resetting, connections, strict=True):
+                task.cancel()
+                writer.close()
+
+    assert told()[0]["peer"] == "127.0.0.1"
+    assert len(told()) <= 2
 
 
 def test_a_tree_of_too_many_files_is_told_of(tmp_path: Path) -> None:

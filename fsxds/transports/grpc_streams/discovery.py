@@ -35,6 +35,7 @@ from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import HEALTH, STOPPING, LastingCalls, guarded
+from fsxds.transports.grpc_streams.resets import watch_resets
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
 from fsxds.transports.grpc_streams.stream_requests import (
     METHODS,
@@ -189,6 +190,7 @@ class GrpcServices:
                 lasting = (
                     tasks.create_task(supervisor.run("streams", self._shared.waking.keep_waking)),
                     tasks.create_task(supervisor.run("health", self._report_health)),
+                    tasks.create_task(supervisor.run("resets", partial(watch_resets, self._observer))),
                 )
                 # The first step of each, before the first stream comes.
                 await asyncio.sleep(0)

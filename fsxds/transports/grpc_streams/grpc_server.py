@@ -16,6 +16,7 @@ import grpc.aio
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.settings.options import Settings
 from fsxds.supervisor import Supervisor
+from fsxds.transports.grpc_streams import resets
 from fsxds.transports.grpc_streams.known_methods import KnownMethodsServer
 from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.sockets import (
@@ -64,12 +65,12 @@ def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
     """Return the channel arguments of a server with these limits.
 
     Floods of pings and settings are bounded by gRPC itself: it stops to read from a connection whose answers it cannot write,
-    and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them. No argument bounds resets of one
-    connection: fast ones fill the requests that gRPC lets wait for a server, and new streams of all are cancelled.
+    and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them.
     """
     streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
     return (
         *OPTIONS,
+        *resets.OPTIONS,
         # By default a second process would get half of the clients of a port that is taken.
         ("grpc.so_reuseport", int(settings.reuse_port)),
         ("grpc.max_receive_message_length", settings.max_message_bytes),

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -78,6 +79,9 @@ class Lru(Generic[Key, Value]):
 
 # So many changes back, answers that still hold are found.
 MOST_EARLIER = 16
+# So many names the questions have that are kept, and as many those before changes. Clients choose them, up to a megabyte in one
+# request: a name takes some hundred bytes.
+MOST_NAMES = 1_000_000
 
 
 class AnswersByNames(Generic[Value]):
@@ -85,27 +89,49 @@ class AnswersByNames(Generic[Value]):
 
     Args:
         most: as many are kept, the least recently used are dropped first.
-        earlier: the last changes, the newest first: which names changed, and the answers before that.
+        earlier: the last changes, the newest first: which names changed, the answers before that, and how many names these are
+            about.
     """
 
-    __slots__ = ("_earlier", "_kept", "_most")
+    __slots__ = ("_earlier", "_kept", "_most", "_names")
 
     def __init__(
-        self, most: int, earlier: tuple[tuple[AbstractSet[str], Lru[frozenset[str], Value]], ...] = ()
+        self, most: int, earlier: tuple[tuple[AbstractSet[str], Lru[frozenset[str], Value], int], ...] = ()
     ) -> None:
         self._most, self._earlier = most, earlier
         self._kept: Lru[frozenset[str], Value] = Lru(most)
+        # At least as many as there are.
+        self._names = 0
 
     def after(self, changed: AbstractSet[str]) -> AnswersByNames[Value]:
         """Return the answers after a change of these names."""
-        return AnswersByNames(self._most, ((changed, self._kept), *self._earlier[: MOST_EARLIER - 1]))
+        earlier = ((changed, self._kept, self._names), *self._earlier[: MOST_EARLIER - 1])
+        sums = accumulate(names for _, _, names in earlier)
+        within = sum(names <= MOST_NAMES for names in sums)
+        return AnswersByNames(self._most, earlier[: max(within, 1)])
 
     def find(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
         """Return the answer that is kept or still holds, or make and keep it."""
-        return self._kept.find(names, lambda: self._find_earlier(names, make))
+        return self._kept.find(names, lambda: self._make(names, make))
+
+    def _make(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
+        if self._names + len(names) > MOST_NAMES:
+            self._drop()
+        self._names += len(names)
+        return self._find_earlier(names, make)
+
+    def _drop(self) -> None:
+        """Drop what was not used for longest, until half as many names are left as may be; it costs a look at all."""
+        kept = tuple(self._kept)
+        self._names = sum(map(len, kept))
+        for names in kept:
+            if self._names <= MOST_NAMES // 2:
+                break
+            self._kept.pop(names)
+            self._names -= len(names)
 
     def _find_earlier(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
-        for changed, kept in self._earlier:
+        for changed, kept, _ in self._earlier:
             if not changed.isdisjoint(names):
                 break
             if (found := kept.get(names)) is not None:

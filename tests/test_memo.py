@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
+
+from fsxds import memo
 from fsxds.memo import MOST_EARLIER, AnswersByNames, Lru
 
 
@@ -97,3 +102,20 @@ def test_answers_from_long_ago_are_forgotten() -> None:
         answers = answers.after(frozenset("b"))
     assert answers.after(frozenset("b")).find(frozenset("a"), lambda: 2) == 2
     assert answers.find(frozenset("a"), lambda: 3) == 1
+
+
+def test_questions_are_forgotten_for_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few questions there are, they have no more names than the limit; nor do those of earlier rows."""
+    monkeypatch.setattr(memo, "MOST_NAMES", 10)
+    questions = [frozenset(f"{number}-{index}" for index in range(4)) for number in range(20)]
+    answers = AnswersByNames[int](100)
+    for number, names in enumerate(questions):
+        assert answers.find(names, partial(int, number)) == number
+        assert sum(map(len, answers._kept)) <= 10
+
+    assert answers.after(frozenset("x")).find(questions[-1], lambda: -1) == 19
+    later = answers
+    for names in questions:
+        later = later.after(names)
+        later.find(names, lambda: 0)
+        assert sum(len(each) for _, kept, _ in later._earlier[1:] for each in kept) <= 10

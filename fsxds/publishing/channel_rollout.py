@@ -189,7 +189,8 @@ class ChannelRollout:
             if self.is_stale:
                 self.is_stale = False
                 held = self.channel.key.held
-                self.target.compose(self.base, holding.rejected if held is None else held, holding.rules)
+                rejected = holding.rejected if held is None else held
+                self.target.compose(self.base, rejected, holding.rules, self.machine.begun)
             held_keys = {**self.target.holds, **self.waits}.keys()
             if held_keys != self.held_since_s.keys():
                 began_s = {key: now_s - held_for_s for key, held_for_s in self._held_before_s.items()}

@@ -21,7 +21,7 @@ Everything is worked out anew for each tree, from what is served and what the tr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -68,16 +68,19 @@ class Hold:
         asked: what the tree has; None where it removed the resource.
         other: the user of a resource in use, the name that is undefined or held, or who has what is claimed; None for other
             reasons.
+        good: what was good before what is rejected; None for other reasons.
     """
 
     reason: HoldReason
     kept: Resource | None
     asked: Resource | None
     other: Key | None = None
+    good: Snapshot | None = field(default=None, compare=False, repr=False)
 
 
 Holds = Mapping[Key, Hold]
 NO_HOLDS: Holds = MappingProxyType({})
+NOTHING_BEGUN: Mapping[TypeUrl, Sequence[Resource]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def compose(
     base: Snapshot | None,
     explicit: Holds,
     rules: HoldingRules,
-    before: Mapping[Key, Snapshot] = MappingProxyType({}),
+    begun: Mapping[TypeUrl, Sequence[Resource]] = NOTHING_BEGUN,
 ) -> Composed:
     """Return what is to be served of a tree.
 
@@ -134,46 +137,56 @@ def compose(
             claims the same.
         explicit: what is held whatever it names: rejected and pinned resources, and what waits for canaries.
         rules: the rest.
-        before: what was good before each rejected resource.
+        begun: what is served beside `base` by now: new resources of a target that was not reached. No more than what was
+            reached can be removed without approval.
     """
-    composition = _Composition(tree, base or tree, explicit, rules)
-    removals = composition.close(before, is_first=base is None)
+    reached = base or tree
+    composition = _Composition(tree, (reached, _with_begun(reached, begun)), explicit, rules)
+    removals = composition.close(is_first=base is None)
     return Composed(composition.snapshot(), MappingProxyType(composition.holds), removals)
 
 
+def _with_begun(base: Snapshot, begun: Mapping[TypeUrl, Sequence[Resource]]) -> Snapshot:
+    rows = {url: base.resources(url).with_changes(new, ()).prepared() for url, new in begun.items() if new}
+    return replace(base, by_type=MappingProxyType({**base.by_type, **rows})) if rows else base
+
+
 class _Composition:
-    def __init__(self, tree: Snapshot, base: Snapshot, explicit: Holds, rules: HoldingRules) -> None:
-        self._tree, self._base, self._rules = tree, base, rules
+    def __init__(self, tree: Snapshot, bases: tuple[Snapshot, Snapshot], explicit: Holds, rules: HoldingRules) -> None:
+        self._tree, self._rules = tree, rules
+        # What was reached last, and what is served beside it, too.
+        self._reached, self._base = bases
         self.holds: dict[Key, Hold] = {}
-        # What was good before rejected resources: what is served in their place names it.
-        self._good: list[Snapshot] = []
+        # What was good before each rejected resource.
+        self._before = {key: hold.good for key, hold in explicit.items() if hold.good is not None}
+        # What is served in place of these names it.
+        self._good = list({id(good): good for good in self._before.values()}.values())
         # What resources claim that others have, which stay.
         self._taken: defaultdict[Key, set[Key]] = defaultdict(set)
         self._changes = {
-            type_url: rows.changes_since(base.resources(type_url))
+            type_url: rows.changes_since(self._base.resources(type_url))
             for type_url, rows in tree.by_type.items()
-            if rows is not base.by_type.get(type_url)
+            if rows is not self._base.by_type.get(type_url)
         }
         for key, hold in explicit.items():
             if hold.kept is not hold.asked:
                 self.holds[key] = hold
 
-    def close(self, before: Mapping[Key, Snapshot], *, is_first: bool) -> tuple[Removal, ...]:
+    def close(self, *, is_first: bool) -> tuple[Removal, ...]:
         """Hold also what follows from what is held, and from names that are undefined; return what waits for approval."""
-        self._good = list({id(good): good for good in before.values()}.values())
         if is_first:
             self._hold_claimers()
             return ()
         users = self._new_users()
         self._hold_users(users, self.holds)
-        for key, good in before.items():
+        for key, good in self._before.items():
             if self._served(key) is None:
                 self._take_back(key, good)
         if self._rules.keeps_references:
             undefined = dict(self._undefined(users))
             self._hold_users(users | undefined, undefined)
         self._keep(users)
-        removals = removals_to_approve(self._base, self.snapshot(), self._rules.max_removal)
+        removals = removals_to_approve(self._reached, self.snapshot(), self._rules.max_removal)
         if not removals or approval_id(removals) in self._rules.approved:
             return ()
         for key in (key for removal in removals for key in removal.keys):
@@ -369,7 +382,7 @@ class _Composition:
         for other in served[1:]:
             owner = served[0]
             is_allowed = any(
-                claim in _claims_in(one, owner) & _claims_in(one, other) for one in (self._tree, self._base)
+                claim in _claims_in(one, owner) & _claims_in(one, other) for one in (self._tree, self._reached)
             )
             if not is_allowed and claim not in self._taken[other]:
                 self._taken[other].add(claim)
@@ -388,7 +401,7 @@ class _Composition:
     def _right_to_claim(self, claim: Key, key: Key) -> int:
         """Return who keeps it: what is good in place of a rejected version, who has it already, a rollback, the tree."""
         hold = self.holds.get(key)
-        if claim in _claims_in(self._base, key):
+        if claim in _claims_in(self._reached, key):
             return 2
         if hold is None:
             return 0

@@ -17,13 +17,13 @@ What the target is, and what of the tree is held back, is decided elsewhere (`ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
 
-from fsxds.resources import Snapshot
+from fsxds.resources import Resource, Snapshot
 from fsxds.rollout.lingering import (
     Draining,
     LingeringByKey,
@@ -46,6 +46,7 @@ from fsxds.rollout.rollout_events import (
 )
 from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
 from fsxds.rollout.step import Client, Step, StepKind, snapshot_id
+from fsxds.values import TypeUrl
 
 
 class Rollout:
@@ -229,6 +230,19 @@ class Rollout:
         """
         is_empty = self.good is None or not any(self.good.by_type.values())
         return self.target if self._is_switched or is_empty else self.good
+
+    @property
+    def begun(self) -> Mapping[TypeUrl, Sequence[Resource]]:
+        """The new resources of the target that clients are served, while it is not certain that they have taken its users."""
+        taken, served, target = self.taken, self.served, self.target
+        if taken is None or served is None or target is None or taken is target:
+            return {}
+        found = {}
+        for type_url, rows in served.by_type.items():
+            before, wanted = taken.resources(type_url), target.resources(type_url)
+            names = rows.changes_since(before).fresh
+            found[type_url] = [rows[name] for name in names if name not in before and name in wanted]
+        return found
 
     def take_events(self) -> tuple[RolloutEvent, ...]:
         """Return what happened since this was asked last."""

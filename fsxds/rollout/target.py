@@ -14,16 +14,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import MappingProxyType
 
 from fsxds.resources import Key, Resource, Snapshot, key_of
-from fsxds.rollout.holding import NO_HOLDS, Composed, Hold, HoldingRules, HoldReason, Holds, compose
+from fsxds.rollout.holding import NO_HOLDS, NOTHING_BEGUN, Composed, Hold, HoldingRules, HoldReason, Holds, compose
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.restored import Restored
-from fsxds.values import Version
+from fsxds.values import TypeUrl, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,11 @@ class Target:
         return NO_HOLDS if self.composed is None else self.composed.holds
 
     def compose(
-        self, base: Snapshot | None, rejected: Collection[ResourceVersion], rules: HoldingRules
+        self,
+        base: Snapshot | None,
+        rejected: Collection[ResourceVersion],
+        rules: HoldingRules,
+        begun: Mapping[TypeUrl, Sequence[Resource]] = NOTHING_BEGUN,
     ) -> Snapshot | None:
         """Return what is to be served; None before the first tree.
 
@@ -125,6 +129,7 @@ class Target:
             base: what was reached last; None before the first.
             rejected: the versions that are not to be served.
             rules: what else is held.
+            begun: what is served beside that by now.
         """
         if self._whole is None:
             return None
@@ -138,14 +143,14 @@ class Target:
             for version, good in self.before.items()
             if (base is not None and version_of(base, version[0]) == version[1]) or self.may_serve(version)
         }
-        explicit, before = dict(self._pinned(self._whole)), dict[Key, Snapshot]()
+        explicit = dict(self._pinned(self._whole))
         for version in self.held_of(rejected):
-            if version[0] not in before:
-                key, before[version[0]] = version[0], self.before[version]
-                kept = self._good(self._asked(key), rejected)
-                explicit[key] = Hold(HoldReason.REJECTED, kept, _found(self._whole, key))
+            key = version[0]
+            if key not in explicit or explicit[key].reason is not HoldReason.REJECTED:
+                kept, found = self._good(self._asked(key), rejected), _found(self._whole, key)
+                explicit[key] = Hold(HoldReason.REJECTED, kept, found, good=self.before[version])
         rules = replace(rules, approved=rules.approved | self._approved[1])
-        self.composed = compose(self._whole, base, explicit, rules, before)
+        self.composed = compose(self._whole, base, explicit, rules, begun)
         return self.composed.snapshot
 
     def _with_brought(self, tree: Snapshot) -> Snapshot:
@@ -170,13 +175,13 @@ class Target:
 
     def without(self, snapshot: Snapshot, rejected: Collection[ResourceVersion]) -> Snapshot:
         """Return a snapshot with what was good before these versions in their place: what their rejecter has."""
-        holds, before = dict[Key, Hold](), dict[Key, Snapshot]()
+        holds = dict[Key, Hold]()
         for key, version in rejected:
             found = _found(snapshot, key)
             if found is not None and found.version == version and (key, version) in self.before:
-                holds[key] = Hold(HoldReason.REJECTED, self._good(found, rejected), found)
-                before[key] = self.before[key, version]
-        return compose(snapshot, None, holds, HoldingRules(), before).snapshot
+                kept = self._good(found, rejected)
+                holds[key] = Hold(HoldReason.REJECTED, kept, found, good=self.before[key, version])
+        return compose(snapshot, None, holds, HoldingRules()).snapshot
 
     def held_of(self, rejected: Collection[ResourceVersion]) -> list[ResourceVersion]:
         """Return which of these versions something is served in place of, each before those that were good before it."""

@@ -38,6 +38,11 @@ def held_at(reason: HoldReason, tree: Snapshot, *names: str, base: Snapshot | No
     }
 
 
+def with_good(holds: Holds, good: Snapshot) -> Holds:
+    """Return rejected resources with what was good before."""
+    return {one: replace(hold, good=good) for one, hold in holds.items()}
+
+
 def reasons(composed: Composed) -> dict[str, tuple[HoldReason, str | None]]:
     """Return why each resource is held, by its name, with the name of the other one that matters."""
     return {name: (hold.reason, hold.other and hold.other[1]) for (_, name), hold in composed.holds.items()}
@@ -217,7 +222,7 @@ def test_what_moved_to_a_resource_that_is_taken_back_moves_back() -> None:
     good = tree_snapshot(OLD)
     reached = tree_snapshot(NEW, good)
     rejected = held_at(HoldReason.REJECTED, reached, "CDS:new")
-    composed = compose(reached, reached, rejected, RULES, {key("CDS:new"): good})
+    composed = compose(reached, reached, with_good(rejected, good), RULES)
 
     assert OLD == tree_of(composed.snapshot)
 
@@ -228,7 +233,7 @@ def test_what_moves_back_finds_endpoints_as_well() -> None:
     good = tree_snapshot(old)
     reached = tree_snapshot(NEW, good)
     rejected = held_at(HoldReason.REJECTED, reached, "CDS:new")
-    composed = compose(reached, reached, rejected, RULES, {key("CDS:new"): good})
+    composed = compose(reached, reached, with_good(rejected, good), RULES)
 
     assert old == tree_of(composed.snapshot)
 
@@ -238,7 +243,7 @@ def test_what_moved_to_another_version_does_not_move_back() -> None:
     good = tree_snapshot({**OLD, "CDS": {"old": "1", "new": "0"}})
     reached = tree_snapshot(NEW, good)
     rejected = held_at(HoldReason.REJECTED, reached, "CDS:new", base=good)
-    composed = compose(reached, reached, rejected, RULES, {key("CDS:new"): good})
+    composed = compose(reached, reached, with_good(rejected, good), RULES)
 
     assert {**NEW, "CDS": {"new": "0"}} == tree_of(composed.snapshot)
 

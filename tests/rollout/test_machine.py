@@ -511,6 +511,37 @@ def test_a_start_with_nothing_is_no_good_target() -> None:
     assert tree_of(composed) == first
 
 
+def test_new_resources_of_a_step_under_way_are_kept_like_others() -> None:
+    """A tree that breaks their references, before clients took them, takes nothing back that is served; else it is followed."""
+    (rollout, before), client, rules = at({"CDS": {"z": "1"}}), Somebody(), HoldingRules()
+    wanted: Tree = {
+        "CDS": {"z": "1", "a": "1 EDS:a"},
+        "EDS": {"a": "1"},
+        "RDS": {"r": "1 CDS:a"},
+        "LDS": {"l": "1 RDS:r"},
+    }
+    rollout.receive_target(first := tree_snapshot(wanted, before), 1.0)
+    rollout.receive_waiting({client}, 1.0)
+    target = Target()
+    target.receive_tree(tree_snapshot({**wanted, "RDS": {"r": "2 CDS:b"}, "CDS": {"z": "1"}}, first))
+
+    assert {url: [one.name for one in new] for url, new in rollout.begun.items() if new} == {
+        type_url(short): ["a"] for short in ("CDS", "EDS")
+    }
+    before_routes = target.compose(rollout.taken, (), rules, rollout.begun)
+    assert before_routes is not None
+    assert tree_of(before_routes) == {"CDS": {"z": "1"}, "EDS": {"a": "1"}}
+
+    rollout.receive_taken(client, 2.0)
+    rollout.receive_waiting({client}, 2.0)
+    assert served(rollout) == wanted
+    composed = target.compose(rollout.taken, (), rules, rollout.begun)
+    assert composed is not None
+    assert tree_of(composed) == wanted
+    all_take(rollout, 3.0)
+    assert rollout.begun == {}
+
+
 def test_what_is_taken_along_to_a_rollout_at_rest_ends() -> None:
     """No step ends there that would say when."""
     rollout, first = at(INLINE, RolloutOptions(linger_s=60))

@@ -444,7 +444,9 @@ class Checks:
                             f" its NACK number {last[1]}, at {each.at_s:.2f} s"
                         )
                     if each.is_rejected:
-                        rejected[each.version] = each.at_s, 1 + (last[1] if last else 0)
+                        count = last[1] if last else 0
+                        # What it asks for as one that has nothing is not offered to it.
+                        rejected[each.version] = each.at_s, max(count + (not each.is_first), 1)
 
     def _is_renewed(self, key: Key, since_s: float, until_s: float) -> bool:
         """Whether something happened after which a version may be offered at once."""

@@ -5,7 +5,7 @@
 | Each subscription is polled apart; a step is taken when all that it changes came back with their new versions. | ENVOY.md E5, E9 |
 | Endpoints that new or changed clusters need are polled after these; until then the clusters have none. They are waited for if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
 | A poll that its client gave up is not waited for before it is there again: its cluster may have changed or gone. | ENVOY.md E11 |
-| Endpoints that no cluster of the client needs any more are not waited for. | ENVOY.md E11 |
+| Endpoints that no cluster of the client needs any more, and routes that no listener does, are not waited for. | ENVOY.md E11 |
 | Names that do not exist any more are not waited for: what used them has gone, or keeps what it has. | ENVOY.md E15 |
 | Nor are names that were not polled for several polls of what the client rejects: a listener that it rejected polls no routes. | ENVOY.md E12 |
 | One NACK may be a lost response: two in a row are a rejection, or one with an error, or of what was rejected before. | ENVOY.md E9 |
@@ -30,6 +30,9 @@ from fsxds.values import TypeUrl, Version
 
 CLUSTERS = Subscription(BY_SHORT_NAME["cds"].type_url)
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
+LISTENERS = Subscription(BY_SHORT_NAME["lds"].type_url)
+ROUTES = BY_SHORT_NAME["rds"].type_url
+SCOPED_ROUTES = Subscription(BY_SHORT_NAME["srds"].type_url)
 
 # A subscription that was not polled again for so long, while others of the node were, is not waited for: an Envoy that drops
 # a cluster between two polls of its endpoints does not say so. It pauses for once to twice `refresh_delay` (ENVOY.md E4),
@@ -179,7 +182,7 @@ class PollingNode:
         for awaited in (self._waiting, self._needed):
             if watch.holds(awaited.get(subscription)):
                 del awaited[subscription]
-        if subscription == CLUSTERS:
+        if subscription in {CLUSTERS, LISTENERS}:
             self._drop_unneeded()
 
     def receive_nack(
@@ -285,17 +288,24 @@ class PollingNode:
         self._drop_unneeded()
 
     def _drop_unneeded(self) -> None:
-        """Wait no more for polls of endpoints that no cluster of the client needs: it does not say that it ends them."""
-        clusters = self.watches.get(CLUSTERS)
-        polled = [one for one in self._waiting if one.type_url == ENDPOINTS and not self.watches[one].open_polls]
+        """Wait no more for polls of what no cluster or listener of the client needs: it does not say that it ends them."""
         # Clusters that it is to take may need some that it does not poll yet.
         expected = () if CLUSTERS in self._waiting else tuple(self._needed)
-        if not (polled or expected) or clusters is None or clusters.confirmed is None:
+        self._drop_unused(ENDPOINTS, CLUSTERS, expected)
+        # Scopes name routes as well.
+        if LISTENERS not in self._waiting and SCOPED_ROUTES not in self.watches:
+            self._drop_unused(ROUTES, LISTENERS)
+
+    def _drop_unused(self, type_url: TypeUrl, users: Subscription, expected: Iterable[Subscription] = ()) -> None:
+        """Wait no more for resources of a type that the client's users of them do not name, and that it has no open poll for."""
+        polled = [one for one in self._waiting if one.type_url == type_url and not self.watches[one].open_polls]
+        known = self.watches.get(users)
+        if not (polled or expected) or known is None or known.confirmed is None:
             return
-        needed = {one.name for cluster in clusters.confirmed for one in cluster.references if one.type_url == ENDPOINTS}
+        named = {one.name for user in known.confirmed for one in user.references if one.type_url == type_url}
         for awaited, subscriptions in ((self._waiting, polled), (self._needed, expected)):
             for subscription in subscriptions:
-                if subscription.names.isdisjoint(needed):
+                if subscription.names.isdisjoint(named):
                     del awaited[subscription]
 
     def _selecting(self, type_url: TypeUrl, change: RowsChange) -> Iterator[Subscription]:

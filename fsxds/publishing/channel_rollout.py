@@ -173,6 +173,10 @@ class ChannelRollout:
         other, own = self.origin
         return other is machine.served and own is self.machine.served and self.machine.step is machine.step
 
+    def replaced_for(self, rejected: Collection[ResourceVersion]) -> frozenset[ResourceVersion]:
+        """Return which of these versions nodes that reject them need a channel of their own for."""
+        return self.target.replaced_for(rejected, self.machine.served)
+
     def receive_progress(self, client: ChannelClient) -> None:
         """Note that a client may have taken the step, or left."""
         self._progressed[client] = None

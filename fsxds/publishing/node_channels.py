@@ -23,6 +23,7 @@ from typing import Protocol
 from fsxds.channels import Channel, ChannelClient, ChannelKey, node_key
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
+from fsxds.protocol.node_attributes import Attributes
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.channel_rollout import ChannelRollout
@@ -69,7 +70,7 @@ class _Left:
     """Where nodes were when they left, in a channel with this key; `lane` is the number of that place.
 
     `has_taken`: they had taken what was served; otherwise they may be one step behind that. `returns`: so often they came
-    back to that place, and were away again before they had taken it.
+    back to that place, and were away again before they had taken it. `attributes`: what views matched; None after a restart.
     """
 
     machine: Rollout
@@ -78,6 +79,11 @@ class _Left:
     left_s: float = 0.0
     has_taken: bool = True
     returns: int = 0
+    attributes: Attributes | None = None
+
+    def was_seen_as(self, node: Node) -> bool:
+        """Whether a node says the same of itself, so that it has another view only because the settings have."""
+        return self.attributes == node.attributes
 
 
 class NodeChannels:
@@ -332,8 +338,8 @@ class NodeChannels:
     def _shared_key(self, key: ChannelKey) -> ChannelKey:
         """Return the key of the channel in which nodes of a view are served nothing that any node rejects."""
         main, rejections = self._publisher.main_of(key), self._publisher.verdicts.rejections
-        held = () if main is None else main.target.held_of(main.target.before.keys() & rejections.known)
-        return ChannelKey(key.layers, key.is_canary, frozenset(held), is_shared=True)
+        held = frozenset() if main is None else main.replaced_for(rejections.known)
+        return ChannelKey(key.layers, key.is_canary, held, is_shared=True)
 
     def _rollout_of(self, node: Node, known: ChannelKey | None = None, *, holds: bool | None = None) -> ChannelRollout:
         key = known or self._key_of(node)
@@ -360,7 +366,8 @@ class NodeChannels:
             known = _Left(machine.split(machine.options, now_s), key, next(self._lane_numbers))
         # Until it is known who has to take a step, nobody is known to have taken it.
         has_taken = machine.step is None or (machine.waiting is not None and client not in machine.waiting)
-        self._left[node] = replace(known, left_s=now_s, has_taken=has_taken, returns=0)
+        attributes = client.node.attributes
+        self._left[node] = replace(known, left_s=now_s, has_taken=has_taken, returns=0, attributes=attributes)
         self._left.move_to_end(node)
         while len(self._left) > MOST_REMEMBERED or next(iter(self._left.values())).left_s < now_s - REMEMBERED_FOR_S:
             self._left.popitem(last=False)
@@ -375,7 +382,10 @@ class NodeChannels:
         if left is not None and left is not before and goal is not None:
             # The next process is not to believe that the node is still there.
             self._publisher.keep(goal)
-        if left is None or goal is None or left.key.layers != key.layers or not holds or left.returns > MOST_RETURNS:
+        if left is None or goal is None or not holds or left.returns > MOST_RETURNS:
+            return None
+        # One that claims to be another one is not to be served what that one had.
+        if left.key.layers != key.layers and not left.was_seen_as(node):
             return None
         # A channel that waits for those who return asks each where it is.
         is_awaited = goal.machine.is_resting and goal.machine.serves_the_same(left.machine)
@@ -493,7 +503,7 @@ class NodeChannels:
     def _held_on_the_way(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
         """Return what a lane to a channel does not serve from the start: what its node does not have; None for nothing."""
         known, main = self._publisher.verdicts.rejections.nodes.get(node), self._publisher.main_of(key)
-        return None if known is None or main is None else frozenset(main.target.held_of(known.unserved)) or None
+        return None if known is None or main is None else main.replaced_for(known.unserved) or None
 
     def _lane_key(self, key: ChannelKey, held: frozenset[ResourceVersion] | None) -> ChannelKey:
         return replace(key, held=held, lane=next(self._lane_numbers))

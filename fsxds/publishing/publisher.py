@@ -231,7 +231,7 @@ class Publisher:
         main, rejections = self.main_of(key), self.verdicts.rejections
         if main is None or node not in rejections.nodes:
             return None
-        held = frozenset(main.target.held_of(rejections.held_for(node)))
+        held = main.replaced_for(rejections.held_for(node))
         return None if held == frozenset(main.target.held_of(rejections.held)) else held
 
     def split(

@@ -161,6 +161,8 @@ class _Composition:
         self._before = {key: hold.good for key, hold in explicit.items() if hold.good is not None}
         # What is served in place of these names it.
         self._good = list({id(good): good for good in self._before.values()}.values())
+        # Those of them in whose place nothing is served.
+        self._gone = {key for key in self._before if explicit[key].kept is None}
         # What resources claim that others have, which stay.
         self._taken: defaultdict[Key, set[Key]] = defaultdict(set)
         self._changes = {
@@ -227,8 +229,11 @@ class _Composition:
 
     def _hold(self, key: Key, reason: HoldReason, other: Key | None = None) -> None:
         type_url, name = key
-        found = (one.resources(type_url).get(name) for one in (self._base, *self._good))
-        kept = next((one for one in found if one is not None), None)
+        each = (one.resources(type_url).get(name) for one in (self._base, *self._good))
+        found = [one for one in each if one is not None]
+        # What it was before it named a resource that is gone, if it was there.
+        kept = next((one for one in found if not self._gone or self._gone.isdisjoint(demands_of(one))), None)
+        kept = kept or next(iter(found), None)
         self.holds.setdefault(key, Hold(reason, kept, self._tree.resources(type_url).get(name), other))
 
     def _served(self, key: Key) -> Resource | None:

@@ -194,6 +194,20 @@ class Target:
                 found += bad
         return found
 
+    def replaced_for(
+        self, rejected: Collection[ResourceVersion], served: Snapshot | None
+    ) -> frozenset[ResourceVersion]:
+        """Return which of these versions nodes that reject them cannot be served with the others.
+
+        In place of some something else is served; others were removed or rolled back, and are served still, because they are in
+        use, linger, or go with a later step.
+        """
+        found = set(self.held_of(rejected))
+        if served is not None:
+            known = (one for one in self.before.keys() & rejected if version_of(served, one[0]) == one[1])
+            found |= {one for one in known if one[0] in self.pins or self._asked(one[0]) is None}
+        return frozenset(found)
+
     def suspects(
         self, versions: frozenset[ResourceVersion], known: Collection[ResourceVersion]
     ) -> frozenset[ResourceVersion]:

@@ -13,7 +13,7 @@ from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.resources import Snapshot
 from fsxds.rollout import Nack, ResourceVersion, Standing, Step
 from fsxds.values import Version
-from tests.support.rollouts import tree_snapshot
+from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between
 
@@ -173,6 +173,35 @@ def test_endpoints_of_clusters_that_were_taken_back_are_not_waited_for() -> None
     step = polls.begin(back)
     assert polls.standing(step) is Standing.PENDING
     polls.take(CDS, before)
+
+    assert polls.standing(step) is Standing.TAKEN
+
+
+@pytest.mark.parametrize("has_scopes", [False, True])
+def test_routes_of_listeners_that_are_gone_are_not_waited_for(*, has_scopes: bool) -> None:
+    """Their polls are answered in the same moment as those for listeners, and are not sent again. Scopes may name them still."""
+    rds, scopes = Subscription.for_request(type_url("RDS"), ("r",)), Subscription(type_url("SRDS"))
+    kept: Tree = {"SRDS": {"s": "1 RDS:r"}, "CDS": {"c": "1"}}
+    before = tree_snapshot({**kept, "RDS": {"r": "1"}, "LDS": {"l": "1 RDS:r", "k": "1"}})
+    polls = Polls(LDS, rds, *([scopes] if has_scopes else []), served=before)
+    step = polls.begin(tree_snapshot({**kept, "RDS": {"r": "2"}, "LDS": {"k": "1"}}, before))
+    polls.look(rds, version_of(before, rds))
+    assert polls.standing(step) is Standing.PENDING
+    polls.take(LDS, before)
+
+    assert polls.standing(step) is (Standing.PENDING if has_scopes else Standing.TAKEN)
+
+
+def test_routes_of_a_listener_that_is_not_taken_yet_are_waited_for() -> None:
+    """So that a node has taken a step when it has both, whichever it takes first."""
+    rds = Subscription.for_request(type_url("RDS"), ("r",))
+    before = tree_snapshot({"RDS": {"r": "1"}, "LDS": {"l": "1 RDS:r"}})
+    polls = Polls(LDS, rds, served=before)
+    step = polls.begin(tree_snapshot({"RDS": {"r": "2"}, "LDS": {"l": "2 RDS:r"}}, before))
+    polls.look(rds, version_of(before, rds))
+    polls.take(LDS, before)
+    assert polls.standing(step) is Standing.PENDING
+    polls.poll(rds, version_of(polls.served, rds))
 
     assert polls.standing(step) is Standing.TAKEN
 

@@ -120,6 +120,30 @@ async def test_a_node_moves_by_steps_where_several_lead() -> None:
 
 
 @virtually
+async def test_who_was_away_while_its_view_changed_is_led_there() -> None:
+    """From what it had; not one with its id that says something else of itself, and may not be allowed to have that."""
+    trees = {
+        ("common", "nodes/a"): tree_snapshot({"CDS": {"a": "1"}, "RDS": {"r": "1 CDS:a"}}),
+        ("common",): tree_snapshot({"CDS": {"b": "1"}, "RDS": {"r": "1 CDS:b"}}),
+    }
+    for described, expected in (
+        (Node("a", "edge"), ["a"]),
+        (Node("a", "edge", attributes=(("metadata.x", "1"),)), ["b"]),
+    ):
+        async with publishing(RULES, views=VIEWS) as run:
+            run.load_views("common", "nodes/a")
+            a, _ = await joined(run, "a"), await joined(run, "c", "inner")
+            run.publisher.receive(trees, 5.0)
+            await run.settled()
+            a.leave()
+            run.existing = frozenset({"common"})
+            run.publisher.receive({("common",): trees["common",]}, 6.0)
+            await run.settled()
+
+            assert served(await run.channels.channel_of(described, holds=True)) == expected
+
+
+@virtually
 async def test_what_nobody_follows_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while, and its layers are not loaded any more; what somebody follows stays."""
     monkeypatch.setattr(node_channels, "LOOK_EVERY_S", 0.01)

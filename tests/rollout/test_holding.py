@@ -238,6 +238,21 @@ def test_what_moves_back_finds_endpoints_as_well() -> None:
     assert old == tree_of(composed.snapshot)
 
 
+def test_a_removal_that_waits_keeps_what_does_not_need_what_is_taken_back() -> None:
+    """A listener that stays until its removal is approved is the one before, if that of now names a rejected new cluster."""
+    more = {f"l{number}": "1" for number in range(6)}
+    old: Tree = {"CDS": {"old": "1"}, "LDS": {**more, "l": "1 CDS:old"}}
+    new: Tree = {"CDS": {"new": "1"}, "LDS": {**more, "l": "2 CDS:new"}}
+    good = tree_snapshot(old)
+    reached = tree_snapshot(new, good)
+    tree = tree_snapshot({"CDS": {"new": "1"}, "LDS": {"l0": "1"}}, reached)
+    rejected = with_good(held_at(HoldReason.REJECTED, tree, "CDS:new"), good)
+    composed = compose(tree, reached, rejected, RULES)
+
+    assert old == tree_of(composed.snapshot)
+    assert reasons(composed)["l"] == (HoldReason.REMOVAL, None)
+
+
 def test_what_moved_to_another_version_does_not_move_back() -> None:
     """A version that was good takes the place of the one that is taken back."""
     good = tree_snapshot({**OLD, "CDS": {"old": "1", "new": "0"}})

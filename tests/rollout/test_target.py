@@ -114,6 +114,21 @@ def test_the_newest_version_that_nobody_rejects_is_served() -> None:
     assert set(served.target.held_of(bad)) == set(bad)
 
 
+def test_what_is_served_still_keeps_its_rejecter_apart() -> None:
+    """It may be in use, or linger; a node that rejects it, and never had it, is not to be sent it then."""
+    served = Served({"CDS": {"z": "1"}})
+    target, before = served.target, served.tree
+    tree = served.save({"CDS": {"z": "1", "d": "1"}})
+    bad = version(tree, "CDS", "d")
+    target.remember([bad], before)
+    assert target.replaced_for({bad}, tree) == {bad}
+    served.save({"CDS": {"z": "1"}})
+
+    assert target.held_of({bad}) == []
+    assert target.replaced_for({bad}, tree) == {bad}
+    assert target.replaced_for({bad}, served.base) == target.replaced_for({bad}, None) == frozenset()
+
+
 def test_what_was_good_is_forgotten_with_its_version() -> None:
     """When neither the tree nor what is served has it."""
     served = Served(OLD)

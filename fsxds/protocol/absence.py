@@ -11,6 +11,7 @@ from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_names import glob_of
 from fsxds.resource_types import ResourceType
 from fsxds.resources import Snapshot
+from fsxds.rollout.uses import names_in_use
 
 
 class Absence:
@@ -21,12 +22,13 @@ class Absence:
     | a file that was never good may define the type | names that may be in that file |
     | no file ever mentioned the type | what the client brings from another process, which may have had files of it |
     | another server may have it that has not answered | the name, and of hosts of virtual hosts that these are unknown |
+    | the client brings it from another process, and what is served names it | the name: requests would fail |
     | it would hang an Envoy (ENVOY.md E38) | anything; of a type of which it lets go (E86), what it waits for |
 
     What this process saw removed from files is reported in any case: the client got it from here.
     """
 
-    __slots__ = ("_brought", "_is_hidden", "_lets_go", "_type_url", "_unanswered", "unreported")
+    __slots__ = ("_brought", "_in_use", "_is_hidden", "_lets_go", "_type_url", "_unanswered", "unreported")
 
     def __init__(self, row: ResourceType, *, is_envoy: bool, unanswered: Unanswered = nothing_unanswered) -> None:
         self.unreported = NOTHING
@@ -34,6 +36,8 @@ class Absence:
         self._is_hidden, self._lets_go = is_envoy and row.absence_hangs_envoy, row.lets_go_of_removed
         # What the client got before this process began, and has not existed since.
         self._brought = NOTHING
+        # Those of them that something served named: they stay until the client connects again, when it is led.
+        self._in_use = NOTHING
 
     def begin(self, brought: frozenset[str]) -> None:
         """Note which names a client brings that do not exist."""
@@ -78,6 +82,8 @@ class Absence:
 
     def _uncertain(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str]) -> frozenset[str]:
         brought = changes.removed & self._brought
+        named = (changes.removed | changes.absent) & self._brought
+        self._in_use |= names_in_use(snapshot, self._type_url, named - self._in_use)
         # What nobody asked for any more was let go, and may be asked for again just now.
         unanswered = self._unanswered_among(
             changes.absent | changes.unpopulated | (changes.removed & subscribed), brought - subscribed, subscribed
@@ -86,8 +92,8 @@ class Absence:
             return unanswered | changes.absent | brought
         if self._type_url in snapshot.undeclared:
             return unanswered | (self._brought & (changes.absent | changes.removed))
-        self._brought &= unanswered
-        return unanswered
+        self._brought &= unanswered | self._in_use
+        return unanswered | (named & self._in_use)
 
     def _unanswered_among(
         self, names: frozenset[str], brought: frozenset[str], subscribed: frozenset[str]

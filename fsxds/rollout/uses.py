@@ -77,6 +77,16 @@ def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
                 yield from (one for one in chunk.values if names_any(one, keys))
 
 
+def names_in_use(snapshot: Snapshot, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+    """Return those of some names of a type that resources of a snapshot name, and without which requests fail."""
+    if not names or type_url not in STAYS_IN_USE:
+        return frozenset()
+    users = users_of(snapshot, {(type_url, name) for name in names})
+    return names & {
+        one.name for user in users for one in user.references if one.type_url == type_url and not one.is_static
+    }
+
+
 def demanded_names(snapshot: Snapshot, type_url: TypeUrl) -> Iterator[str]:
     """Yield the names of a type that resources of a snapshot demand, each as often as chunks have it; no patterns.
 

@@ -12,6 +12,7 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Rows, RowsChange, Snapshot
 from fsxds.rollout.pending import MOST_PARTS
 from fsxds.values import Nonce, TypeUrl, Version
+from tests.support.rollouts import tree_snapshot
 from tests.support.snapshots import resource, snapshot, type_url
 from tests.support.written_files import WrittenFiles
 
@@ -58,6 +59,22 @@ def test_a_push_costs_what_changed() -> None:
     (response,) = stream.receive_snapshot(_next(first, "c7", "2"), 0.0)
 
     assert ["c7"] == [each.name for each in response.resources]
+
+
+def test_what_a_client_brings_stays_while_something_served_names_it() -> None:
+    """A server that starts with a tree that lacks a cluster never had it to keep, but can let those keep it who have it."""
+    broken = tree_snapshot({"CDS": {"a": "1"}, "RDS": {"r": "1 CDS:a CDS:gone"}})
+    held = {name: Version("1") for name in ("gone", "unused")}
+    stream = _stream()
+    (first,) = _ask(stream, broken, initial_resource_versions=held).responses
+    stream.receive_request(DeltaRequest(CDS, nonce=first.nonce), broken, 1.0)
+    moved = replace(tree_snapshot({"CDS": {"a": "1"}, "RDS": {"r": "2 CDS:a"}}, broken), generation=2)
+
+    assert (["a"], ("unused",)) == ([each.name for each in first.resources], first.removed)
+    # Whether the client's routes have moved on is not known before it connects again.
+    assert () == stream.receive_snapshot(moved, 2.0)
+    (again,) = _ask(_stream(), moved, initial_resource_versions={"gone": Version("1")}).responses
+    assert ("gone",) == again.removed
 
 
 def test_equal_streams_share_what_they_are_told() -> None:

@@ -326,7 +326,7 @@ class RouteChecks:
 
     def _check_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> None:
         if not wrapper.HasField("config"):
-            if wrapper.is_optional and not wrapper.disabled:
+            if not wrapper.disabled:
                 message = "configures nothing of the filter"
                 walk.error(path, "wrong-extension", message, "add config, or disabled: true")
         elif not wrapper.is_optional or packed_type(wrapper.config) in self._facts.for_routes:

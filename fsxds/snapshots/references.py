@@ -1,8 +1,8 @@
 """What resources name, collected in the walk over each: clusters, what is discovered, and files.
 
 Nothing is judged here: `lint` judges what is missing or unused, and the protocol uses references
-to decide what must stay until its users have moved on. The one fault that is found is a TypedStruct that holds no known
-message, for nothing within it could be collected.
+to decide what must stay until its users have moved on. The faults that are found are those of a TypedStruct, which is read
+here first.
 
 What Envoy 1.40 does when nothing has the name was tried out with it for every row: whether it looks for a cluster when
 it takes the resource, or only when a request needs it; and what it does when a discovered resource never comes. A cluster
@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.converter import Converter
-from fsxds.api.fields import FieldValue
+from fsxds.api.fields import FieldValue, shortened
 from fsxds.api.printing import Printer
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
 from fsxds.errors import ApiError
@@ -47,6 +47,11 @@ IN_FILE = "file:"
 """Begins the type of a mention whose name is the path of a file where Envoy looks for that type, a line feed and the name."""
 
 
+_ERROR = Severity.ERROR
+# Rules of what Envoy does not know; all else is a wrong value.
+_UNKNOWN = frozenset({"unknown-field", "unknown-enum-value"})
+
+
 def hooks(catalogue: Catalogue) -> Hooks:
     """Return what collects references, by the full names of messages and fields."""
     typed_structs = TypedStructs(catalogue)
@@ -60,29 +65,37 @@ class TypedStructs:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._converter = Converter(catalogue, unknown_fields=Severity.WARNING)
+        self._strict, self._lenient = (Converter(catalogue, unknown_fields=one) for one in (_ERROR, Severity.WARNING))
         self._printer = Printer(catalogue)
 
     def walk_into(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Walk the content; one of a type that is not known is left to its reader."""
+        """Walk the content; one of a type that is not known, and not Envoy's, is left to its reader."""
         message_type = struct.type_url.rpartition("/")[2]
-        if not struct.HasField("value") or not self._catalogue.knows(message_type):
+        if not self._catalogue.knows(message_type):
+            if message_type.startswith("envoy."):
+                near = self._catalogue.similar(message_type)
+                fact = f'there is no message type "{shortened(message_type)}" in {self._catalogue.description}'
+                remedy = f'did you mean "{near}"?' if near else "write the full name of a message"
+                walk.error((path, "type_url"), "unknown-type", fact, remedy)
+            return
+        if not struct.HasField("value"):
             return
         try:
             plain = self._printer.to_plain(struct.value)
         except ApiError:
             return  # reported by its reader
         place: Path = (path, "value")
-        converted = self._converter.convert(plain, message_type)
-        if converted.message is not None:
-            walk.enter(converted.message, place)
-            return
-        for fault in converted.faults:
-            if fault.severity is Severity.ERROR:
+        # Envoy leaves out what it does not know, and does not say so.
+        converted = self._lenient.convert(plain, message_type)
+        for fault in self._strict.convert(plain, message_type).faults if converted.faults else ():
+            if fault.severity is _ERROR:
                 at = place
                 for step in fault.field_path:
                     at = (at, step)
-                walk.error(at, "wrong-typed-struct", fault.message, fault.remedy)
+                rule = fault.rule if fault.rule in _UNKNOWN else "wrong-typed-struct"
+                walk.error(at, rule, fault.message, fault.remedy)
+        if converted.message is not None:
+            walk.enter(converted.message, place)
 
 
 _ROUTES = "envoy.config.route.v3."

@@ -166,6 +166,7 @@ def test_what_routes_may_say(catalogue: Catalogue) -> None:
         saying(HTTP + "router.v3.Router"),
         saying(HTTP + "buffer.v3.Buffer", max_request_bytes=5),
         saying(WRAPPER, config={"@type": TYPE + "envoy.config.core.v3.Node"}),
+        saying(WRAPPER),
         saying(WRAPPER, is_optional=True),
         saying(WRAPPER, is_optional=True, config={"@type": TYPE + HTTP + "buffer.v3.Buffer", "max_request_bytes": 5}),
         route("{direct_response: {status: 200}, typed_per_filter_config: {f: {}}}"),

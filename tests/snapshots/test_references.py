@@ -415,6 +415,22 @@ def test_rules_hold_within(catalogue: Catalogue) -> None:
     assert_rejected(catalogue, "wrong-regex", struct(HTTP + "fault.v3.HTTPFault", {"headers": headers}))
 
 
+@pytest.mark.parametrize(
+    ("message_type", "value", "expected"),
+    [
+        ("fault.v3.HTTPFault", {"abort": {"http_statuz": 418, "http_status": 418}}, {"unknown-field"}),
+        ("fault.v3.HTTPFault", {"abortt": {}}, {"unknown-field"}),
+        ("buffer.v3.Buffer", {"max_request_bytes": 5, "Max_request_bytes": 5}, {"unknown-field"}),
+        ("fault.v3.HTTPFaultt", {}, {"unknown-type"}),
+    ],
+)
+def test_what_a_struct_misspells_is_found(
+    catalogue: Catalogue, message_type: str, value: dict[str, object], expected: set[str]
+) -> None:
+    """As strictly as in the message itself: Envoy leaves unknown fields out, and knows no filter of an unknown type."""
+    assert expected == rules_found(catalogue, struct(HTTP + message_type, value))
+
+
 def test_unknown_types_are_left_alone(catalogue: Catalogue) -> None:
-    """Of a type that the catalogue does not have nothing is said."""
+    """Of a type that the catalogue does not have, and that is not Envoy's, nothing is said."""
     assert set() == rules_found(catalogue, struct("example.Own", {"a": 1}))

@@ -1,7 +1,7 @@
 """JSON Schema (draft 2020-12) of messages, made of their descriptors and constraints.
 
 The schemas accept what Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only what proto3 JSON prescribes; but
-fields in one spelling alone, unless both are asked for.
+fields in one spelling alone, and names of enums as they are declared or in lower case, unless both spellings are asked for.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class MessageSchemas:
                 schema[keyword] = rules[rule]
         if rules.get("unique"):
             schema["uniqueItems"] = True
-        return schema if rules.get("min_items", 0) > 1 or self._spelling != "both" else {"anyOf": [schema, element]}
+        return schema if rules.get("min_items", 0) > 1 else {"anyOf": [schema, element]}
 
     def _map(self, field: FieldDescriptor, rules: Rules, place: Place) -> Schema:
         schema: Schema = {"type": "object", "additionalProperties": self._one(map_parts(field)[1], {}, place)}
@@ -213,7 +213,7 @@ class MessageSchemas:
         return schema
 
     def _enum(self, enum: EnumDescriptor, rules: Rules) -> Schema:
-        """Return the schema of an enum: its names as they are written, then the same in any case, then numbers."""
+        """Return the schema of an enum: its names as they are declared, then in lower or any case, then numbers."""
         if enum.full_name == NULL_VALUE:
             return {"type": "null"}
         if {"in", "not_in", "const"} & rules.keys():
@@ -235,9 +235,11 @@ class MessageSchemas:
         names = [value.name for value in values]
         numbers = _range_of(sorted({value.number for value in values})) if is_closed else {}
         other: Schema = {"type": "integer", **numbers}
-        if self._spelling == "both":
-            text = "|".join(str(value.number) for value in values) if is_closed else "-?[0-9]+"
-            other |= {"type": ["integer", "string"], "pattern": any_case(*names).replace(")$", f"|{text})$")}
+        if self._spelling != "both":
+            # As people write them who know the type from code; all spellings together take four times as long a text.
+            return {**self._enum_described(enum), "anyOf": [{"enum": names}, {"enum": [*map(str.lower, names)]}, other]}
+        text = "|".join(str(value.number) for value in values) if is_closed else "-?[0-9]+"
+        other |= {"type": ["integer", "string"], "pattern": any_case(*names).replace(")$", f"|{text})$")}
         return {**self._enum_described(enum), "anyOf": [{"enum": names}, other]}
 
     def _enum_described(self, enum: EnumDescriptor) -> Schema:

@@ -72,12 +72,14 @@ def test_one_spelling(spelling: Spelling, taken: str, refused: str, catalogue: C
     [
         (CLUSTER, {"name": "a", "lb_policy": "ROUND_ROBIN"}, True),
         (CLUSTER, {"name": "a", "lb_policy": 0}, True),
-        (CLUSTER, {"name": "a", "lb_policy": "round_robin"}, False),
+        (CLUSTER, {"name": "a", "lb_policy": "round_robin"}, True),
+        (CLUSTER, {"name": "a", "lb_policy": "Round_robin"}, False),
         (CLUSTER, {"name": "a", "lb_policy": "1"}, False),
         (CLUSTER, {"name": "a", "lb_policy": 99}, False),
         (CLUSTER, {"name": "a", "lb_policy": 4}, False),
         (CLUSTER, {"name": "a", "health_checks": []}, True),
-        (CLUSTER, {"name": "a", "health_checks": {}}, False),
+        (CLUSTER, {"name": "a", "health_checks": {"timeout": "1s"}}, False),
+        (CLUSTER, {"name": "a", "alt_stat_name": "b", "dns_resolvers": {"pipe": {"path": "x"}}}, True),
         (CLUSTER, {"name": "a", "per_connection_buffer_limit_bytes": 5}, True),
         (CLUSTER, {"name": "a", "per_connection_buffer_limit_bytes": "5"}, True),
         (CLUSTER, {"name": "a", "per_connection_buffer_limit_bytes": {"value": 5}}, False),
@@ -92,7 +94,7 @@ def test_one_spelling(spelling: Spelling, taken: str, refused: str, catalogue: C
     ],
 )
 def test_values_of_one_spelling(message_type: str, value: Any, *, expected: bool, strict: MessageSchemas) -> None:
-    """Names of enums as they are declared, lists as lists, and at most one of what excludes one another."""
+    """Names of enums as they are declared or in lower case, one item for a list, and one at most of what excludes others."""
     assert expected == is_valid(strict, message_type, value)
 
 

@@ -16,9 +16,10 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
-from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, merge_hooks
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
 from fsxds.lint.field_values import packed_type
 from fsxds.snapshots.references import TYPED_STRUCTS
+from fsxds.values import Fault
 
 # Of these packages nothing is an extension by itself, in whatever Envoy.
 _PLAIN_PACKAGES = (
@@ -221,19 +222,20 @@ class ExtensionChecks:
         if not plugin.is_optional:
             self._check(plugin.extension, "envoy.router.cluster_specifier_plugin", (path, "extension"), walk)
 
-    def check_policies(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that Envoy will know one of the policies: it takes the first that it knows."""
+    def check_policies(self, policy: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
+        """Check that Envoy will know one of the policies: it takes the first that it knows, and reads no later one."""
         wrong = None
         for index, one in enumerate(policy.policies):
             if not one.HasField("typed_extension_config"):
                 continue
             name = self._content_type(one.typed_extension_config.typed_config)
             if self._types.fits(name, ("envoy.load_balancing_policies",)):
-                return
+                return _forgetting(walk, (path, "policies"), index) if len(policy.policies) > index + 1 else None
             wrong = index, name
         if wrong is not None and wrong[1]:
             place = ((((path, "policies"), wrong[0]), "typed_extension_config"), "typed_config")
             walk.error(place, "wrong-extension", f"{wrong[1]} is not a load balancing policy", "write a type that is")
+        return None
 
     def check_discovered(self, extension: DynamicMessage, path: Path, walk: Walk) -> None:
         """Check an extension that is served on its own: only filters are."""
@@ -272,6 +274,20 @@ class ExtensionChecks:
         except DecodeError:
             return name  # reported where the TypedStruct is read
         return packed_type(content)
+
+
+def _forgetting(walk: Walk, items: Path, last: int) -> Leave:
+    """Return what forgets the faults in those items of a list that come after one."""
+    count, place = len(walk.faults), field_path_of(items)
+
+    def is_after(fault: Fault) -> bool:
+        index = fault.field_path[len(place) :][:1]
+        return fault.field_path[: len(place)] == place and index > (last,)
+
+    def forget() -> None:
+        walk.faults[count:] = [fault for fault in walk.faults[count:] if not is_after(fault)]
+
+    return forget
 
 
 def _check_socket(match: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -131,6 +131,9 @@ def pipe_fault(pipe: DynamicMessage) -> tuple[str, str, str] | None:
     return None
 
 
+_LEFT_OUT = "xff_trusted_cidrs"
+
+
 def _resolver_names(resolvers: frozenset[str]) -> Hook:
     def check_name(name: str, path: Path, walk: Walk) -> None:
         walk.depend_on_place()
@@ -163,8 +166,11 @@ def _check_listener(listener: DynamicMessage, path: Path, walk: Walk) -> None:
 def _check_range(cidr: DynamicMessage, path: Path, walk: Walk) -> None:
     version = ip_version(cidr.address_prefix)
     if version is None and cidr.address_prefix:
+        walk.depend_on_place()
+        # Of proxies that are trusted, Envoy leaves out the ranges that it cannot read.
+        report = walk.warning if _LEFT_OUT in field_path_of(path) else walk.error
         message = not_an_ip_address(cidr.address_prefix)
-        walk.error((path, "address_prefix"), "wrong-address", message, f"{IP_REMEDY}, and the length in prefix_len")
+        report((path, "address_prefix"), "wrong-address", message, f"{IP_REMEDY}, and the length in prefix_len")
 
 
 def _check_sources(bind: DynamicMessage, path: Path, walk: Walk) -> None:

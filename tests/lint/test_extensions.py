@@ -22,6 +22,7 @@ from tests.lint.envoy_answers import (
     manager,
     route,
     route_config,
+    rules_found,
 )
 
 NODE = "envoy.config.core.v3.Node"
@@ -53,6 +54,22 @@ def policies(*types: str) -> Case:
     """A cluster with load balancing policies of these types."""
     listed = [{"typed_extension_config": named(one)} for one in types]
     return cluster({"load_balancing_policy": {"policies": listed}})
+
+
+POLICIES = "envoy.extensions.load_balancing_policies."
+
+
+def test_later_policies_are_not_read(catalogue: Catalogue) -> None:
+    """Envoy takes the first that it knows; what is wrong with that, or before it, is found."""
+    good = {"name": "a", "typed_config": {"@type": f"{TYPE}{POLICIES}round_robin.v3.RoundRobin"}}
+    ring = {"@type": f"{TYPE}{POLICIES}ring_hash.v3.RingHash", "minimum_ring_size": 99999999}
+    bad = {"name": "b", "typed_config": ring}
+
+    def found(*listed: object) -> set[str]:
+        policy = {"policies": [{"typed_extension_config": one} for one in listed]}
+        return rules_found(catalogue, cluster({"load_balancing_policy": policy}))
+
+    assert [found(good, bad), found(bad, good), found(named(NODE), good, bad)] == [set(), {"wrong-cluster"}, set()]
 
 
 def test_extensions_that_envoy_accepts(catalogue: Catalogue) -> None:

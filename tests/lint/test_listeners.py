@@ -234,6 +234,14 @@ def scoped(scope: str) -> Case:
     )
 
 
+def test_trusted_ranges_that_envoy_leaves_out(catalogue: Catalogue) -> None:
+    """It cannot read them, and does not reject them."""
+    ranges = {"cidrs": [{"address_prefix": "bogus", "prefix_len": 8}]}
+    xff = {**XFF, "typed_config": {**XFF["typed_config"], "xff_trusted_cidrs": ranges}}  # type: ignore[dict-item]
+
+    assert_accepted(catalogue, manager({"original_ip_detection_extensions": [xff]}))
+
+
 def test_managers_that_envoy_accepts(catalogue: Catalogue) -> None:
     """What does not exclude itself."""
     assert_accepted(

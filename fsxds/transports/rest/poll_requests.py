@@ -224,8 +224,21 @@ class RestRequestReader:
         )
         # An Envoy sends the fields of its version, and no person types them.
         if not poll.node.agent.lower().startswith("envoy"):
+            try:
+                json.loads(body, object_pairs_hook=self._unique)
+            except RecursionError as error:
+                raise ProtocolError(f"{NOT_JSON}: {error}") from error
             self._check_fields(fields)
         return poll
+
+    def _unique(self, pairs: list[tuple[str, object]]) -> None:
+        """Reject an object with a key twice, of which readers of JSON take either."""
+        keys = set[str]()
+        for key, _ in pairs:
+            if key in keys:
+                name = key if self._catalogue.knows_word(key) else "a key"
+                raise ProtocolError(f"{name}: is there twice in one object; send it once")
+            keys.add(key)
 
     def _check_fields(self, fields: Mapping[str, object]) -> None:
         """Reject what a DiscoveryRequest does not have: a misspelt `resource_names` would ask for everything."""

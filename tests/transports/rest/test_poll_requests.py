@@ -183,6 +183,22 @@ def test_a_wrong_field_is_named(fields: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"node": {"id": "a"}, "node": {"id": "b"}}', "node: is there twice in one object; send it once"),
+        (b'{"node": {"id": "a", "id": "a"}}', "id: is there twice"),
+        (b'{"node": {"metadata": {"s3cret-9": 1, "s3cret-9": 2}}}', "a key: is there twice"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_named(body: bytes, said: str) -> None:
+    """Readers of JSON take either value: who signed for one may have meant the other."""
+    with pytest.raises(ProtocolError) as caught:
+        RestRequestReader(CATALOGUE).read(body, EDS, "", from_envoy=False)
+
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"",

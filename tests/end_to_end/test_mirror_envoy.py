@@ -31,6 +31,7 @@ from tests.transports.mirroring import (
 )
 
 CDS, LDS = "cluster_manager.cds", "listener_manager.lds"
+FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
 MUTATION = "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation"
 UPSTREAM_TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 
@@ -290,6 +291,27 @@ def test_discovered_filters_are_followed(out: Out) -> None:
 
         envoy.wait(lambda: fetch(port, "x-edge") == "2", what="the new header")
         assert free_of_complaints(envoy)
+
+
+def test_a_filter_without_its_configuration_takes_its_default(out: Out) -> None:
+    """At once, from a file without resources, which Envoy rejects; it takes the configuration when there is one, and keeps it."""
+
+    def fault(status: int) -> Plain:
+        return {"@type": FAULT, "abort": {"http_status": status, "percentage": {"numerator": 100}}}
+
+    discovery: Plain = {"config_source": ADS, "type_urls": [FAULT], "default_config": fault(418)}
+    discovered: Plain = {"name": "fault", "config_discovery": discovery}
+    front = listener("front", 0, filters=[discovered], route_config=direct("front", "here"))
+    out.write(lds=[front])
+    with Envoy(out.bootstrap()) as envoy:
+        port = envoy.listener_ports()["front"]
+        assert fetch(port).startswith("418")
+
+        out.write(lds=[front], ecds=[{"name": "fault", "typed_config": fault(421)}])
+        envoy.wait(lambda: fetch(port).startswith("421"), what="the configuration")
+        with envoy.expect_update("extension_config_discovery.http_filter.fault"):
+            out.write(lds=[front])
+        assert fetch(port).startswith("421")
 
 
 def test_scopes_are_followed_to_their_one_route_table(out: Out) -> None:

@@ -69,8 +69,9 @@ FORMS = ("pb", "json", "yaml", "pb_text")
 class MirrorFile:
     """One file as it should be: a DiscoveryResponse, or one `Resource`.
 
-    `path` is relative to the directory. `is_stand_in`: the resource is not in the tree, it is an empty
-    ClusterLoadAssignment for a cluster that still names it. `is_wrapped`: its content is one `Resource`.
+    `path` is relative to the directory. `is_stand_in`: the resource is not in the tree; it is an empty ClusterLoadAssignment for
+    a cluster that names it, or there is none in a file for a listener that names an extension. `is_wrapped`: its content is one
+    `Resource`.
     """
 
     path: PurePosixPath

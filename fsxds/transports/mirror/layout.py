@@ -15,6 +15,7 @@ from fsxds.set_versions import version_of_set
 from fsxds.transports.config_sources import (
     API_V3,
     CDS,
+    ECDS,
     EDS,
     RDS,
     SRDS,
@@ -273,15 +274,17 @@ class _LayoutBuilder:
         for name in sorted(self._sources.eds_names(clusters)):
             path = self._paths.relative(EDS, name)
             if path in self._held and path not in self._files and path not in self._kept:
-                self._add_stand_in(name)
+                self._add_stand_in(EDS, name)
 
     def _held_clusters(self) -> tuple[Resource, ...]:
         contents = [file.content for file in self._held.values() if file.type_url == CDS]
         return tuple(resource for content in contents if content for resource in content.resources)
 
-    def _add_stand_in(self, name: str) -> None:
-        path = self._paths.relative(EDS, name)
-        self._add(EDS, name, (self._sources.empty_assignment(name, Origin(path, 1)),), is_stand_in=True)
+    def _add_stand_in(self, type_url: TypeUrl, name: str) -> None:
+        """Write no endpoints; or that there is no such extension, so that Envoy takes the default at once (ENVOY.md E87)."""
+        origin = Origin(self._paths.relative(type_url, name), 1)
+        resources = (self._sources.empty_assignment(name, origin),) if type_url == EDS else ()
+        self._add(type_url, name, resources, is_stand_in=True)
 
     def _rewrite(self, resources: Iterable[Resource]) -> tuple[Resource, ...]:
         results = [self._sources.rewrite(resource, self._find) for resource in resources]
@@ -289,8 +292,8 @@ class _LayoutBuilder:
             for requested, path in result.paths.items():
                 if path is None:
                     self._report_left(result.resource, requested)
-                elif requested.type_url == EDS and requested.names and not self._will_be(EDS, requested.names[0]):
-                    self._add_stand_in(requested.names[0])
+                elif requested.names and not self._will_be(requested.type_url, requested.names[0]):
+                    self._add_stand_in(requested.type_url, requested.names[0])
         return tuple(result.resource for result in results)
 
     def _report_left(self, resource: Resource, requested: RequestedResources) -> None:
@@ -318,7 +321,7 @@ class _LayoutBuilder:
         return self._paths.absolute(type_url, names[0])
 
     def _may_stand_in(self, type_url: TypeUrl) -> bool:
-        return type_url == EDS and EDS not in self._snapshot.incomplete | self._snapshot.withheld
+        return type_url in {EDS, ECDS} and type_url not in self._snapshot.incomplete | self._snapshot.withheld
 
     def _routes_of_scopes(self) -> tuple[str, ...]:
         """Return the routes that scopes name: Envoy asks for all of them through one path, which can hold but one."""

@@ -249,6 +249,18 @@ def test_a_path_that_would_not_exist_is_made_to() -> None:
     assert file(layout, "eds/web.pb").is_stand_in
 
 
+def test_a_filter_finds_a_file_without_its_configuration() -> None:
+    """Then it takes its default at once (ENVOY.md E87)."""
+    kind = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
+    discovery: Plain = {"config_source": {"ads": {}}, "type_urls": [kind], "default_config": {"@type": kind}}
+    front = listener("front", 1, filters=[{"name": "f", "config_discovery": discovery}], route_config=routes("r", "c"))
+    layout = lay_out(snapshot(lds=[front]), rewrite=True)
+    source = manager(layout, "front").http_filters[0].config_discovery.config_source
+
+    assert source.path_config_source.path == "/out/ecds/f.pb"
+    assert (file(layout, "ecds/f.pb").names, file(layout, "ecds/f.pb").is_stand_in) == ((), True)
+
+
 def test_no_empty_file_is_made_for_what_a_broken_file_may_define() -> None:
     """Then the source stays, until the endpoints are known."""
     marks = {"incomplete": ["eds"]}

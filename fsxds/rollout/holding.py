@@ -232,8 +232,8 @@ class _Composition:
         each = (one.resources(type_url).get(name) for one in (self._base, *self._good))
         found = [one for one in each if one is not None]
         # What it was before it named a resource that is gone, if it was there.
-        kept = next((one for one in found if not self._gone or self._gone.isdisjoint(demands_of(one))), None)
-        kept = kept or next(iter(found), None)
+        sound = (one for one in found if not self._gone or self._gone.isdisjoint(demands_of(one)))
+        kept = next(sound, found[0] if found else None)
         self.holds.setdefault(key, Hold(reason, kept, self._tree.resources(type_url).get(name), other))
 
     def _served(self, key: Key) -> Resource | None:

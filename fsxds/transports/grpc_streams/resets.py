@@ -61,7 +61,8 @@ def offenders(before: Mapping[int, CallCounts], now: Mapping[int, CallCounts]) -
     newest = max(before, default=0)
     found: dict[int, CallCounts] = {}
     for number, connection in now.items():
-        was = before[number].unanswered if number in before else 0
+        # Streams that were answered long ago may end together.
+        was = max(before[number].unanswered, 0) if number in before else 0
         # One that is older, and was not seen, says nothing of this time.
         if connection.unanswered - was > MOST_RESETS and (number in before or number > newest):
             found[number] = connection

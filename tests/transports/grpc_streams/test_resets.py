@@ -21,9 +21,11 @@ def looked_at(**unanswered: int) -> dict[int, CallCounts]:
         ({}, {}, set()),
         ({"n7": 0}, {"n7": MOST_RESETS}, set()),
         ({"n7": 0}, {"n7": MOST_RESETS + 1}, {7}),
-        # What it did long ago does not count, nor do messages that answered more calls than were reset.
+        # What it did long ago does not count, nor do many streams that were answered and end together.
         ({"n7": 10_000}, {"n7": 10_000 + MOST_RESETS}, set()),
-        ({"n7": -10_000}, {"n7": -10_000 + MOST_RESETS + 1}, {7}),
+        ({"n7": 10_000}, {"n7": 10_000 + MOST_RESETS + 1}, {7}),
+        ({"n7": -10_000}, {"n7": -10_000 + 5 * MOST_RESETS}, set()),
+        ({"n7": -10}, {"n7": MOST_RESETS + 1}, {7}),
         # New since the look before; and one that is older, but was not seen then.
         ({"n7": 0}, {"n7": 0, "n8": MOST_RESETS + 1}, {8}),
         ({"n7": 0}, {"n7": 0, "n6": MOST_RESETS + 1}, set()),

@@ -131,9 +131,6 @@ def pipe_fault(pipe: DynamicMessage) -> tuple[str, str, str] | None:
     return None
 
 
-_LEFT_OUT = "xff_trusted_cidrs"
-
-
 def _resolver_names(resolvers: frozenset[str]) -> Hook:
     def check_name(name: str, path: Path, walk: Walk) -> None:
         walk.depend_on_place()
@@ -168,7 +165,7 @@ def _check_range(cidr: DynamicMessage, path: Path, walk: Walk) -> None:
     if version is None and cidr.address_prefix:
         walk.depend_on_place()
         # Of proxies that are trusted, Envoy leaves out the ranges that it cannot read.
-        report = walk.warning if _LEFT_OUT in field_path_of(path) else walk.error
+        report = walk.warning if "xff_trusted_cidrs" in field_path_of(path) else walk.error
         message = not_an_ip_address(cidr.address_prefix)
         report((path, "address_prefix"), "wrong-address", message, f"{IP_REMEDY}, and the length in prefix_len")
 

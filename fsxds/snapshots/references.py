@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.converter import Converter
-from fsxds.api.fields import FieldValue, shortened
+from fsxds.api.fields import FieldValue
 from fsxds.api.printing import Printer
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
 from fsxds.errors import ApiError
@@ -73,10 +73,8 @@ class TypedStructs:
         message_type = struct.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
             if message_type.startswith("envoy."):
-                near = self._catalogue.similar(message_type)
-                fact = f'there is no message type "{shortened(message_type)}" in {self._catalogue.description}'
-                remedy = f'did you mean "{near}"?' if near else "write the full name of a message"
-                walk.error((path, "type_url"), "unknown-type", fact, remedy)
+                for fault in self._strict.convert_any({"@type": struct.type_url}).faults:
+                    walk.error((path, "type_url"), fault.rule, fault.message, fault.remedy)
             return
         if not struct.HasField("value"):
             return

@@ -114,6 +114,8 @@ class ChannelRollout:
         self._patience = LANE_PATIENCE
         self._progressed: dict[ChannelClient, None] = {}
         self._now_s = 0.0
+        # What is held, as it was noted last.
+        self._held: tuple[Holds, Holds] = NO_HOLDS, NO_HOLDS
         # For how long a process before held each resource, until a tree shows which are held still.
         self._held_before_s: Mapping[Key, float] = {}
 
@@ -195,18 +197,26 @@ class ChannelRollout:
                 held = self.channel.key.held
                 rejected = holding.rejected if held is None else held
                 self.target.compose(self.base, rejected, holding.rules, self.machine.begun)
-            held_keys = {**self.target.holds, **self.waits}.keys()
-            if held_keys != self.held_since_s.keys():
-                began_s = {key: now_s - held_for_s for key, held_for_s in self._held_before_s.items()}
-                began_s |= self.held_since_s
-                self.held_since_s = {key: began_s.get(key, now_s) for key in held_keys}
-                self._held_before_s = {}
+            self._note_held(now_s)
         if (intended := self._intended) is not None:
             self.machine.receive_target(intended, now_s)
         at_s = self.machine.timer_at_s
         if at_s is not None and at_s <= now_s:
             self._receive_timer(now_s)
         self.publish(now_s)
+
+    def _note_held(self, now_s: float) -> None:
+        """Note what is held from now on. The same object has the same keys, of which there may be thousands."""
+        held = self.target.holds, self.waits
+        if held[0] is self._held[0] and held[1] is self._held[1]:
+            return
+        self._held = held
+        held_keys = {**self.target.holds, **self.waits}.keys()
+        if held_keys != self.held_since_s.keys():
+            began_s = {key: now_s - held_for_s for key, held_for_s in self._held_before_s.items()}
+            began_s |= self.held_since_s
+            self.held_since_s = {key: began_s.get(key, now_s) for key in held_keys}
+            self._held_before_s = {}
 
     def _admit(self, admitted: Composed) -> None:
         tree, before, waited = admitted.snapshot, self.target.tree or self.machine.target, self.waits

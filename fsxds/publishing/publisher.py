@@ -426,7 +426,7 @@ class Publisher:
             )
             rollout.reported_pins = len(rollout.target.pins)
         if is_composed:
-            self._receive_composed(rollout, None if composed is None else composed.approval_id)
+            self._receive_composed(rollout, composed)
         if events or is_composed or rollout.target.tree is not tree:
             self.keep(rollout)
         self._set_timer(rollout, rollout.machine.timer_at_s, partial(self.note, rollout))
@@ -437,12 +437,14 @@ class Publisher:
             self._look_soon()
         self.on_progress()
 
-    def _receive_composed(self, rollout: ChannelRollout, approved_before: str | None) -> None:
+    def _receive_composed(self, rollout: ChannelRollout, before: Composed | None) -> None:
         """Report what is held in a channel from now on, and have those follow that catch up with it."""
         for lane in rollout.lanes:
             self.note(lane)
         composed = rollout.target.composed
-        if composed is not None and composed.removals and composed.approval_id != approved_before:
+        if before is not None and composed is not None and composed.holds is before.holds:
+            return
+        if composed is not None and composed.approval_id not in {None, before and before.approval_id}:
             self._report(rollout, Held(composed.approval_id or "", composed.removals))
         problems = tuple(hold_problems(rollout.target.holds))
         if problems != self._problems.get(rollout, ()):

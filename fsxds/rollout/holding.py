@@ -15,7 +15,9 @@
 | What is served gives way to no rollback, and to what is good in place of a rejected version. | |
 | Claims that two resources of the tree make, or two that are served already, are no obstacle. | |
 
-Everything is worked out anew for each tree, from what is served and what the tree asks for; it costs what differs.
+All of this follows from names, from who names whom, and from who claims what. An edit that changes none of these holds the same
+as before, and costs what it changes (`composed_again`). Else everything is worked out anew, from what is served and what the
+tree asks for; that costs what differs between these, and what is held.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from enum import Enum
 from functools import partial
 from types import MappingProxyType
 
-from fsxds.resources import Key, Resource, Snapshot, claims_of, key_of
+from fsxds.resources import Key, Resource, Rows, Snapshot, claims_of, key_of
 from fsxds.rollout.guard import Removal, approval_id, removals_to_approve
 from fsxds.rollout.uses import (
     CLAIMING,
@@ -103,6 +105,15 @@ class HoldingRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Basis:
+    """What `compose` was given, if that was no more than this."""
+
+    tree: Snapshot
+    base: Snapshot
+    rules: HoldingRules
+
+
+@dataclass(frozen=True, slots=True)
 class Composed:
     """What is to be served of a tree.
 
@@ -110,16 +121,15 @@ class Composed:
         snapshot: what is to be served; the tree itself where nothing is held.
         holds: what is not as the tree has it.
         removals: the removals that wait for approval.
+        approval_id: the id by which these are approved; None where none waits for that.
+        basis: all that it was worked out from; None where rejections, rollbacks or a step under way had a part in it.
     """
 
     snapshot: Snapshot
     holds: Holds = field(default_factory=lambda: NO_HOLDS)
     removals: tuple[Removal, ...] = ()
-
-    @property
-    def approval_id(self) -> str | None:
-        """The id by which the removals are approved; None where none waits for that."""
-        return approval_id(self.removals) if self.removals else None
+    approval_id: str | None = None
+    basis: Basis | None = field(default=None, compare=False, repr=False)
 
 
 def compose(
@@ -143,7 +153,16 @@ def compose(
     reached = base or tree
     composition = _Composition(tree, (reached, _with_begun(reached, begun)), explicit, rules)
     removals = composition.close(is_first=base is None)
-    return Composed(composition.snapshot(), MappingProxyType(composition.holds), removals)
+    holds, id_of_removals = MappingProxyType(composition.holds), approval_id(removals) if removals else None
+    is_plain = base is not None and not explicit and not any(begun.values())
+    basis = Basis(tree, reached, rules) if holds and is_plain else None
+    return Composed(composition.snapshot(), holds, removals, id_of_removals, basis)
+
+
+def with_rows(tree: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Snapshot:
+    """Return a tree with other rows of some types, whose versions are not those that their authors wrote."""
+    authored = {type_url: each for type_url, each in tree.authored.items() if type_url not in rows}
+    return replace(tree, by_type=MappingProxyType({**tree.by_type, **rows}), authored=MappingProxyType(authored))
 
 
 def _with_begun(base: Snapshot, begun: Mapping[TypeUrl, Sequence[Resource]]) -> Snapshot:
@@ -210,19 +229,16 @@ class _Composition:
             kept[type_url][name] = hold.kept
         if not kept:
             return self._tree
-        rows = dict(self._tree.by_type)
+        rows = {}
         for type_url, of_type in kept.items():
             updated = [one for one in of_type.values() if one is not None]
             gone = [name for name, one in of_type.items() if one is None]
-            rows[type_url] = rows[type_url].with_changes(updated, gone).prepared()
+            rows[type_url] = self._tree.by_type[type_url].with_changes(updated, gone).prepared()
         filled = frozenset(type_url for type_url in kept if rows[type_url])
         # Of a type of which all is held, no more is known than before.
         empty = kept.keys() - filled
-        authored = {type_url: each for type_url, each in self._tree.authored.items() if type_url not in kept}
         return replace(
-            self._tree,
-            by_type=MappingProxyType(rows),
-            authored=MappingProxyType(authored),
+            with_rows(self._tree, rows),
             withheld=(self._tree.withheld - filled) | (self._base.withheld & empty),
             undeclared=(self._tree.undeclared - filled) | (self._base.undeclared & empty),
         )

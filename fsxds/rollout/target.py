@@ -20,6 +20,7 @@ from itertools import takewhile
 from types import MappingProxyType
 
 from fsxds.resources import Key, Resource, Snapshot, key_of
+from fsxds.rollout.composed_again import composed_again
 from fsxds.rollout.holding import NO_HOLDS, NOTHING_BEGUN, Composed, Hold, HoldingRules, HoldReason, Holds, compose
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.restored import Restored
@@ -149,8 +150,12 @@ class Target:
             if key not in explicit or explicit[key].reason is not HoldReason.REJECTED:
                 kept, found = self._good(self._asked(key), rejected), _found(self._whole, key)
                 explicit[key] = Hold(HoldReason.REJECTED, kept, found, good=self.before[version])
-        rules = replace(rules, approved=rules.approved | self._approved[1])
-        self.composed = compose(self._whole, base, explicit, rules, begun)
+        if self._approved[1]:
+            rules = replace(rules, approved=rules.approved | self._approved[1])
+        again = None
+        if self.composed is not None and base is not None and not explicit and not any(begun.values()):
+            again = composed_again(self.composed, self._whole, base, rules)
+        self.composed = again or compose(self._whole, base, explicit, rules, begun)
         return self.composed.snapshot
 
     def _with_brought(self, tree: Snapshot) -> Snapshot:

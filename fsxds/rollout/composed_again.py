@@ -1,0 +1,61 @@
+"""What is served of a tree in which nothing changed that decides what is held: the same is held as before.
+
+What is held follows from names, from who names whom, and from who claims what (`holding`). An edit that changes none of these
+costs what it changes, beside ten thousand resources that wait for approval as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fsxds.resources import Resource, Snapshot
+from fsxds.rollout.guard import COLLECTIONS
+from fsxds.rollout.holding import Basis, Composed, HoldingRules, Holds, with_rows
+
+
+def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: HoldingRules) -> Composed | None:
+    """Return what `compose` would, if an edit since an earlier call has no part in what is held; else None.
+
+    Args:
+        before: what it returned then.
+        tree: what the files ask for now.
+        base: what was reached last.
+        rules: only the same object is known to say the same: names of the bootstrap are known by a function.
+    """
+    was = before.basis
+    if was is None or was.rules is not rules:
+        return None
+    if not (_is_apart(before.holds, was.tree, tree) and _is_apart(before.holds, was.base, base)):
+        return None
+    rows = {}
+    for type_url in {key[0] for key in before.holds}:
+        edited = tree.by_type[type_url]
+        names = edited.changes_since(was.tree.by_type[type_url]).names
+        served_rows = before.snapshot.by_type[type_url]
+        rows[type_url] = served_rows.with_changes((edited[name] for name in names), ()).prepared()
+    served = before.snapshot
+    snapshot = replace(with_rows(tree, rows), withheld=served.withheld, undeclared=served.undeclared)
+    return replace(before, snapshot=snapshot, basis=Basis(tree, base, rules))
+
+
+def _is_apart(holds: Holds, earlier: Snapshot, later: Snapshot) -> bool:
+    """Whether snapshots differ only in resources that are not held, name the same, and claim the same in both."""
+    if any(getattr(earlier, mark) != getattr(later, mark) for mark in ("withheld", "undeclared", "let_go")):
+        return False
+    for type_url in earlier.by_type.keys() | later.by_type.keys():
+        before, after = earlier.resources(type_url), later.resources(type_url)
+        if after is before:
+            continue
+        change = after.changes_since(before)
+        # The guard counts the entries of list collections.
+        if change.removed or (change and type_url == COLLECTIONS):
+            return False
+        for name in change.names:
+            was = before.get(name)
+            if was is None or (type_url, name) in holds or _mentions_of(was) != _mentions_of(after[name]):
+                return False
+    return True
+
+
+def _mentions_of(resource: Resource) -> set[tuple[object, ...]]:
+    return {(one.type_url, one.name, one.severity, one.is_static) for one in resource.references}

@@ -310,6 +310,22 @@ def held(run: Publishing, key: ChannelKey) -> list[WordedHold]:
 
 
 @virtually
+async def test_the_status_says_since_when_each_resource_waits() -> None:
+    """Also of one that came to others, while what is served stays as it is."""
+    async with publishing(BAKING) as run:
+        nodes, others = await pair(run), run.publisher.whole.key
+        nodes.canary.is_quick = False
+        run.save(with_clusters(a="2"))
+        await run.passed(100.0)
+        run.save(with_clusters(a="2", b="2"))
+        await run.passed(10.0)
+        now_s = asyncio.get_running_loop().time()
+        waits_s = {one.key[1]: round(now_s - one.since_s) for one in held(run, others) if one.since_s is not None}
+
+        assert waits_s == {"a": 110, "b": 10}
+
+
+@virtually
 async def test_a_removal_waits_as_well() -> None:
     """Until the canary lived without it."""
     async with publishing(BAKING) as run:

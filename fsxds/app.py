@@ -35,7 +35,7 @@ from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
 from fsxds.mirror_settings import listener_finder, require_views
-from fsxds.observe.clients import FORGOTTEN_AFTER_S, Clients
+from fsxds.observe.clients import Clients
 from fsxds.observe.log import Log
 from fsxds.observe.metrics import Metrics
 from fsxds.observe.observers import observed_by
@@ -179,8 +179,7 @@ class Application:
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.channels.admit = self.limiter.admit_view
         self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, self.state)
-        self.clients = Clients(FORGOTTEN_AFTER_S + settings.max_hold_s)
-        self.clients.polls.most_clients = settings.max_nodes
+        self.clients = Clients()
         self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(self.observer)
         self.upstreams = self._restored_upstreams(check_of(settings))
@@ -393,8 +392,6 @@ class Application:
             changed = (*changed, "bootstrap")  # another content
         self.settings = self.limiter.settings = settings
         self._log.write_from(Level[settings.log_level.upper()])
-        self.clients.polls.forgotten_after_s = FORGOTTEN_AFTER_S + settings.max_hold_s
-        self.clients.polls.most_clients = settings.max_nodes
         self.publisher.change_rules(PublishRules.of(settings, self._is_static))
         self.channels.change_rules(_views_of(settings), settings.canary)
         for rule, mirror in self._mirrors:
@@ -493,7 +490,7 @@ class Application:
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
         held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access)
-        rest = RestJson(held, self.catalogue, self.observer, self.clients.polls)
+        rest = RestJson(held, self.catalogue, self.observer, self.clients)
         rest.authority, rest.relays, rest.address = lambda: self.settings.authority, self.upstreams.relays, address
         application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
         self.channels.on_moved = moved = list[Callable[[], object]]()

@@ -27,6 +27,7 @@ from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.polling_node import PolledWatch, PollingNode
 from fsxds.protocol.subscription import WILDCARD, Selection, Subscription, select, version_of
+from fsxds.protocol.sync_states import SyncState
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.values import Nonce, Version
@@ -198,17 +199,16 @@ class PollMemory:
                 sent.nacks = node.nacks_of(version)
             if snapshot is not None and node is not None:
                 node.receive_sent(request.subscription, version, snapshot.generation)
-            watch.sent = sent
-        elif sent is not watch.sent:
-            self._receive_recognized(request, watch, sent)
+            watch.receive_sent(sent, now_s)
+        elif sent is not None and sent is not watch.sent:
+            self._receive_recognized(request, watch, sent, now_s)
         return decision
 
-    def _receive_recognized(self, request: PollRequest, watch: PolledWatch, sent: PolledVersion | None) -> None:
+    def _receive_recognized(self, request: PollRequest, watch: PolledWatch, sent: PolledVersion, now_s: float) -> None:
         """Take what a client holds without having been sent it: it has taken that, and polls again after its deadline only."""
-        watch.sent = sent
+        watch.receive_ack(sent, now_s)
         node = self.node_of(request.node)
-        if sent is not None and node is not None and request.subscription in node.watches:
-            watch.confirmed = sent.resources
+        if node is not None and request.subscription in node.watches:
             node.receive_ack(request.subscription)
             self._recognized(node)
 
@@ -270,10 +270,11 @@ class PollMemory:
             return _receive_nack_of_another(request, watch, now_s)
         evidence = _evidence_of(request, sent, now_s)
         is_new = sent.receive(evidence)
+        if evidence is PollEvidence.ACK:
+            watch.receive_ack(sent, now_s)
         if sent.state is PollState.FORGOTTEN:
             watch.sent = None
-        if evidence is PollEvidence.ACK:
-            watch.confirmed = sent.resources
+            watch.become(SyncState.NOT_SENT, now_s)
         if not is_new or evidence in {PollEvidence.NOTHING, PollEvidence.ELSEWHERE}:
             return None
         if evidence is PollEvidence.ACK:
@@ -285,6 +286,7 @@ class PollMemory:
             node.receive_nack(request.subscription, sent, request.error_detail or None, is_certain=is_certain)
         if sent.nacks != least_nacks:
             return None
+        watch.receive_nack(sent.version, request.error_detail or None, now_s)
         return Acknowledgement(sent.version, accepted=False, reason=request.error_detail)
 
 
@@ -298,6 +300,7 @@ def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: fl
         return None
     version = Version(request.response_nonce)
     watch.sent = PolledVersion(version, now_s, now_s, PollState.NACKED_BEFORE, nacks=1)
+    watch.receive_nack(version, request.error_detail, now_s)
     return Acknowledgement(version, accepted=False, reason=request.error_detail)
 
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fsxds.protocol.acks import NOTHING, PolledVersion, PollState
-from fsxds.protocol.messages import ENVOY, Node
-from fsxds.protocol.subscription import Subscription, selected_names, version_of
+from fsxds.protocol.messages import ENVOY, ClientStatus, Node, WatchStatus
+from fsxds.protocol.subscription import Subscription, has_any, missing_names, version_of
+from fsxds.protocol.sync_states import SyncState
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import ResourceList, RowsChange, Snapshot
 from fsxds.rollout import Nack, ResourceVersion, Standing, Step, late_nack_of, nack_of
@@ -45,19 +46,40 @@ SURELY_GONE_AFTER = 4
 # So many rejected versions are known again.
 MOST_REJECTED = 64
 
+# In place of the method that the client of a stream called.
+POLLING = "REST"
+
+# The names of each type that resources of a client name; None for a type if it is not known to have any of these resources.
+_Named = dict[TypeUrl, set[str] | None]
+
 
 @dataclass(slots=True)
 class PolledWatch:
     """One subscription of a node.
 
-    `sent` is None until it is known what the client holds. `confirmed` are the resources that it ACKed last; None until
-    then. `rejected` is the version that it rejected last. `open_polls` counts polls that were not answered yet. `is_given_up`: the client ended the last one without a
-    response. `ended_at_s` is when there was an open poll last, and `came_s` when the last polls came, the oldest first.
+    Attributes:
+        sent: what it was sent last; None until it is known what the client holds.
+        confirmed: the resources that it ACKed last; None until then.
+        rejected: the version that it rejected last, for certain.
+        state: how it stands with what it was sent.
+        since_s: when that changed last; None for never.
+        acked: the version that it ACKed last.
+        nacked: the version that it NACKed, unless it ACKed something since.
+        reason: the message of that NACK.
+        open_polls: how many polls were not answered yet.
+        is_given_up: the client ended the last one without a response.
+        ended_at_s: when there was an open poll last.
+        came_s: when the last polls came, the oldest first.
     """
 
     sent: PolledVersion | None = None
     confirmed: ResourceList | None = None
     rejected: Version | None = None
+    state: SyncState = SyncState.NOT_SENT
+    since_s: float | None = None
+    acked: Version | None = None
+    nacked: Version | None = None
+    reason: str | None = None
     open_polls: int = 0
     is_given_up: bool = False
     ended_at_s: float = 0.0
@@ -66,6 +88,41 @@ class PolledWatch:
     def holds(self, version: Version | None) -> bool:
         """Whether the client is certain to hold a version."""
         return self.sent is not None and self.sent.state is PollState.ACKED and self.sent.version == version
+
+    def become(self, state: SyncState, now_s: float) -> None:
+        """Note how the client stands with what it was sent last."""
+        if self.state is not state:
+            self.state, self.since_s = state, now_s
+
+    def receive_sent(self, sent: PolledVersion, now_s: float) -> None:
+        """Note what is sent."""
+        self.sent = sent
+        if self.state is not SyncState.NACK:
+            self.become(SyncState.STALE, now_s)
+
+    def receive_ack(self, sent: PolledVersion, now_s: float) -> None:
+        """Note that the client has what it was sent, by this process or by another."""
+        self.sent, self.confirmed, self.acked, self.nacked, self.reason = sent, sent.resources, sent.version, None, None
+        self.become(SyncState.SYNCED, now_s)
+
+    def receive_nack(self, version: Version, reason: str | None, now_s: float) -> None:
+        """Note that the client rejected a version."""
+        self.nacked, self.reason = version, reason
+        self.become(SyncState.NACK, now_s)
+
+    def sync_state(self, version: Version) -> SyncState:
+        """Return how the client stands, if this version is served."""
+        is_old = self.state is SyncState.SYNCED and not self.holds(version)
+        return SyncState.STALE if is_old else self.state
+
+    @property
+    def unconfirmed(self) -> frozenset[str]:
+        """The names that the client was sent, and may not hold as they were sent."""
+        resources = () if self.sent is None else self.sent.resources
+        if self.confirmed is resources:
+            return NOTHING
+        held = {resource.name: resource.version for resource in self.confirmed or ()}
+        return frozenset(each.name for each in resources if held.get(each.name) != each.version)
 
 
 class PollingNode:
@@ -76,6 +133,7 @@ class PollingNode:
         watches: its subscriptions, the last polled one last.
         has_returned: it polled again after an answer, or has had one of another process.
         nack: what it rejected with its last poll; whoever looks at it sets it to None.
+        since_s: when it polled first.
     """
 
     __slots__ = (
@@ -95,11 +153,12 @@ class PollingNode:
             "_step",
             "_waiting",
         ),
-        *("has_returned", "nack", "node", "watches"),
+        *("has_returned", "nack", "node", "since_s", "watches"),
     )
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self.since_s = 0.0
         self.watches: OrderedDict[Subscription, PolledWatch] = OrderedDict()
         # Those to more than one name, which no Envoy has.
         self._several: set[Subscription] = set()
@@ -146,6 +205,7 @@ class PollingNode:
     def receive_poll(self, subscription: Subscription, now_s: float) -> PolledWatch:
         """Note that a poll came; return what is known of its subscription."""
         watch = self.watches.get(subscription)
+        self.since_s = self.since_s if self.watches else now_s
         if watch is None:
             watch = self.watches[subscription] = PolledWatch()
             self._present += 1
@@ -257,6 +317,26 @@ class PollingNode:
         """Return those of some names of a type that the client subscribes to."""
         return NOTHING.union(*(one.selected(names) for one in self.watches if one.type_url == type_url))
 
+    def sync_states(self, snapshot: Snapshot) -> Iterator[SyncState]:
+        """Yield how the client stands with each subscription that it still has, if a snapshot is served."""
+        named: _Named = {}
+        for subscription, watch in self.watches.items():
+            state = watch.sync_state(version_of(snapshot, subscription))
+            if state is SyncState.SYNCED:
+                yield state
+            elif not self._has_ended(subscription, named):
+                yield state if has_any(snapshot, subscription) else SyncState.NOT_SENT
+
+    def status(self, snapshot: Snapshot | None) -> ClientStatus:
+        """Return what the client was sent, ACKed and NACKed, of the subscriptions that it still has.
+
+        Args:
+            snapshot: what is served to it; None before the first.
+        """
+        named: _Named = {}
+        there = [each for each in self.watches.items() if not self._has_ended(each[0], named)]
+        return ClientStatus(self.node, POLLING, (_status(*each, snapshot) for each in there), self.since_s)
+
     def standing(self, step: Step) -> Standing:
         """Return whether the client has taken, or rejected, what steps changed of its subscriptions.
 
@@ -299,14 +379,40 @@ class PollingNode:
     def _drop_unused(self, type_url: TypeUrl, users: Subscription, expected: Iterable[Subscription] = ()) -> None:
         """Wait no more for resources of a type that the client's users of them do not name, and that it has no open poll for."""
         polled = [one for one in self._waiting if one.type_url == type_url and not self.watches[one].open_polls]
-        known = self.watches.get(users)
-        if not (polled or expected) or known is None or known.confirmed is None:
+        named = self._named_by(users, type_url) if polled or expected else None
+        if named is None:
             return
-        named = {one.name for user in known.confirmed for one in user.references if one.type_url == type_url}
         for awaited, subscriptions in ((self._waiting, polled), (self._needed, expected)):
             for subscription in subscriptions:
                 if subscription.names.isdisjoint(named):
                     del awaited[subscription]
+
+    def _named_by(self, users: Subscription, type_url: TypeUrl) -> set[str] | None:
+        """Return the names of a type that resources name which the client ACKed; None if it is not known to have any."""
+        known = self.watches.get(users)
+        if known is None or known.confirmed is None:
+            return None
+        return {one.name for user in known.confirmed for one in user.references if one.type_url == type_url}
+
+    def _has_ended(self, subscription: Subscription, named: _Named) -> bool:
+        """Whether the client seems to have ended a subscription: it does not say so.
+
+        Args:
+            subscription: one of its own.
+            named: the names of each type that its resources name, as far as they were looked up.
+        """
+        watch, type_url = self.watches[subscription], subscription.type_url
+        if watch.open_polls or watch.is_given_up:
+            return watch.is_given_up
+        if not self._may_poll_again(watch, subscription):
+            return True
+        users = {ENDPOINTS: CLUSTERS, ROUTES: LISTENERS}.get(type_url)
+        if users is None or (users is LISTENERS and SCOPED_ROUTES in self.watches):
+            return False
+        if type_url not in named:
+            named[type_url] = self._named_by(users, type_url)
+        known = named[type_url]
+        return known is not None and subscription.names.isdisjoint(known)
 
     def _selecting(self, type_url: TypeUrl, change: RowsChange) -> Iterator[Subscription]:
         """Yield the subscriptions that select any of the changed resources, looking at the fewer of both."""
@@ -322,13 +428,9 @@ class PollingNode:
     def _awaited(self, subscription: Subscription, snapshot: Snapshot) -> Version | None:
         """Return the version that a subscription is waited for to come back with; None where it is not waited for."""
         watch, type_url = self.watches[subscription], subscription.type_url
-        rows = snapshot.resources(type_url)
-        if watch.is_given_up or not (subscription.wildcard or selected_names(rows, subscription) & rows.keys()):
+        if watch.is_given_up or not has_any(snapshot, subscription):
             return None
-        if not (watch.open_polls or watch.sent is None or watch.sent.resources or subscription.wildcard):
-            # Since it got that its names are gone, it has not polled again.
-            return None
-        if not watch.open_polls and max(watch.ended_at_s, self._back_at_s) < self._seen_at_s - self._pause_s:
+        if not (watch.open_polls or self._may_poll_again(watch, subscription)):
             return None
         may_lack = type_url in snapshot.incomplete or type_url in snapshot.undeclared
         if watch.sent is None and (may_lack or not watch.open_polls):
@@ -336,6 +438,37 @@ class PollingNode:
             return None
         version = version_of(snapshot, subscription)
         return None if watch.holds(version) or version == watch.rejected else version
+
+    def _may_poll_again(self, watch: PolledWatch, subscription: Subscription) -> bool:
+        """Whether a subscription without an open poll may go on."""
+        if not (watch.sent is None or watch.sent.resources or subscription.wildcard):
+            # Since it got that its names are gone, it has not polled again.
+            return False
+        return max(watch.ended_at_s, self._back_at_s) >= self._seen_at_s - self._pause_s
+
+
+def _status(subscription: Subscription, watch: PolledWatch, snapshot: Snapshot | None) -> WatchStatus:
+    type_url, missing = subscription.type_url, tuple[str, ...]()
+    if snapshot is not None and type_url not in snapshot.withheld | snapshot.incomplete:
+        missing = missing_names(snapshot.resources(type_url), subscription)
+    sent = None if watch.sent is None else watch.sent.version
+    resources = () if watch.sent is None else watch.sent.resources
+    # It is not known which resources of a NACKed response the client accepted: all of them count as rejected.
+    is_rejected = watch.nacked is not None and watch.nacked == sent
+    return WatchStatus(
+        type_url,
+        None if subscription.wildcard else subscription.names,
+        sent=sent,
+        acked=watch.acked,
+        nacked=watch.nacked,
+        reason=watch.reason,
+        resources=resources,
+        missing=missing,
+        rejected=frozenset(resource.name for resource in resources) if is_rejected else NOTHING,
+        state=watch.state,
+        since_s=watch.since_s,
+        unconfirmed=watch.unconfirmed,
+    )
 
 
 def _of_one_name(type_url: TypeUrl, name: str) -> Subscription:

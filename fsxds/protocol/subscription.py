@@ -150,6 +150,12 @@ def selected_names(rows: Rows, subscription: Subscription) -> frozenset[str]:
     return expanded(rows, subscription.names, subscription.globs)
 
 
+def has_any(snapshot: Snapshot, subscription: Subscription) -> bool:
+    """Whether a snapshot has anything for a subscription; for one to everything, it may be that there is nothing."""
+    rows = snapshot.resources(subscription.type_url)
+    return subscription.wildcard or bool(selected_names(rows, subscription) & rows.keys())
+
+
 def missing_names(rows: Rows, subscription: Subscription) -> tuple[str, ...]:
     """Return the names of a subscription that do not exist, in order; a glob without members is one of them."""
     missing = frozenset[str]() if subscription.wildcard else names_without(rows, subscription.names)

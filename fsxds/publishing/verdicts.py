@@ -68,9 +68,9 @@ class Verdicts:
             return
         node = node_key(client)
         known = self.rejections.nodes.get(node)
-        if known is not None and not nack.is_named:
-            # What is served in place of something that the node rejects, it had before.
-            nack = replace(nack, versions=rollout.target.suspects(nack.versions, known.reasons.keys()))
+        if not nack.is_named:
+            rejected = () if known is None else known.reasons.keys()
+            nack = replace(nack, versions=rollout.target.suspects(nack.versions, rejected, rollout.base))
         self.rejections.receive_nack(node, client, nack, _now_s())
         for one in {rollout, self._main_of(rollout)}:
             # What clients have may be what they reject; what was reached before is not.

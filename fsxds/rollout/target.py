@@ -214,11 +214,22 @@ class Target:
         return frozenset(found)
 
     def suspects(
-        self, versions: frozenset[ResourceVersion], known: Collection[ResourceVersion]
+        self, versions: frozenset[ResourceVersion], known: Collection[ResourceVersion], base: Snapshot | None
     ) -> frozenset[ResourceVersion]:
-        """Return which of the versions in a NACKed response may be meant: not those that were good before `known` ones."""
+        """Return which of the versions in a NACKed response may be meant.
+
+        Those that were good before `known` ones are not, nor, if there are others, those that clients took before: a node may
+        have them from a process before.
+
+        Args:
+            versions: those that are new to the node, as far as this process knows.
+            known: what the node rejects by now.
+            base: what was reached last; None before the first.
+        """
         good = {(key, one) for key, version in known if (one := self._version_before(key, version)) is not None}
-        return versions - good or versions
+        suspects = versions - good or versions
+        taken = {one for one in suspects if base is not None and version_of(base, one[0]) == one[1]}
+        return suspects - (taken - set(known)) or suspects
 
     def _version_before(self, key: Key, version: Version) -> Version | None:
         good = self.before.get((key, version))

@@ -20,7 +20,7 @@ from dataclasses import fields as fields_of
 
 from fsxds.api.secrets import mask_reason
 from fsxds.protocol.messages import ClientStatus, WatchStatus, without_message
-from fsxds.protocol.subscription import WILDCARD, Subscription, version_of
+from fsxds.protocol.subscription import WILDCARD, Subscription, has_any, version_of
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Snapshot
@@ -61,7 +61,10 @@ def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
     if watch.state is not SyncState.SYNCED or snapshot is None:
         return watch.state
     if watch.generation is None:
-        is_current = watch.sent == version_of(snapshot, _subscription_of(watch))
+        subscription = _subscription_of(watch)
+        is_current = watch.sent == version_of(snapshot, subscription)
+        if not (is_current or has_any(snapshot, subscription)):
+            return SyncState.NOT_SENT
     else:
         is_current = watch.generation >= snapshot.generation
     return SyncState.SYNCED if is_current else SyncState.STALE

@@ -8,12 +8,15 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import grpc.aio
+import pytest
 
+from fsxds.publishing.canaries import is_in_share
 from tests.end_to_end.test_rollback_envoy import second_listener, taken_port, tree_of
 from tests.end_to_end.traffic.running import running, write_tree
 from tests.support.grpc_clients import DiscoveryClient, method_path
@@ -21,6 +24,9 @@ from tests.support.server import Server, write_file
 
 # What is rejected stays, so that a test can look at it.
 AT_ONCE = ("--rollout", "off")
+# Of the nodes, Envoy is a canary, and this one is none.
+CANARIES = 0.9
+OTHER = next(node for node in map("other-{}".format, count()) if not is_in_share(node, CANARIES))
 
 
 def clusters(*names: str, extra: str = "") -> str:
@@ -146,3 +152,26 @@ def test_what_a_real_envoy_rejects(tmp_path: Path) -> None:
     assert {name: each["state"] for name, each in types.items()} == {"cds": "SYNCED", "lds": "NACK", "rds": "SYNCED"}
     assert "Address already in use" in types["lds"]["reason"]
     assert types["lds"]["outdated"]["names"] == ["front", "second"]
+
+
+@pytest.mark.parametrize("transport", ["rest", "ads", "delta"])
+def test_a_real_envoy_that_let_go_of_a_cluster_is_in_step(transport: str, tmp_path: Path) -> None:
+    """It does not say that it asks no more for the endpoints; as a canary, it takes the change for the others."""
+    canary = ("--canary", f"nodes={CANARIES:.0%}", "--bake", "0.1s")
+    with running(tmp_path, transport, 600, ["--linger", "0s", "--max-removal", "off", *canary]) as run:
+        for number in range(2):
+            run.change("EDS clusters, one file", number)
+        run.server.wait(lambda: states(run.server) == {"edge-1": "SYNCED"}, "Envoy to be in step")
+        run.server.wait(lambda: _others_have(run.server, "c1"), "the others to get what the canary took")
+        [envoy] = ask(run.server, "clients/edge-1")["clients"]
+
+    assert {each["type"]: each["subscriptions"] for each in envoy["types"]} == dict.fromkeys(
+        ("cds", "eds", "lds", "rds"), 1
+    )
+    assert run.failures() == []
+
+
+def _others_have(server: Server, cluster: str) -> bool:
+    """Whether nodes that are no canaries are served a cluster."""
+    answer = poll(server, OTHER)
+    return cluster in [each["name"] for each in answer["resources"]]

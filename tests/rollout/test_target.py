@@ -312,6 +312,17 @@ def test_what_was_good_before_is_no_suspect() -> None:
     run.base = tree_snapshot(OLD)
     run.reject(bad)
 
-    assert run.target.suspects(frozenset((good, other)), {bad}) == {other}
-    assert run.target.suspects(frozenset((good,)), {bad}) == {good}
-    assert run.target.suspects(frozenset((good, other)), ()) == {good, other}
+    assert run.target.suspects(frozenset((good, other)), {bad}, None) == {other}
+    assert run.target.suspects(frozenset((good,)), {bad}, None) == {good}
+    assert run.target.suspects(frozenset((good, other)), (), None) == {good, other}
+
+
+def test_what_was_taken_before_is_no_suspect_beside_what_is_new() -> None:
+    """A node may have it from a process before; but not if it rejects that by now, or nothing is new."""
+    run = Served(OLD)
+    taken, base = version(run.tree, "CDS", "a"), run.tree
+    new = version(run.save({**OLD, "CDS": {**OLD["CDS"], "new": "1"}}), "CDS", "new")
+
+    assert run.target.suspects(frozenset((taken, new)), (), base) == {new}
+    assert run.target.suspects(frozenset((taken, new)), {taken}, base) == {taken, new}
+    assert run.target.suspects(frozenset((taken,)), (), base) == {taken}

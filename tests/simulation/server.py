@@ -14,7 +14,7 @@ from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.subscription import Selection, SharedMemory, version_of
+from fsxds.protocol.subscription import Selection, SharedMemory
 from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import MOST_HELD, NodeChannels
@@ -143,7 +143,7 @@ class Server:
         self.channels.most_held = most_held
         self.memory = SharedMemory(rollout=lambda: self.channels.rollout)
         self.polls = PollMemory(forget=self._forget, recognized=self._recognize)
-        self.rest = RestClients(_Reported(self.polls))
+        self.rest = RestClients()
         self.held = HeldPolls(self.channels, lambda: HOLD_S)
         self.streams: dict[SimulatedStream, None] = {}
         self.waking = Waking(self.channels.on_demand)
@@ -204,23 +204,6 @@ class Server:
         finally:
             self.polls.receive_end(poll, loop.time(), is_given_up=not is_answered)
             self.rest.receive_end(client)
-
-
-class _Reported:
-    """How nodes that poll stand, by what is known of their polls."""
-
-    def __init__(self, polls: PollMemory) -> None:
-        self._polls = polls
-
-    def status_of(self, _: Node) -> ClientStatus | None:
-        """Nothing is shown of them."""
-        return None
-
-    def sync_states(self, node: Node, snapshot: Snapshot) -> Any:
-        """Yield how a client stands with each of its subscriptions."""
-        known = self._polls.node_of(node)
-        for subscription, watch in known.watches.items() if known else ():
-            yield SyncState.SYNCED if watch.holds(version_of(snapshot, subscription)) else SyncState.STALE
 
 
 class SimulatedStream:

@@ -148,7 +148,7 @@ async def running(
     limiter = Limiter(replace(settings, cors_origin=rules.cors_origins or settings.cors_origin))
     options = ListenerOptions(max_connections=limiter.most_connections, observer=recorder)
     held = HeldPolls(channels, lambda: max_hold_s, limiter, access)
-    rest = RestJson(held, envoy_catalogue(), recorder, clients.polls)
+    rest = RestJson(held, envoy_catalogue(), recorder, clients)
     rest.address = address
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue()), access))
     get = HttpGet(held, envoy_catalogue(), recorder, lambda: rules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from fsxds.api.printing import Printer
 from fsxds.channels import Channel, Channels
 from fsxds.errors import ProtocolError
 from fsxds.events import LimitReached, Observer, ResponseSent, ack_or_nack
-from fsxds.protocol.messages import Acknowledgement
+from fsxds.protocol.messages import ClientStatus
 from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavailable, Wait
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
@@ -32,7 +32,7 @@ from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import Handler, HttpEdge, origin_of
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
 from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, error_response, not_modified, send
-from fsxds.transports.rest.polling_clients import ReportedClients, RestClient, RestClients
+from fsxds.transports.rest.polling_clients import RestClient, RestClients
 from fsxds.transports.web_pages import check_host, check_page, is_envoy
 
 # Codes of those who may not ask for what they asked for.
@@ -71,20 +71,11 @@ class RestContext:
     on_moved: list[Callable[[], object]]
 
 
-class PollRegistry(ReportedClients, Protocol):
-    """What remembers polls for requests for the status of clients. Times are those of the event loop."""
+class StatusRegistry(Protocol):
+    """Knows the status of all clients."""
 
-    def poll_received(self, poll: PollRequest, snapshot: Snapshot | None, now_s: float) -> None:
-        """A client polls."""
-
-    def ack_received(self, poll: PollRequest, acknowledgement: Acknowledgement, now_s: float) -> None:
-        """A poll ACKed or NACKed a version."""
-
-    def response_sent(self, poll: PollRequest, selection: Selection, now_s: float) -> None:
-        """A poll was answered."""
-
-    def poll_ended(self, poll: PollRequest, now_s: float) -> None:
-        """A poll that was held ended without an update."""
+    def add(self, statuses: Callable[[float], Iterator[ClientStatus]]) -> None:
+        """Take what yields the status of some clients, at a time of the event loop."""
 
 
 class Waiting(Protocol):
@@ -228,7 +219,7 @@ class RestJson:
         held: has the polls that are held.
         catalogue: the API that resources and requests are of.
         observer: receives what happens to polls.
-        polls: remembers polls.
+        clients: gets the status of those that poll.
 
     Attributes:
         held: the polls that are held.
@@ -240,7 +231,7 @@ class RestJson:
         relays: knows the relays that are above and below; to be set before the application is made.
     """
 
-    def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, polls: PollRegistry) -> None:
+    def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, clients: StatusRegistry) -> None:
         self.held = held
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
         self.elsewhere: Handler | None = None
@@ -249,8 +240,8 @@ class RestJson:
         self.relays = RelayIds()
         self.edge = HttpEdge("REST", self._answer, observer, held.limiter.admit_request)
         self._observer = observer
-        self._polls = polls
-        self._clients = RestClients(polls)
+        self._clients = RestClients()
+        clients.add(self._clients.statuses)
         self._on_demand = held.channels.on_demand
         self._memory = PollMemory(
             lambda: held.limiter.settings.max_nodes,
@@ -386,9 +377,7 @@ class RestJson:
         """Take a poll as it arrives; return what to do."""
         now_s = asyncio.get_running_loop().time()
         decision, acknowledgement = self._memory.receive_request(poll, snapshot, now_s)
-        self._polls.poll_received(poll, snapshot, now_s)
         if acknowledgement is not None:
-            self._polls.ack_received(poll, acknowledgement, now_s)
             self._observer(ack_or_nack(poll.node, poll.subscription, acknowledgement, snapshot))
         return decision
 
@@ -418,7 +407,6 @@ class RestJson:
         while isinstance(decision, Wait):
             if now_s >= deadline_s or self.held.is_draining:
                 self._memory.receive_deadline(poll, now_s)
-                self._polls.poll_ended(poll, now_s)
                 break
             until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
             now_s = await self.held.wait(client, snapshot, until_s, awaits_answers=decision.awaits_answers)
@@ -439,8 +427,6 @@ class RestJson:
             # Also when this is cancelled or fails: the next poll is no ACK or NACK of this version.
             if not is_received:
                 self._memory.receive_lost(poll)
-        if is_received:
-            self._polls.response_sent(poll, selection, asyncio.get_running_loop().time())
         return response, is_received
 
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from fsxds.channels import Channel
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.poll import PollRequest
-from fsxds.protocol.polling_node import PollingNode
+from fsxds.protocol.polling_node import POLLING, PollingNode
 from fsxds.protocol.sync_states import SyncState, combined_state
-from fsxds.resources import Snapshot
 from fsxds.rollout import Standing, Step
 from fsxds.store import end_wait
 from fsxds.values import TypeUrl
 
-
-class ReportedClients(Protocol):
-    """What remembers what was sent to nodes that poll."""
-
-    def status_of(self, node: Node) -> ClientStatus | None:
-        """Return the status of a client; None where nothing is known of it."""
-
-    def sync_states(self, node: Node, snapshot: Snapshot) -> Iterator[SyncState]:
-        """Yield how a client stands with each of its subscriptions, where this snapshot is served."""
+# A node without an open poll has no connection that could end: its status is shown for so long.
+SHOWN_FOR_S = 600.0
 
 
 class RestClient:
@@ -37,12 +29,11 @@ class RestClient:
         limits: the time limits of its polls that are held.
     """
 
-    __slots__ = ("_reported", "channel", "identity", "limits", "polls")
+    __slots__ = ("channel", "identity", "limits", "polls")
 
-    transport: Final = "REST"
+    transport: Final = POLLING
 
-    def __init__(self, polls: PollingNode, channel: Channel, reported: ReportedClients) -> None:
-        self._reported = reported
+    def __init__(self, polls: PollingNode, channel: Channel) -> None:
         self.identity = polls.node.id
         self.polls = polls
         self.channel = channel
@@ -79,11 +70,11 @@ class RestClient:
     def sync_state(self) -> SyncState:
         """Return how the client stands with what its channel serves."""
         snapshot = self.channel.store.current
-        return combined_state(() if snapshot is None else self._reported.sync_states(self.node, snapshot))
+        return combined_state(() if snapshot is None else self.polls.sync_states(snapshot))
 
     def status(self) -> ClientStatus:
         """Return what the client was sent, ACKed and NACKed."""
-        return self._reported.status_of(self.node) or ClientStatus(self.node, self.transport)
+        return self.polls.status(self.channel.store.current)
 
     def wake(self) -> None:
         """Do nothing: polls that are held wait for what is served by themselves."""
@@ -97,23 +88,28 @@ class RestClient:
 
 
 class RestClients:
-    """Knows the client of each node, as long as it polls; `reported` knows what was sent to each."""
+    """Knows the client of each node, as long as it polls."""
 
-    def __init__(self, reported: ReportedClients) -> None:
-        self._reported = reported
+    def __init__(self) -> None:
         self._clients: dict[PollingNode, RestClient] = {}
 
     def __len__(self) -> int:
         """How many nodes poll."""
         return len(self._clients)
 
+    def statuses(self, now_s: float) -> Iterator[ClientStatus]:
+        """Yield the status of each client that polled lately; one that leaves while the iterator is used may be among them."""
+        for client in tuple(self._clients.values()):
+            if not client.polls.is_silent_since(now_s - SHOWN_FOR_S):
+                yield client.status()
+
     def receive_poll(self, poll: PollRequest, polls: PollingNode | None, channel: Channel, identity: str) -> RestClient:
         """Return the client of a poll, which follows a channel from now on; one that is not remembered joins none."""
         if polls is None:
-            return RestClient(PollingNode(poll.node), channel, self._reported)
+            return RestClient(PollingNode(poll.node), channel)
         client = self._clients.get(polls)
         if client is None:
-            client = self._clients[polls] = RestClient(polls, channel, self._reported)
+            client = self._clients[polls] = RestClient(polls, channel)
             channel.join(client)
         elif client.channel is not channel or client not in channel.clients:
             client.channel.leave(client)

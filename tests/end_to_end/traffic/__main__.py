@@ -92,6 +92,7 @@ def measure(column: Column, given: argparse.Namespace, folder: Path) -> Outcome:
     state = ["--state", str(folder / "state")] if given.kill else []
     above = Above(given.relays, given.restart)
     with running(folder, column.transport, column.drain_s, [*column.options(), *state], demand, above=above) as run:
+        run.apart_s = given.apart
         run.rest(given.quiet)
         for name, is_between in changes(given):
             edits += 1
@@ -196,6 +197,7 @@ def main() -> None:
     parser.add_argument("--quiet", type=float, default=5.0, help="seconds without changes at the start")
     parser.add_argument("--shuffled", action="store_true", help="the kinds in any order, on connections that stay")
     parser.add_argument("--every", type=float, help="seconds between changes, without waiting for Envoy to take them")
+    parser.add_argument("--apart", type=float, help="seconds between the saves of a change that is saved in parts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--relays", type=int, default=0, help="so many in a row, between the tree and the Envoy")
     parser.add_argument(

@@ -124,6 +124,7 @@ class Run:
         late: the changes that Envoy had not taken in time, each with what it lacked.
         took_s: how long Envoy took for each change, by what was under way.
         restarted: the servers that have the tree, the one that runs first, where each change is made by a restart.
+        apart_s: the seconds between saves of one change, in place of those of its kind.
     """
 
     def __init__(self, tree: Path, world: World, load: Load, server: Server, envoy: Envoy) -> None:
@@ -136,6 +137,7 @@ class Run:
         self.late: list[str] = []
         self.took_s: dict[str, list[float]] = {}
         self.restarted: tuple[Server, ...] = ()
+        self.apart_s: float | None = None
 
     def change(self, name: str, number: int, label: str | None = None, *, every_s: float | None = None) -> None:
         """Make the `number`-th change of a kind, and wait until Envoy has taken it.
@@ -153,7 +155,7 @@ class Run:
             self.restarted[0].kill()
         for path in kind.files_first(number):
             write_tree(self.tree, tree, only=path)
-            time.sleep(kind.apart_s)
+            time.sleep(kind.apart_s if self.apart_s is None else self.apart_s)
         if every_s is None:
             self.write(tree, f"{name}, change {number}")
         else:

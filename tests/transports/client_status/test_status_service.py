@@ -227,7 +227,7 @@ async def test_others_have_their_turn_while_clients_are_asked(monkeypatch: pytes
 async def test_polling_clients_are_told_of() -> None:
     """By the clock of the event loop."""
     reports = reports_of()
-    clients_of(reports).polls.statuses = lambda now_s: iter([client("edge-1")] * (now_s > 0))  # type: ignore[method-assign]
+    clients_of(reports).add(lambda now_s: iter([client("edge-1")] * (now_s > 0)))
 
     assert len((await answer(reports)).config) == 1
 

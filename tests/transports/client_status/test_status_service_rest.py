@@ -115,20 +115,17 @@ async def test_a_client_that_held_it_before_the_server_started(server: Server) -
 
 async def test_a_client_whose_poll_was_held_for_long_is_still_there(server: Server) -> None:
     """It was there until the poll ended, and may come back."""
-    server.clients.polls.forgotten_after_s = 0.3
     await server.poll(timeout_ms=500)
 
     assert [config["node"]["id"] for config in await told(server)] == ["edge-1"]
 
 
-async def test_a_client_without_a_name_is_told_of(server: Server) -> None:
-    """Its node is empty."""
+async def test_nothing_is_told_of_a_client_without_an_id(server: Server) -> None:
+    """Nothing is remembered of it: each of its polls stands for itself."""
     server.publish(named("cds", "a"))
     await server.poll(node={})
-    [config] = await told(server)
 
-    assert config["node"] == {}
-    assert config["generic_xds_configs"][0]["config_status"] == "STALE"
+    assert await told(server) == []
 
 
 async def test_other_transports_are_told_of(server: Server) -> None:

@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey
-from fsxds.observe.clients import ReportedPolls
 from fsxds.protocol.messages import Node
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.rollout import Nack, Standing
-from fsxds.transports.rest.polling_clients import RestClient
+from fsxds.transports.rest.polling_clients import SHOWN_FOR_S, RestClient
 from tests.support.polls import Server, named, running, snapshot_of, until
 from tests.support.steps import step_between
 
@@ -200,7 +199,21 @@ async def test_a_channel_with_the_same_content_answers_no_poll(server: Server) -
 def test_a_node_is_forgotten_with_its_client() -> None:
     """The client of a node shows the node as it described itself last."""
     polls = PollingNode(Node("edge-1", serialized=b"old"))
-    client = RestClient(polls, Channel(ChannelKey()), ReportedPolls())
+    client = RestClient(polls, Channel(ChannelKey()))
     polls.node = Node("edge-1", serialized=b"new")
 
     assert client.node.serialized == b"new"
+
+
+async def test_a_client_that_polls_no_more_is_told_of_for_ten_minutes(server: Server) -> None:
+    """It may come back; one that is held is there."""
+    await server.poll(node={"id": "gone"})
+    task = asyncio.create_task(server.poll(node={"id": "held"}, version_info=version_of(server)))
+    await server.until_held()
+    now_s = asyncio.get_running_loop().time()
+
+    assert [status.node.id for status in server.clients.statuses(now_s + SHOWN_FOR_S - 1)] == ["gone", "held"]
+    assert [status.node.id for status in server.clients.statuses(now_s + SHOWN_FOR_S + 1)] == ["held"]
+
+    server.rest.held.drain()
+    await task

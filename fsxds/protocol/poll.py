@@ -329,10 +329,13 @@ def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> Pol
 
 
 def _has_received(request: PollRequest, sent: PolledVersion) -> bool:
-    """Whether the sender of a poll was sent the version, by its nonce, or else by the version that it holds."""
+    """Whether the sender of a poll was sent the version, by its nonce, or else by the version that it holds.
+
+    One that has neither can mean only what it was sent last: it holds nothing.
+    """
     if request.response_nonce:
         return request.response_nonce == nonce_of(sent.version)
-    return request.version_info is not None and request.version_info in {sent.version, *sent.held_before}
+    return request.version_info is None or request.version_info in {sent.version, *sent.held_before}
 
 
 def _allowed_nacks(request: PollRequest) -> int:

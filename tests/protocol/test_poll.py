@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from fsxds.protocol.messages import Node
+from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Unavailable, Wait, nonce_of, patience_s
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Subscription
@@ -42,6 +44,16 @@ def test_hold_tells_when_to_look_again() -> None:
 
     assert Wait(11.0) == rejected
     assert Wait(None) == held
+
+
+def test_a_first_response_can_be_rejected_without_its_nonce() -> None:
+    """There is no version to poll with, and whoever leaves out the nonce would get the same again at once, for ever."""
+    memory = PollMemory()
+    memory.receive_request(poll("n1"), CURRENT, 10.0)
+    decision, acknowledgement = memory.receive_request(replace(poll("n1"), error_detail="bad"), CURRENT, 10.1)
+
+    assert decision == Wait(11.0)
+    assert acknowledgement == Acknowledgement(OFFERED, accepted=False, reason="bad")
 
 
 def test_a_held_poll_is_recognized_when_what_its_client_holds_is_served_at_last() -> None:

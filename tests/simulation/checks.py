@@ -343,7 +343,7 @@ class Checks:
         differing = [key for key in differing if key not in due_removals or _found(wanted, key) is not None]
         if client.habits.wire == "delta":
             # It is not told that what it brought is gone, if the tree named it when it came.
-            differing = [key for key in differing if key not in world.undefined or _found(wanted, key) is not None]
+            differing = [key for key in differing if key not in world.named or _found(wanted, key) is not None]
         if differing:
             has, due = (_text(_found(one, differing[0])) for one in (client.held, wanted))
             raise ViolatedError(

@@ -38,7 +38,8 @@ class World:
         rules: how changes are published.
         targets: what the tree asks for, of each view.
         history: what it asked for before, the newest last.
-        undefined: names that nothing defined when a process began, which it takes for static ones.
+        undefined: names that nothing defined in what a process without state serves of a view first, which it takes for static ones.
+        named: names that nothing defined at some time, which clients that bring them keep.
         changed_at_s: when something happened last.
         unordered_until_s: until then, a slow client gets what it lacks in any order.
         renewals: when versions of a resource may be offered again whoever rejected them; None is about all.
@@ -49,6 +50,7 @@ class World:
         self.server: Server
         self.rules = _rules_of(scenario)
         self.undefined: set[Key] = set()
+        self.named: set[Key] = set()
         self.changed_at_s = self.unordered_until_s = 0.0
         self.renewals: list[tuple[float, frozenset[Key] | None]] = []
         self._tree: Tree = dict(scenario.tree)
@@ -103,12 +105,13 @@ class World:
         self._operator = RolloutOperator(self.server.publisher, lambda: [("", layers) for layers in self.targets], None)
         self.server.publisher.on_progress = self.checks.receive_progress
         self.checks.receive_start()
-        if not self._kept.states:
-            for snapshot in self.targets.values():
-                self.undefined |= _demanded(snapshot) - _defined(snapshot)
         self._load()
         for client in self.clients.values():
             self._connect(client)
+
+    def _lacking(self) -> set[Key]:
+        """Return the names that the tree names and nothing defines."""
+        return set[Key]().union(*(_demanded(one) - _defined(one) for one in self.targets.values()))
 
     def _connect(self, client: SimulatedClient) -> None:
         if self.server.is_up and client.is_wanted:
@@ -116,8 +119,13 @@ class World:
 
     def _load(self) -> None:
         if self.server.is_up:
-            wanted = self._loading.wanted
-            self.server.load({layers: one for layers, one in self.targets.items() if layers in wanted})
+            found = {layers: one for layers, one in self.targets.items() if layers in self._loading.wanted}
+            rollouts = self.server.publisher.rollouts.items()
+            is_served = {key.layers for key, rollout in rollouts if rollout.machine.served is not None}
+            for layers in found.keys() - is_served if not self._kept.states else ():
+                self.undefined |= _demanded(found[layers]) - _defined(found[layers])
+            self.named |= self.undefined
+            self.server.load(found)
 
     def _targets(self, before: Mapping[Layers, Snapshot]) -> dict[Layers, Snapshot]:
         """Return what the tree asks for, of each view: in the second one, all clusters have other names."""
@@ -146,6 +154,7 @@ class World:
         """Save some files of the tree."""
         self._tree, before = {**self._tree, **files}, self.targets
         self.targets = self._targets(before)
+        self.named |= self._lacking()
         self.history.append(self.targets)
         changed = frozenset[Key]().union(*(_renewed(before[layers], one) for layers, one in self.targets.items()))
         self.renewals.append((self.now_s, changed))

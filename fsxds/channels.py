@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.on_demand import OnDemand
 from fsxds.protocol.sync_states import SyncState
+from fsxds.resources import Snapshot
 from fsxds.rollout import Client, Nack, NodeKey, ResourceVersion, RolloutOptions, Step
 from fsxds.store import SnapshotStore
 from fsxds.values import Layers, TypeUrl
@@ -159,6 +160,15 @@ class Channel:
             self.on_progress(client)
 
 
+HoldsOf: TypeAlias = Callable[[Snapshot], bool]
+"""Whether a client says that it holds what a snapshot has."""
+
+
+def holds_nothing(_: Snapshot) -> bool:
+    """Return False."""
+    return False
+
+
 class Channels(Protocol):
     """What knows which channel a node follows.
 
@@ -172,12 +182,13 @@ class Channels(Protocol):
     def rollout(self) -> RolloutOptions:
         """How changes are rolled out now."""
 
-    async def channel_of(self, node: Node, *, holds: bool | None = None) -> Channel:
+    async def channel_of(self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
         """Return the channel of a node, as soon as what it serves is loaded.
 
         Args:
             node: as it describes itself.
             holds: whether it says that it holds something already; None if it is to become no client of the channel.
+            holds_of: whether that is what a snapshot has.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.

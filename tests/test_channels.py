@@ -8,7 +8,7 @@ from unittest.mock import patch
 import grpc
 import pytest
 
-from fsxds.channels import Channel, ChannelKey, node_key
+from fsxds.channels import Channel, ChannelKey, HoldsOf, holds_nothing, node_key
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.protocol.sotw import SotwStream
@@ -29,7 +29,7 @@ class ChannelPerNode(OneChannel):
         super().__init__()
         self.by_node: defaultdict[str, Channel] = defaultdict(lambda: Channel(ChannelKey()))
 
-    async def channel_of(self, node: Node, *, holds: bool | None = None) -> Channel:
+    async def channel_of(self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
         """Return the channel of a node; there is none for `nobody`."""
         if node.id == "nobody":
             raise ProtocolError(REASON, "NOT_FOUND")

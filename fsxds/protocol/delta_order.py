@@ -8,6 +8,7 @@ A client that comes with content is led to what is current as by the steps of a 
 | SWITCH | the users that the client brings, when it answered that | the same; ENVOY.md E70 |
 | SHRINK | what is used and gone, when it ACKed all users, and those that these name | the same |
 | | if there are other listeners, only after what lingers for connections of the old ones: nobody knows what these use | ENVOY.md E66 |
+| | after a start without state, only after what lingered then: nobody knows what lingers | the same |
 
 A step waits for `step_timeout_s` at most. Of users that have streams of their own nothing is known: only time counts for them.
 """
@@ -151,9 +152,13 @@ class Arrival:
             now_s: the time.
             has_more: something else is about to be sent.
         """
-        lingers_s = self._rollout.linger_s if self.has_new_listeners else 0.0
-        at_s = self._until_s(1 + self._has_waited) + lingers_s
-        if at_s <= now_s or not (has_more or lingers_s or not _have_moved_on(tuple(watches))):
+        lingers_s, unknown_until_s = (
+            self._rollout.linger_s if self.has_new_listeners else 0.0,
+            self._rollout.unknown_until_s,
+        )
+        at_s = max(self._until_s(1 + self._has_waited) + lingers_s, unknown_until_s)
+        may_linger = lingers_s > 0 or unknown_until_s > now_s
+        if at_s <= now_s or not (has_more or may_linger or not _have_moved_on(tuple(watches))):
             return False
         self.timer_at_s = earliest(self.timer_at_s, at_s)
         return True

@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node_attributes import Attributes
+from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.protocol.sync_states import SyncState
-from fsxds.resources import Resource
+from fsxds.resources import Resource, Snapshot
 from fsxds.rollout.rejections import Nack
 from fsxds.values import Nonce, TypeUrl, Version
 
@@ -71,6 +72,10 @@ class SotwRequest:
         """Whether the client says that it holds something."""
         return self.version_info is not None
 
+    def holds_of(self, snapshot: Snapshot) -> bool:
+        """Whether the client says that it holds what a snapshot has for it."""
+        return self.version_info == version_of(snapshot, Subscription.for_request(self.type_url, self.names))
+
 
 @dataclass(frozen=True, slots=True)
 class SotwResponse:
@@ -113,6 +118,12 @@ class DeltaRequest:
     def holds(self) -> bool:
         """Whether the client says that it holds something."""
         return bool(self.initial_resource_versions)
+
+    def holds_of(self, snapshot: Snapshot) -> bool:
+        """Whether the client says that it holds what a snapshot has, or a part of that."""
+        rows = snapshot.resources(self.type_url)
+        held = ((rows.get(name), version) for name, version in self.initial_resource_versions.items())
+        return self.holds and all(one is not None and one.version == version for one, version in held)
 
 
 @dataclass(frozen=True, slots=True)

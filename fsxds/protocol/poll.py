@@ -59,6 +59,10 @@ class PollRequest:
     error_detail: str | None = None
     from_envoy: bool = False
 
+    def holds_of(self, snapshot: Snapshot) -> bool:
+        """Whether the client says that it holds what a snapshot has for it."""
+        return self.version_info == version_of(snapshot, self.subscription)
+
 
 @dataclass(frozen=True, slots=True)
 class Send:

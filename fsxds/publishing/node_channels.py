@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol
 
-from fsxds.channels import Channel, ChannelClient, ChannelKey, node_key
+from fsxds.channels import Channel, ChannelClient, ChannelKey, HoldsOf, holds_nothing, node_key
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import Attributes
@@ -147,20 +147,22 @@ class NodeChannels:
         for key, one in publisher.rollouts.items():
             if one.target.is_rolled_back:
                 self._keep_loaded(key.layers)
-        self._first_until_s = loop.time() + REMEMBERED_FOR_S
+        self._began_s, self._is_new = loop.time(), not self._firsts
         self._seen: set[NodeKey] = set()
 
     @property
     def rollout(self) -> RolloutOptions:
         """How changes are rolled out now."""
-        return self._publisher.rules.rollout
+        options = self._publisher.rules.rollout
+        return replace(options, unknown_until_s=self._began_s + options.linger_s) if self._is_new else options
 
-    async def channel_of(self, node: Node, *, holds: bool | None = None) -> Channel:
+    async def channel_of(self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
         """Return the channel of a node, as soon as what it serves is loaded.
 
         Args:
             node: as it describes itself.
             holds: whether it says that it holds something already; None if it is to become no client of the channel.
+            holds_of: whether that is what a snapshot has.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.
@@ -171,15 +173,22 @@ class NodeChannels:
         if not is_whole and known is None:
             # Before the first tree nobody knows which layers exist.
             await self._publisher.until_received()
-            if self._key_of(node) not in self._publisher.rollouts:
+            if (key := self._key_of(node)) not in self._publisher.rollouts:
                 self.admit(len(self._publisher.rollouts))
+                if holds and key.held is None:
+                    # It may have to be led there from another view.
+                    await self._wanted_rollout(key).channel.store.newer_than(0)
+        if holds:
+            self._note_held(node, known or self._key_of(node), holds_of)
         rollout = self._rollout_of(node, known, holds=holds)
         if is_whole and rollout.wanted is None:
             return rollout.channel
         await rollout.channel.store.newer_than(0)
         # Meanwhile the tree may have got other layers, or the settings other rules.
         has_moved = known is None and self._rollout_of(node) is not rollout
-        return await self.channel_of(node, holds=holds) if has_moved else rollout.channel
+        if not has_moved:
+            return rollout.channel
+        return await self.channel_of(node, holds=holds, holds_of=holds_of)
 
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:
@@ -403,9 +412,21 @@ class NodeChannels:
         self._lanes[node.id, node.cluster] = lane
         return lane
 
+    def _note_held(self, node: Node, key: ChannelKey, holds_of: HoldsOf) -> None:
+        """Note where a node was that holds what was served of another view when the process before ended."""
+        name = node.id, node.cluster
+        if not node.id or name in self._seen or name in self._left:
+            return
+        served = {each: one.served for each, one in self._firsts.items() if one.served is not None}
+        having = (each for each in (key, *served) if each in served and holds_of(served[each]))
+        if (before := next(having, key)).layers != key.layers:
+            now_s, machine = asyncio.get_running_loop().time(), self._firsts[before]
+            number, has_taken = next(self._lane_numbers), machine.step is None
+            self._left[name] = _Left(machine, before, number, now_s, has_taken, attributes=node.attributes)
+
     def _left_before(self, node: Node, key: ChannelKey) -> _Left | None:
         """Return where a node was that comes for the first time after a restart: where its channel was."""
-        if not self._firsts or asyncio.get_running_loop().time() > self._first_until_s:
+        if not self._firsts or asyncio.get_running_loop().time() > self._began_s + REMEMBERED_FOR_S:
             self._firsts, self._seen = {}, set()
             return None
         is_first = (node.id, node.cluster) not in self._seen

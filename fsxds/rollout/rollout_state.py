@@ -19,11 +19,14 @@ class RolloutOptions:
         is_on: False serves every target at once, and nothing lingers.
         linger_s: how long draining listeners may have connections.
         step_timeout_s: how long clients are waited for.
+        unknown_until_s: until then, by the clock of clients, connections of draining listeners may use what is not served: a
+            process before left no state.
     """
 
     is_on: bool = True
     linger_s: float = 600.0
     step_timeout_s: float = 5.0
+    unknown_until_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

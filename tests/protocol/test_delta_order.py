@@ -159,6 +159,19 @@ def test_what_draining_listeners_may_use_lingers() -> None:
     assert client.told[3:] == ["CDS -a"]
 
 
+def test_after_a_start_without_state_what_may_linger_stays() -> None:
+    """Connections of listeners that drained before may use it, though the client has the listeners that are served."""
+    client = Client(NEW, replace(STEPS, unknown_until_s=600.0))
+    for short_name in NAMES:
+        client.ask(short_name)
+    client.answer("CDS")
+    client.answer("RDS")
+    client.wait(599.9)
+    assert client.told == ["CDS b", "RDS r"]
+    client.wait(600.0)
+    assert client.told[-1] == "CDS -a"
+
+
 def test_on_a_stream_of_its_own_a_removal_waits_for_the_time_out() -> None:
     """The users have other streams."""
     client = Client(NEW, is_aggregated=False)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ from fsxds.publishing import node_channels
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
+from fsxds.resources import Snapshot
 from fsxds.rollout import HoldingRules, RolloutOptions
+from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
 from fsxds.views import Views
 from tests.support.polls import until
@@ -66,6 +69,46 @@ async def test_step_that_a_process_ended_at_is_served_by_the_next(tmp_path: Path
         Client(run.publisher.whole, is_quick=True)
         run.load(("b",), "b")
         await until(lambda: run.clusters() == ["b"])
+
+
+async def test_who_has_another_view_after_a_restart_is_led_there(tmp_path: Path) -> None:
+    """From what it says that it has, if that was served of its view before; one that has nothing gets all at once."""
+    trees = {
+        EDGE_A: tree_snapshot({"CDS": {"a": "1"}, "RDS": {"r": "1 CDS:a"}}),
+        ("common",): tree_snapshot({"CDS": {"b": "1"}, "RDS": {"r": "1 CDS:b"}}),
+    }
+    async with process(tmp_path, views=VIEWS) as run:
+        run.load_views(*EDGE_A)
+        joining = [asyncio.ensure_future(run.join("a", each, is_quick=True)) for each in ("edge", "inner")]
+        await asyncio.sleep(0)
+        run.publisher.receive(trees, 5.0)
+        await asyncio.gather(*joining)
+        await run.settled()
+    all_inner = BY_NAME["views"].form.read([{"name": "all", "layers": ["common"]}])
+    async with process(tmp_path, views=Views(all_inner)) as run:
+        for has, clusters in (("a", ["a"]), ("b", ["b"]), ("nothing of it", ["b"])):
+            found = partial(_has, has)
+            channel = await run.channels.channel_of(Node(f"has {has}", "edge"), holds=True, holds_of=found)
+            assert served(run, channel.key) == clusters
+        channel = await run.channels.channel_of(Node("new", "edge"), holds=False)
+        assert served(run, channel.key) == ["b"]
+    others = BY_NAME["views"].form.read([{"name": "all", "layers": ["other"]}])
+    async with process(tmp_path, views=Views(others)) as run:
+        # Nothing was served of that view.
+        asking = asyncio.ensure_future(
+            run.channels.channel_of(Node("late", "edge"), holds=True, holds_of=partial(_has, "a"))
+        )
+        await asyncio.sleep(0)
+        run.existing = frozenset({"other"})
+        run.publisher.receive({("other",): trees["common",]}, 5.0)
+        channel = await asking
+        assert channel.key.cohort == "catching up"
+        assert channel.store.current is not None
+        assert list(channel.store.current.resources(CDS)) == ["a"]
+
+
+def _has(cluster: str, snapshot: Snapshot) -> bool:
+    return cluster in snapshot.resources(CDS)
 
 
 async def test_nodes_of_views_need_not_wait_for_the_tree(tmp_path: Path) -> None:

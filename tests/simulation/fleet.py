@@ -100,6 +100,8 @@ class SimulatedClient:
         self.changed_at_s = 0.0
         # What the last response of each type had.
         self._sent: dict[TypeUrl, frozenset[tuple[str, Version]]] = {}
+        # The versions of full states that it accepted on streams: each stream begins with them.
+        self.stream_versions: dict[TypeUrl, Version] = {}
         # What it has of each subscription that it polls.
         self.versions: dict[Subscription, Version] = {}
         self._on_applied = on_applied
@@ -148,6 +150,7 @@ class SimulatedClient:
     def restart(self) -> None:
         """Forget all that it held."""
         self.held, self.active, self.versions = {url: {} for url in TYPES}, set(), {}
+        self.stream_versions = {}
 
     def rejects(self, resource: Resource) -> bool:
         """Whether it rejects a resource."""
@@ -227,7 +230,7 @@ class StreamConnection:
         self._stream.on_closed = self._lose
         self._inbox: deque[Any] = deque()
         self._outbox: deque[Callable[[], object]] = deque()
-        self._versions: dict[TypeUrl, Version] = {}
+        self._versions = client.stream_versions
         self._nonces: dict[TypeUrl, Nonce] = {}
         self._subscribed: dict[TypeUrl, frozenset[str]] = {}
         self._is_closed = False
@@ -236,7 +239,7 @@ class StreamConnection:
 
     async def _open(self) -> None:
         await self._client.until_thawed()
-        await self._stream.open(holds=any(self._client.held.values()))
+        await self._stream.open(self._made(CDS, first=True))
         if self._is_closed:
             return
         self._request(CDS, first=True)
@@ -345,22 +348,21 @@ class StreamConnection:
             return
         if self._is_closed:
             return
+        request = self._made(url, first=first)
+        self._subscribed[url] = frozenset() if url in {CDS, LDS} else self._client.wanted(url)
+        if self._is_delta or self._subscribed[url] or url in {CDS, LDS} or not first:
+            self._stream.receive(request)
+
+    def _made(self, url: TypeUrl, *, first: bool) -> SotwRequest | DeltaRequest:
+        """Return a request for all of a type, or for what the client wants of it now."""
         wanted = frozenset[str]() if url in {CDS, LDS} else self._client.wanted(url)
-        before = self._subscribed.get(url, frozenset())
-        self._subscribed[url] = wanted
-        if self._is_delta:
-            held = {name: one.version for name, one in self._client.held[url].items()} if first else {}
-            names = ("*",) if first and held and url in {CDS, LDS} else tuple(sorted(wanted - before))
-            gone = tuple(sorted(before - wanted))
-            self._stream.receive(
-                DeltaRequest(
-                    url, names, gone, initial_resource_versions=held, node=self._client.node if first else None
-                )
-            )
-        elif wanted or url in {CDS, LDS} or not first:
-            nonce, version = self._nonces.get(url), self._versions.get(url)
-            node = self._client.node if first else None
-            self._stream.receive(SotwRequest(url, tuple(sorted(wanted)), version, nonce, node=node))
+        before, node = self._subscribed.get(url, frozenset()), self._client.node if first else None
+        if not self._is_delta:
+            version, nonce = self._versions.get(url), self._nonces.get(url)
+            return SotwRequest(url, tuple(sorted(wanted)), version, nonce, node=node)
+        held = {name: one.version for name, one in self._client.held[url].items()} if first else {}
+        names = ("*",) if first and held and url in {CDS, LDS} else tuple(sorted(wanted - before))
+        return DeltaRequest(url, names, tuple(sorted(before - wanted)), initial_resource_versions=held, node=node)
 
     def _send(self, url: TypeUrl, nonce: Nonce, words: str | None) -> None:
         if self._client.is_frozen:

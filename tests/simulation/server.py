@@ -10,7 +10,7 @@ from fsxds.channels import Channel, ChannelKey
 from fsxds.events import Event, InternalError, VersionsHeld
 from fsxds.history.rejection_rows import encode_rejections, restore_rejections
 from fsxds.protocol.delta import DeltaStream
-from fsxds.protocol.messages import ClientStatus, Node
+from fsxds.protocol.messages import ClientStatus, DeltaRequest, Node, SotwRequest
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.sotw import SotwStream
@@ -187,7 +187,7 @@ class Server:
     async def answer(self, poll: PollRequest) -> tuple[Selection | None, bool]:
         """Answer a poll; None for 304. The second is whether there is anything to answer with."""
         holds = poll.version_info is not None or self.polls.node_of(poll.node) is not None
-        channel = await self.channels.channel_of(poll.node, holds=holds)
+        channel = await self.channels.channel_of(poll.node, holds=holds, holds_of=poll.holds_of)
         loop = asyncio.get_running_loop()
         snapshot = channel.store.current
         decision, _ = self.polls.receive_request(poll, snapshot, loop.time())
@@ -237,9 +237,9 @@ class SimulatedStream:
             return frozenset()
         return frozenset((url, name) for url, watch in self._core._watches.items() for name in watch.gone)
 
-    async def open(self, *, holds: bool) -> None:
+    async def open(self, first: SotwRequest | DeltaRequest) -> None:
         """Follow the channel of the node, which may hold something already."""
-        channel = await self.server.channels.channel_of(self.node, holds=holds)
+        channel = await self.server.channels.channel_of(self.node, holds=first.holds, holds_of=first.holds_of)
         if not self.is_closed:
             self._channel = channel
             channel.join(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from fsxds.channels import Channel, ChannelKey
+from fsxds.channels import Channel, ChannelKey, HoldsOf, holds_nothing
 from fsxds.protocol.messages import Node
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.rollout import RolloutOptions
@@ -34,6 +34,6 @@ class OneChannel:
         self.channel = channel or Channel(ChannelKey())
         self.store = self.channel.store
 
-    async def channel_of(self, _: Node, *, holds: bool | None = None) -> Channel:
+    async def channel_of(self, _: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
         """Return the channel."""
         return self.channel

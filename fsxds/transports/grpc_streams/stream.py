@@ -33,9 +33,11 @@ from fsxds.events import (
 from fsxds.protocol.messages import (
     Acknowledgement,
     ClientStatus,
+    DeltaRequest,
     DeltaResponse,
     Node,
     Reaction,
+    SotwRequest,
     SotwResponse,
     WatchStatus,
 )
@@ -378,7 +380,7 @@ class StreamCall:
             # A node that is named once is not read again; the core takes one that comes late.
             self._check_node(request.node)
         if self._channel is None:
-            self._channel = await self._join(request.node, holds=request.holds)
+            self._channel = await self._join(request)
             # That may have taken long.
             self._check_node(request.node)
         snapshot = self._channel.streams.current
@@ -435,9 +437,10 @@ class StreamCall:
     def _check_node(self, node: Node | None) -> None:
         self._shared.access.current.check_node(self._sender, node or Node("", peer=self._peer))
 
-    async def _join(self, node: Node | None, *, holds: bool) -> Channel:
+    async def _join(self, first: SotwRequest | DeltaRequest) -> Channel:
         """Follow the channel of the client from now on. Raises ProtocolError where there is none."""
-        channel = await self._shared.channels.channel_of(node or Node("", peer=self._peer), holds=holds)
+        node = first.node or Node("", peer=self._peer)
+        channel = await self._shared.channels.channel_of(node, holds=first.holds, holds_of=first.holds_of)
         channel.join(self)
         self._shared.waking.follow(channel)
         return channel

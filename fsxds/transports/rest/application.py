@@ -317,7 +317,7 @@ class RestJson:
         known = self._memory.node_of(poll.node)
         # The first poll of one name has no version, and may come from a client that holds other things.
         holds = poll.version_info is not None or (known is not None and poll.subscription not in known.watches)
-        channel = await self.held.channels.channel_of(poll.node, holds=holds)
+        channel = await self.held.channels.channel_of(poll.node, holds=holds, holds_of=poll.holds_of)
         # That may have taken long.
         self._check(received)
         # Of one moment: steps that follow each other may be published whenever this waits.

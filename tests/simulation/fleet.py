@@ -230,6 +230,8 @@ class StreamConnection:
         self._stream.on_closed = self._lose
         self._inbox: deque[Any] = deque()
         self._outbox: deque[Callable[[], object]] = deque()
+        # What it would have sent while it was frozen, in order.
+        self._when_thawed: list[Callable[[], object]] = []
         self._versions = client.stream_versions
         self._nonces: dict[TypeUrl, Nonce] = {}
         self._subscribed: dict[TypeUrl, frozenset[str]] = {}
@@ -288,6 +290,9 @@ class StreamConnection:
 
     def thaw(self) -> None:
         """Go on where it froze."""
+        waiting, self._when_thawed = self._when_thawed, []
+        for act in waiting:
+            act()
         self._process()
         if self._asks_when_thawed:
             self._asks_when_thawed = False
@@ -344,7 +349,7 @@ class StreamConnection:
 
     def _request(self, url: TypeUrl, *, first: bool = False) -> None:
         if self._client.is_frozen:
-            asyncio.get_running_loop().call_later(1.0, lambda: self._request(url, first=first))
+            self._when_thawed.append(lambda: self._request(url, first=first))
             return
         if self._is_closed:
             return
@@ -366,7 +371,7 @@ class StreamConnection:
 
     def _send(self, url: TypeUrl, nonce: Nonce, words: str | None) -> None:
         if self._client.is_frozen:
-            asyncio.get_running_loop().call_later(1.0, lambda: self._send(url, nonce, words))
+            self._when_thawed.append(lambda: self._send(url, nonce, words))
             return
         if self._is_closed:
             return

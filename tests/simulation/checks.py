@@ -217,10 +217,14 @@ class Checks:
         held = client.held[version[0][0]].get(version[0][1])
         sent = [one.at_s for one in client.deliveries.get(version[0], ()) if one.version == version[1]]
         is_there = client.since_s is not None and client.since_s < now_s - SETTLES_WITHIN_S and not client.is_frozen
+        rollouts = self._world.server.publisher.rollouts.items()
+        # It may just leave a view that has it.
+        moves = any(key.lane for key, one in rollouts for each in one.channel.clients if each.node.id == client.name)
         return (
             self._is_good(client)
             and habits.latency_s < PAUSE_S
             and is_there
+            and not moves
             and held is not None
             and held.version == version[1]
             and bool(sent)

@@ -345,26 +345,27 @@ class StreamConnection:
         wanted = self._client.wanted(url)
         is_again = not self._is_delta and bool(again)
         if wanted != self._subscribed.get(url, frozenset()) or is_again:
-            self._post(lambda: self._request(url, first=url not in self._subscribed))
+            # One that is not answered yet is answered by a request of its own.
+            nonce = self._nonces.get(url)
+            self._post(lambda: self._request(url, first=url not in self._subscribed, nonce=nonce))
 
-    def _request(self, url: TypeUrl, *, first: bool = False) -> None:
+    def _request(self, url: TypeUrl, *, first: bool = False, nonce: Nonce | None = None) -> None:
         if self._client.is_frozen:
-            self._when_thawed.append(lambda: self._request(url, first=first))
+            self._when_thawed.append(lambda: self._request(url, first=first, nonce=nonce))
             return
         if self._is_closed:
             return
-        request = self._made(url, first=first)
+        request = self._made(url, first=first, nonce=nonce)
         self._subscribed[url] = frozenset() if url in {CDS, LDS} else self._client.wanted(url)
         if self._is_delta or self._subscribed[url] or url in {CDS, LDS} or not first:
             self._stream.receive(request)
 
-    def _made(self, url: TypeUrl, *, first: bool) -> SotwRequest | DeltaRequest:
+    def _made(self, url: TypeUrl, *, first: bool, nonce: Nonce | None = None) -> SotwRequest | DeltaRequest:
         """Return a request for all of a type, or for what the client wants of it now."""
         wanted = frozenset[str]() if url in {CDS, LDS} else self._client.wanted(url)
         before, node = self._subscribed.get(url, frozenset()), self._client.node if first else None
         if not self._is_delta:
-            version, nonce = self._versions.get(url), self._nonces.get(url)
-            return SotwRequest(url, tuple(sorted(wanted)), version, nonce, node=node)
+            return SotwRequest(url, tuple(sorted(wanted)), self._versions.get(url), nonce, node=node)
         held = {name: one.version for name, one in self._client.held[url].items()} if first else {}
         names = ("*",) if first and held and url in {CDS, LDS} else tuple(sorted(wanted - before))
         return DeltaRequest(url, names, tuple(sorted(before - wanted)), initial_resource_versions=held, node=node)

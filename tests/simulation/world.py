@@ -201,7 +201,7 @@ class World:
         self.checks.receive_end(has_state=has_state)
         if not has_state:
             # The new process knows nothing of what clients have: it serves the tree, and the order between types is theirs.
-            self._kept = KeptState()
+            self._kept, self.history = KeptState(), [self.targets]
             self.unordered_until_s = self.now_s + UNORDERED_S
         self._start()
 

@@ -282,7 +282,9 @@ class NodeChannels:
         )
 
     def _is_near(self, rollout: ChannelRollout, goal: ChannelRollout, clients: Collection[ChannelClient]) -> bool:
-        """Whether clients may be served at once what another channel serves."""
+        """Whether clients may be served at once what another channel serves; they do not go back to what is older."""
+        if rollout.has_completed and not goal.has_completed:
+            return False
         verdicts, nodes = self._publisher.verdicts, set(map(node_key, clients))
         return goal.machine.is_near(rollout.machine) and not any(verdicts.serves_rejected(node, goal) for node in nodes)
 

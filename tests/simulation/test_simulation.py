@@ -12,6 +12,9 @@ from tests.simulation.scenario import scenario_of
 # So many seeds are one test.
 AT_ONCE = 25
 
+# Innocent resources taken back after a restart; another view after a restart; a node that went back to what is older.
+FOUND = (2431, 2472, 7754, 7766, 6665, 7457)
+
 
 def firsts(day: int, night: int) -> list[Any]:
     """Return the first seed of each test, of so many seeds by day, and of others with `--nightly`."""
@@ -54,6 +57,12 @@ def test_who_shares_a_channel_for_what_is_rejected_loses_nothing_else(first: int
     failing = [scenario for scenario in scenarios if failure_of(scenario)]
 
     assert not failing, report_of(failing[0])
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_other_seeds_found_does_not_come_back(seed: int) -> None:
+    """Each of them found a fault that no seed above finds."""
+    assert not failure_of(scenario_of(seed)), report_of(scenario_of(seed))
 
 
 def test_a_seed_is_one_history() -> None:

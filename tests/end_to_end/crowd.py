@@ -104,7 +104,7 @@ class Member:
             return
         if lacking := self.used - self.clusters:
             self.crowd.broken.append(
-                f"{self.name} ({self.mood or 'good'}) has routes to {sorted(lacking)}, which it lacks"
+                f"{time.strftime('%H:%M:%S')} {self.name} ({self.mood or 'good'}) has routes to {sorted(lacking)}, which it lacks"
             )
         newest = max((int(name[1:]) for name in self.used if name[1:].isdigit()), default=-1)
         if newest > self._newest and not self.mood:

@@ -73,7 +73,6 @@ from fsxds.transports.admin.page_paths import PageApi, page_paths
 from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.admin.status_paths import StatusPaths
 from fsxds.transports.admin.status_reports import ListenerReport
-from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers, client_status_paths
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting, SnapshotRewriter
 from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -134,7 +133,7 @@ class Application:
         reload: loads trees, and knows what it loaded last.
         clients: who is connected, and what each holds.
         limiter: bounds what clients take.
-        reports: answers requests for the status of clients.
+        services: what answers other requests of clients, over REST and over gRPC.
         supervisor: runs all components.
         status: what is shown of all of this.
         metrics: what Prometheus reads.
@@ -180,9 +179,10 @@ class Application:
         self.channels.admit = self.limiter.admit_view
         self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, self.state)
         self.clients = Clients()
-        self.reports = ClientReports(self.clients, self.catalogue)
         self.supervisor = Supervisor(self.observer)
         self.upstreams = self._restored_upstreams(check_of(settings))
+        known = self.clients, self.catalogue, self.upstreams.own_statuses, self.credentials.access
+        self.services = [import_module(name).services(*known) for name in SERVICES]
         self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self._watching = Latest(WatchRules.of(settings))
@@ -231,7 +231,6 @@ class Application:
             upstreams.offer_to(self._offer_manifests, self.reload.trust.seen)
             upstreams.trust(read_anchors(self.settings.verify_with))
             self.channels.on_demand = upstreams.asked
-            self.reports.own = upstreams.own_statuses
             self.reload.on_loaded = upstreams.tree_needs.receive_loaded
             self.publisher.verdicts.on_held = upstreams.late_nacks.receive_held
         if self.keeper is not None:
@@ -492,7 +491,8 @@ class Application:
         held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access)
         rest = RestJson(held, self.catalogue, self.observer, self.clients)
         rest.authority, rest.relays, rest.address = lambda: self.settings.authority, self.upstreams.relays, address
-        application = make_application(rest, client_status_paths(self.reports, self.credentials.access))
+        more = {path: answer for paths, _ in self.services for path, answer in paths.items()}
+        application = make_application(rest, more)
         self.channels.on_moved = moved = list[Callable[[], object]]()
         context = RestContext(
             held, self.catalogue, self.observer, lambda: self.settings, self.manifests.documents, moved
@@ -508,7 +508,7 @@ class Application:
         shared.authority, shared.forgets_members = lambda: self.settings.authority, self.state is None
         shared.writer.passes_redirects = self.settings.redirects == "client"
         shared.limiter, shared.access, shared.relays = self.limiter, self.credentials.access, self.upstreams.relays
-        more = *client_status_handlers(self.reports, self.credentials.access), *self.manifests.handlers
+        more = *(one for _, handlers in self.services for one in handlers), *self.manifests.handlers
         services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
@@ -578,6 +578,9 @@ TRANSPORTS: tuple[Transport, ...] = (
 
 # What the REST address answers beside polls: modules with a `join` (`RestContext`), which are imported when it listens.
 REST_PARTS: tuple[str, ...] = ("fsxds.transports.http_get.get_handler",)
+
+# What answers other requests of clients over REST and over gRPC: modules with a function `services`.
+SERVICES: tuple[str, ...] = ("fsxds.transports.client_status.status_service",)
 
 # The components that clients need, whatever is served.
 LISTENERS = frozenset(f"{transport.name} listener" for transport in TRANSPORTS if transport.name != ADMIN)

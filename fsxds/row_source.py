@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fsxds.errors import UsageError
+from fsxds.protocol.resource_status import OwnStatus
 from fsxds.relay_ids import RelayIds
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
@@ -46,6 +47,10 @@ class RowSource:
 
     def statuses(self) -> Sequence[UpstreamStatus]:
         """Return how each of its servers stands."""
+        return ()
+
+    def own_statuses(self) -> Iterable[OwnStatus]:
+        """Return the state of this process as a client of each of its servers."""
         return ()
 
     def elsewhere(self) -> Elsewhere:

@@ -32,7 +32,7 @@ CAPABILITIES = {
 }
 
 # Imported by the core: these cannot be deleted yet.
-NEEDED = {"signed trees", "state directory", "client status", "admin address", "list collections", "views", "rollouts"}
+NEEDED = {"signed trees", "state directory", "admin address", "list collections", "views", "rollouts"}
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)

@@ -7,11 +7,11 @@ from itertools import islice
 
 from fsxds.api.secrets import mask_reason, mask_text
 from fsxds.protocol.messages import Node
+from fsxds.protocol.resource_status import ClientResourceStatus, ConfigStatus, OwnStatus, ResourceStatus
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_names import is_glob
 from fsxds.resources import Key
 from fsxds.snapshots.upstream_content import HeldResource
-from fsxds.transports.client_status.contents import ClientResourceStatus, ConfigStatus, OwnStatus, ResourceStatus
 from fsxds.upstream.holdings import NO_TABLE
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamStatus

@@ -14,6 +14,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.events import Observer
 from fsxds.history.state_writer import StateWriter
+from fsxds.protocol.resource_status import OwnStatus
 from fsxds.relay_ids import RelayIds
 from fsxds.resources import Snapshot
 from fsxds.row_source import RowSource, rules_of
@@ -25,7 +26,6 @@ from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.elsewhere import Elsewhere
 from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.supervisor import Supervisor
-from fsxds.transports.client_status.contents import OwnStatus
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
 from fsxds.upstream.keeping import UpstreamKeeping

@@ -22,7 +22,7 @@ from typing import Any
 PATIENCE_S = 60.0
 CLUSTERS = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 # The tables that name modules of capabilities.
-TABLES = (("fsxds.app", "REST_PARTS"),)
+TABLES = (("fsxds.app", "REST_PARTS"), ("fsxds.app", "SERVICES"))
 
 
 class Hidden(MetaPathFinder):

@@ -34,9 +34,7 @@ def connected(catalogue: Catalogue) -> Upstream:
 
 def reports_of(catalogue: Catalogue, upstream: Upstream, rejected: Rejected) -> ClientReports:
     """Return what answers requests for the status of clients, of which there is none but this process."""
-    reports = ClientReports(Clients(), catalogue)
-    reports.own = lambda: own_statuses([upstream], rejected, lambda _: NODE)
-    return reports
+    return ClientReports(Clients(), catalogue, lambda: own_statuses([upstream], rejected, lambda _: NODE))
 
 
 async def config_of(catalogue: Catalogue, upstream: Upstream, rejected: Rejected | None = None) -> Any:

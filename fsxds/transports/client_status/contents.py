@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
 from datetime import UTC, datetime
-from enum import IntEnum
 from typing import Generic, TypeVar
 
 from envoy.service.status.v3 import csds_pb2
@@ -24,7 +22,8 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import HIDDEN, Masker, mask_reason
 from fsxds.errors import ApiError
-from fsxds.protocol.messages import ClientStatus, Node, WatchStatus, without_message
+from fsxds.protocol.messages import ClientStatus, WatchStatus, without_message
+from fsxds.protocol.resource_status import ClientResourceStatus, ConfigStatus, OwnStatus, ResourceStatus
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Resource
@@ -32,65 +31,7 @@ from fsxds.transports.client_status.nodes import node_message
 from fsxds.transports.rest.poll_responses import Payload
 from fsxds.values import PlainValue, TypeUrl, Version
 
-
-class ConfigStatus(IntEnum):
-    """`envoy.service.status.v3.ConfigStatus`: how we see it; unknown where this process is the client."""
-
-    UNKNOWN = 0
-    SYNCED = 1
-    NOT_SENT = 2
-    STALE = 3
-    ERROR = 4
-
-
-class ClientResourceStatus(IntEnum):
-    """`envoy.admin.v3.ClientResourceStatus`: how the client sees it."""
-
-    UNKNOWN = 0
-    REQUESTED = 1
-    DOES_NOT_EXIST = 2
-    ACKED = 3
-    NACKED = 4
-
-
 REJECTED = ConfigStatus.ERROR, ClientResourceStatus.NACKED
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceStatus:
-    """The state of one resource, or of a name that was asked for, with one client.
-
-    `version` is the one that the client was sent last, or where it rejected that, the one before; None where there was
-    none. `nacked` and `reason` are of a rejected one alone. `resource` is None where nothing was sent. `updated_s` is when
-    the content came, in seconds since 1970, where that is known.
-    """
-
-    type_url: TypeUrl
-    name: str
-    config_status: ConfigStatus
-    client_status: ClientResourceStatus
-    version: Version | None = None
-    resource: Resource | None = None
-    nacked: Version | None = None
-    reason: str | None = None
-    updated_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OwnStatus:
-    """The state of this process as a client of others.
-
-    Attributes:
-        node: how it shows itself.
-        service: of whom it is a client, and how.
-        count: how many resources there are, or more.
-        resources: their states, and those of names that it asks for; can be iterated once.
-    """
-
-    node: Node
-    service: str
-    count: int
-    resources: Iterable[ResourceStatus]
 
 
 def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:

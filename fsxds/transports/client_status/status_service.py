@@ -22,8 +22,9 @@ from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import ClientStatus, Node
+from fsxds.protocol.resource_status import OwnStatus
 from fsxds.resources import Resource
-from fsxds.transports.client_status.contents import Contents, Form, JsonForm, OwnStatus, WireForm, resource_statuses
+from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
 from fsxds.transports.client_status.nodes import node_filter
 from fsxds.transports.peers import peer_of_call, peer_of_request
 from fsxds.transports.rest.http_edge import Handler
@@ -78,12 +79,14 @@ class ClientReports:
 
     Attributes:
         made: how many answers were begun.
-        own: returns the state of this process as a client of others; nothing until somebody sets it.
     """
 
-    def __init__(self, clients: ClientRegistry, catalogue: Catalogue) -> None:
+    def __init__(
+        self, clients: ClientRegistry, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]] = tuple
+    ) -> None:
+        """Report `clients`, and the state of this process as a client of others, which `own` returns."""
         self.made = 0
-        self.own: Callable[[], Iterable[OwnStatus]] = tuple
+        self._own = own
         self._clients = clients
         self._contents = Contents(catalogue)
         self._wire, self._json = WireForm(self._contents), JsonForm(self._contents)
@@ -145,7 +148,7 @@ class ClientReports:
         # Counted first: a request for too much is rejected at once.
         for take in (answer.count, answer.add):
             now_s = asyncio.get_running_loop().time()
-            found: Iterator[ClientStatus | OwnStatus] = chain(self.own(), self._clients.statuses(now_s))
+            found: Iterator[ClientStatus | OwnStatus] = chain(self._own(), self._clients.statuses(now_s))
             for status in found:
                 if wants(status.node):
                     await take(status)
@@ -255,6 +258,14 @@ def _too_much() -> ProtocolError:
         "ask for fewer clients with node_matchers, or set exclude_resource_contents"
     )
     return ProtocolError(message, "RESOURCE_EXHAUSTED")
+
+
+def services(
+    clients: ClientRegistry, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]], access: AccessInUse
+) -> tuple[Mapping[str, Handler], tuple[grpc.GenericRpcHandler, ...]]:
+    """Return what answers over REST and over gRPC."""
+    reports = ClientReports(clients, catalogue, own)
+    return client_status_paths(reports, access), client_status_handlers(reports, access)
 
 
 def client_status_paths(reports: ClientReports, access: AccessInUse | None = None) -> Mapping[str, Handler]:

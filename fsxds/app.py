@@ -6,14 +6,14 @@ A transport is a line in `Application.serving` if it listens, else in `run`; a s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
-from typing import Never, TypeVar
+from typing import Never, Protocol, TypeVar
 
 from fsxds.access import Access
 from fsxds.errors import FsxdsError, UsageError
@@ -34,7 +34,7 @@ from fsxds.formats.libyaml import require_libyaml
 from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
-from fsxds.mirror_settings import listener_finder, require_views
+from fsxds.mirror_settings import require_views
 from fsxds.observe.clients import Clients
 from fsxds.observe.log import Log
 from fsxds.observe.metrics import Metrics
@@ -51,7 +51,6 @@ from fsxds.reload import NOTHING, Loader, LoadingRules, Reload, cache_of, find_c
 from fsxds.resources import Key
 from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.forms import OFF, Address, parse_address
-from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.signing.anchors import read_anchors
@@ -82,15 +81,12 @@ from fsxds.transports.limits import Limiter
 from fsxds.transports.listener import Listener
 from fsxds.transports.listener_security import ListenerSecurity
 from fsxds.transports.manifests import ManifestOffers
-from fsxds.transports.mirror.envoy_page import EnvoyPage
-from fsxds.transports.mirror.envoy_reader import EnvoyReader
-from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.transports.rest.application import HeldPolls, RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.sockets import reject_unbindable
 from fsxds.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
-from fsxds.views import Views, node_of
+from fsxds.views import Views
 from fsxds.watch_rules import WatchRules
 
 Value = TypeVar("Value")
@@ -120,6 +116,21 @@ class RunningServer:
     tasks: asyncio.TaskGroup
 
 
+class MirroredDirectory(Protocol):
+    """A directory of mirrored files."""
+
+    @property
+    def root(self) -> Path:
+        """Where it is."""
+
+    @property
+    def has_written(self) -> asyncio.Event:
+        """Is set when the first snapshot is there."""
+
+    def change(self, settings: Settings) -> None:
+        """Follow other settings."""
+
+
 class Application:
     """The components that every lasting command needs, wired together: a directory is watched, loaded and served.
 
@@ -133,6 +144,8 @@ class Application:
         reload: loads trees, and knows what it loaded last.
         clients: who is connected, and what each holds.
         limiter: bounds what clients take.
+        directory: the tree; None where upstreams are all that is served.
+        mirrors: the directories of mirrored files.
         services: what answers other requests of clients, over REST and over gRPC.
         supervisor: runs all components.
         status: what is shown of all of this.
@@ -149,7 +162,7 @@ class Application:
 
     def __init__(self, directory: Path | None, settings: Settings, log: Log, check_of: CheckOf) -> None:
         self.settings = settings
-        self._directory = directory
+        self.directory = directory
         self._started_s = monotonic()
         self._log = log
         self.metrics = Metrics()
@@ -186,8 +199,7 @@ class Application:
         self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self._watching = Latest(WatchRules.of(settings))
-        self._mirrors: list[tuple[MirrorRule, Mirror]] = []
-        self._mirrorings: list[Mirroring] = []
+        self.mirrors: list[MirroredDirectory] = []
         self._listeners: Mapping[str, Listener] = {}
         process = ProcessFacts(
             directory="" if directory is None else str(directory),
@@ -262,7 +274,7 @@ class Application:
         tasks.create_task(self.supervisor.run(component, work))
 
     async def run(self) -> None:
-        """Watch, load, and report, until cancelled; `serving` and `mirroring` are run beside it."""
+        """Watch, load, and report, until cancelled; `serving` is run beside it, and what keeps mirrors."""
         async with asyncio.TaskGroup() as tasks:
             self.start(tasks, "log", self._log.report_changes)
             self.start(tasks, "publisher", self.publisher.keep_publishing)
@@ -272,10 +284,10 @@ class Application:
             if self.keeper is not None:
                 self.start(tasks, "state", self.keeper.keep_written)
             tasks.create_task(self._loading.run_with(self._load))
-            if self._directory is None:
+            if self.directory is None:
                 self._trees.replace(Settled(NOTHING, monotonic()))
             else:
-                watch_again = partial(self.supervisor.run, "watcher", partial(self._watch, self._directory))
+                watch_again = partial(self.supervisor.run, "watcher", partial(self._watch, self.directory))
                 tasks.create_task(self._watching.run_with(lambda _: watch_again()))
             tasks.create_task(self.upstreams.keep_connected(self.supervisor))
             tasks.create_task(self._follow_upstreams())
@@ -299,7 +311,7 @@ class Application:
 
     async def _load(self, rules: LoadingRules) -> None:
         """Load the newest tree by these rules, until cancelled; after other rules, each of its files is judged again."""
-        limits, directory = rules.limits, self._directory
+        limits, directory = rules.limits, self.directory
         if self.reload.views is not None:
             # There is no first load any more for which others would wait longer.
             limits = replace(limits, first_patience_s=limits.patience_s)
@@ -337,30 +349,12 @@ class Application:
                 self._trees.replace(settled)
 
     async def _keep_readiness(self) -> None:
-        mirrored = [mirroring.has_written for mirroring in self._mirrorings]
+        mirrored = [mirror.has_written for mirror in self.mirrors]
         await self.readiness.keep_current(self.publisher.published, mirrored, self.upstreams.answered_within_s)
 
     def report_wait(self, waits_for: str, elapsed_s: float) -> None:
         """Report what the start waits for."""
         self.observer(StartDelayed(waits_for, elapsed_s))
-
-    @contextmanager
-    def mirroring(self, rule: MirrorRule) -> Iterator[Mirroring]:
-        """Hold the lock on a directory of mirrored files, whose options follow the settings; `keep_mirrored` is to be run.
-
-        Raises:
-            UsageError: another process owns it.
-        """
-        mirror = Mirror(rule.directory, self.catalogue, self._mirror_options(self.settings, rule))
-        self._mirrors.append((rule, mirror))
-        with mirror:
-            mirroring = Mirroring(self.channels, mirror, self.observer, node_of(rule.attributes))
-            mirroring.reader = None if rule.admin is None else EnvoyReader(EnvoyPage(rule.admin))
-            self._mirrorings.append(mirroring)
-            yield mirroring
-
-    def _mirror_options(self, settings: Settings, rule: MirrorRule) -> MirrorOptions:
-        return MirrorOptions.of(settings, rule, listener_finder(settings, self._directory, self.catalogue))
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
         """Apply what can change of the settings after each SIGHUP; if there is a mistake in them, the old ones stay."""
@@ -381,7 +375,7 @@ class Application:
         access = read_access(change.settings)
         self._require_guard(access)
         check = self._check_of(change.settings)
-        loading = LoadingRules.of(change.settings, self.catalogue, check, self._directory)
+        loading = LoadingRules.of(change.settings, self.catalogue, check, self.directory)
         return change, loading, access
 
     def _apply(self, change: SettingsChange, loading: LoadingRules) -> None:
@@ -393,8 +387,8 @@ class Application:
         self._log.write_from(Level[settings.log_level.upper()])
         self.publisher.change_rules(PublishRules.of(settings, self._is_static))
         self.channels.change_rules(_views_of(settings), settings.canary)
-        for rule, mirror in self._mirrors:
-            mirror.change(self._mirror_options(settings, rule))
+        for mirror in self.mirrors:
+            mirror.change(settings)
         if loading != before:
             self._loading.replace(loading)
         if (watching := WatchRules.of(settings)) != self._watching.current:
@@ -413,7 +407,7 @@ class Application:
 
     def waits_for(self) -> str:
         """Return what the first snapshot and its first mirrored files wait for; empty when they are there."""
-        settled, directory = self._trees.current, self._directory
+        settled, directory = self._trees.current, self.directory
         if settled is None:
             return f"{directory} to be read: it is not there, large, or written to all the time"
         count, size_bytes = len(settled.tree.files), sum(file.size_bytes for file in settled.tree.files)
@@ -427,7 +421,7 @@ class Application:
         return _first_resource(directory, count) if is_barren_everywhere else self._waits_for_mirror()
 
     def _waits_for_mirror(self) -> str:
-        waiting = next((each for each in self._mirrorings if not each.has_written.is_set()), None)
+        waiting = next((each for each in self.mirrors if not each.has_written.is_set()), None)
         return "" if waiting is None else f"the first mirrored files in {waiting.root}"
 
     @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import UsageError
@@ -12,8 +13,10 @@ from fsxds.resources import Resource, Snapshot
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.snapshots.locators import NotThere, Resolver
-from fsxds.transports.mirror.inlining import FindListeners, ListenerFinder
 from fsxds.views import Views, node_of
+
+if TYPE_CHECKING:
+    from fsxds.transports.mirror.inlining import FindListeners, ListenerFinder
 
 
 def reject_loop(directory: Path, out: Path) -> None:

@@ -12,7 +12,6 @@ from fsxds.app import Application, CheckOf, RunningServer
 from fsxds.errors import UsageError
 from fsxds.mirror_settings import mirrors_of, reject_loop, require_views
 from fsxds.observe.log import Log
-from fsxds.publishing.drained_listeners import DrainWatch
 from fsxds.readiness import ReadyFile, report_waits
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.row_source import rules_of
@@ -63,7 +62,10 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
     async with AsyncExitStack() as stack:
         stack.callback(application.close)
         rules = mirrors_of(application.settings)
-        mirrors = [stack.enter_context(application.mirroring(rule)) for rule in rules]
+        if rules:
+            from fsxds import mirror_serving  # noqa: PLC0415 - a capability, loaded if it is used
+
+            mirrors = stack.enter_context(mirror_serving.mirrored(application, rules))
         shares = application.settings.reuse_port
         if shares:
             # The other process serves until this one has something to serve.
@@ -72,16 +74,8 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
             await application.until_loaded()
         server = await stack.enter_async_context(application.serving())
         tasks = server.tasks
-        for mirroring in mirrors:
-            name = "mirror" if len(mirrors) == 1 else f"mirror {mirroring.root}"
-            application.start(tasks, name, mirroring.keep_mirrored)
-            if mirroring.reader is not None:
-                application.start(tasks, f"{name} reader", partial(mirroring.keep_read, mirroring.reader))
-        pages = {
-            str(each.root): rule.admin for rule, each in zip(rules, mirrors, strict=True) if rule.admin is not None
-        }
-        if pages:
-            application.start(tasks, "drain watch", DrainWatch(application.publisher, pages).keep_watching)
+        if rules:
+            mirror_serving.start_mirrors(application, tasks, mirrors)
         application.start(tasks, "settings", partial(application.keep_settings, reader))
         if (manager := ServiceManager.of(service_environment())) is not None:
             stack.callback(manager.stop)

@@ -37,6 +37,7 @@ from fsxds.envoy.snapshot_status import AckSource, RejectedResource, StatisticsA
 from fsxds.errors import UsageError
 from fsxds.events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
+from fsxds.mirror_serving import mirrored, start_mirrors
 from fsxds.observe.log import Log
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import ENVOY, WatchStatus
@@ -57,7 +58,6 @@ from fsxds.tools.doctor.examine import Case, examine
 from fsxds.tools.doctor.facts import look_at
 from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.mirror.files import path_of
-from fsxds.transports.mirror.writer import Mirroring
 from fsxds.transports.sockets import unbindable
 from fsxds.values import Fault, Problem
 from fsxds.views import node_of
@@ -112,14 +112,9 @@ async def _dev(
     application = Application(directory, settings, log, linter_of)
     async with application.serving() as server, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         start = partial(application.start, tasks)
-        mirrors: list[Mirroring] = []
         if settings.dev_transport == "mirror":
-            mirrors.append(
-                stack.enter_context(
-                    application.mirroring(MirrorRule(out, node=attributes, layout="envoy", config_sources=True))
-                )
-            )
-            start("mirror", mirrors[0].keep_mirrored)
+            rule = MirrorRule(out, node=attributes, layout="envoy", config_sources=True)
+            start_mirrors(application, tasks, stack.enter_context(mirrored(application, [rule])))
             log.receive(ListeningStarted("mirrored files", str(out)))
         envoy_log = LocalEnvoyLog(log.write, lambda type_url: log.rejected(type_url, identity.node_id))
         setup = _EnvoySetup(folders, application, server, log)

@@ -1,0 +1,81 @@
+"""The directories of mirrored files of a server: each follows what its node is served, and the settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+from fsxds.app import Application
+from fsxds.mirror_settings import listener_finder
+from fsxds.publishing.drained_listeners import DrainWatch
+from fsxds.settings.mirror_rules import MirrorRule
+from fsxds.settings.options import Settings
+from fsxds.transports.mirror.envoy_page import EnvoyPage
+from fsxds.transports.mirror.envoy_reader import EnvoyReader
+from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
+from fsxds.views import node_of
+
+
+class ServedMirror:
+    """One directory, whose options follow the settings.
+
+    Attributes:
+        rule: what the settings say of it.
+        mirror: its files.
+        mirroring: keeps it in step.
+    """
+
+    def __init__(self, application: Application, rule: MirrorRule) -> None:
+        self.rule = rule
+        self._application = application
+        self.mirror = Mirror(rule.directory, application.catalogue, self._options(application.settings))
+        self.mirroring = Mirroring(application.channels, self.mirror, application.observer, node_of(rule.attributes))
+        self.mirroring.reader = None if rule.admin is None else EnvoyReader(EnvoyPage(rule.admin))
+
+    @property
+    def root(self) -> Path:
+        """The directory."""
+        return self.mirroring.root
+
+    @property
+    def has_written(self) -> asyncio.Event:
+        """Is set when the first snapshot is in the directory."""
+        return self.mirroring.has_written
+
+    def change(self, settings: Settings) -> None:
+        """Follow other settings."""
+        self.mirror.change(self._options(settings))
+
+    def _options(self, settings: Settings) -> MirrorOptions:
+        of = self._application
+        return MirrorOptions.of(settings, self.rule, listener_finder(settings, of.directory, of.catalogue))
+
+
+@contextmanager
+def mirrored(application: Application, rules: Sequence[MirrorRule]) -> Iterator[list[ServedMirror]]:
+    """Hold the locks on directories of mirrored files; `start_mirrors` is to be called.
+
+    Raises:
+        UsageError: another process owns one.
+    """
+    with ExitStack() as stack:
+        mirrors = []
+        for rule in rules:
+            mirrors.append(ServedMirror(application, rule))
+            stack.enter_context(mirrors[-1].mirror)
+        application.mirrors += mirrors
+        yield mirrors
+
+
+def start_mirrors(application: Application, tasks: asyncio.TaskGroup, mirrors: Sequence[ServedMirror]) -> None:
+    """Keep directories in step, and ask the Envoys that read them, where they are known."""
+    for one in mirrors:
+        name = "mirror" if len(mirrors) == 1 else f"mirror {one.root}"
+        application.start(tasks, name, one.mirroring.keep_mirrored)
+        if one.mirroring.reader is not None:
+            application.start(tasks, f"{name} reader", partial(one.mirroring.keep_read, one.mirroring.reader))
+    if pages := {str(one.root): one.rule.admin for one in mirrors if one.rule.admin is not None}:
+        application.start(tasks, "drain watch", DrainWatch(application.publisher, pages).keep_watching)

@@ -60,7 +60,6 @@ class PolledWatch:
     Attributes:
         sent: what it was sent last; None until it is known what the client holds.
         confirmed: the resources that it ACKed last; None until then.
-        rejected: the version that it rejected last, for certain.
         state: how it stands with what it was sent.
         since_s: when that changed last; None for never.
         acked: the version that it ACKed last.
@@ -74,7 +73,6 @@ class PolledWatch:
 
     sent: PolledVersion | None = None
     confirmed: ResourceList | None = None
-    rejected: Version | None = None
     state: SyncState = SyncState.NOT_SENT
     since_s: float | None = None
     acked: Version | None = None
@@ -264,7 +262,7 @@ class PollingNode:
         _keep_last(self._nacks)
         if not (is_certain or nack.versions & self._rejected.keys()):
             return
-        self.nack, self.watches[subscription].rejected = nack, nacked.version
+        self.nack = nack
         self._rejected |= dict.fromkeys(nack.versions)
         _keep_last(self._rejected)
         for awaited in (self._waiting, self._needed):
@@ -437,7 +435,8 @@ class PollingNode:
             # Nobody knows what the client holds, and nothing may be sent that takes it away.
             return None
         version = version_of(snapshot, subscription)
-        return None if watch.holds(version) or version == watch.rejected else version
+        # What it rejected before is offered to it again, and it is to answer that anew.
+        return None if watch.holds(version) else version
 
     def _may_poll_again(self, watch: PolledWatch, subscription: Subscription) -> bool:
         """Whether a subscription without an open poll may go on."""

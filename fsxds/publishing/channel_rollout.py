@@ -187,11 +187,24 @@ class ChannelRollout:
         """Take what may be had of the tree, None for nothing, and the answers of clients; publish what follows."""
         self._now_s = now_s
         progressed, self._progressed = self._progressed, {}
+        if self.leads_to is None and admitted is not None:
+            self._admit(admitted)
+        # First: a step that was rejected is not followed by the next one of its target.
+        was_stale, base = self.is_stale, self.base
+        self._compose(holding, now_s)
         for client in progressed:
             self._ask(client, now_s)
+        if was_stale and self.base is not base:
+            self.is_stale = True
+            self._compose(holding, now_s)
+        at_s = self.machine.timer_at_s
+        if at_s is not None and at_s <= now_s:
+            self._receive_timer(now_s)
+        self.publish(now_s)
+
+    def _compose(self, holding: Holding, now_s: float) -> None:
+        """Lead to what is to be served, worked out anew if that may be something else."""
         if self.leads_to is None:
-            if admitted is not None:
-                self._admit(admitted)
             if self.is_stale:
                 self.is_stale = False
                 held = self.channel.key.held
@@ -200,10 +213,6 @@ class ChannelRollout:
             self._note_held(now_s)
         if (intended := self._intended) is not None:
             self.machine.receive_target(intended, now_s)
-        at_s = self.machine.timer_at_s
-        if at_s is not None and at_s <= now_s:
-            self._receive_timer(now_s)
-        self.publish(now_s)
 
     def _note_held(self, now_s: float) -> None:
         """Note what is held from now on. The same object has the same keys, of which there may be thousands."""

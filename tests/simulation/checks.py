@@ -2,7 +2,7 @@
 
 | rule | checked |
 | --- | --- |
-| A client that answers as an Envoy, and accepts everything, loses nothing that its routes name, directly or not. | when its content changes |
+| A client that answers as an Envoy loses nothing that its routes name, directly or not, whatever it rejects. | when its content changes |
 | It has the newest content that it may have, within a bound that follows from the slowest client. | when nothing happened for so long |
 | No channel serves an address twice. | when a client or a channel goes on |
 | Nobody loses a version that too few reject, or that nobody can be blamed for. | when a version is held back from all |
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from fsxds.channels import ChannelKey
 from fsxds.events import VersionsHeld
 from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.publishing.node_channels import MOST_HELD
 from fsxds.resources import Key, Resource, Snapshot, claims_of, key_of
 from fsxds.rollout import ResourceVersion
 from fsxds.rollout.guard import LEAST_RESOURCES
@@ -53,6 +54,8 @@ TOLERANCE_S = 0.01
 SETTLES_WITHIN_S = 3.0
 # Happenings that have a step wait for a client until it times out.
 DELAYS = {"freeze", "leave", "restart_client", "restart", "restart_on", "see_others"}
+# After these, what a client rejects may not be known.
+MOVING = {"restart", "restart_on", "see_others"}
 # After these, clients have what lingers, which the server may not know.
 LINGERING = {"restart_on", "see_others"}
 
@@ -144,7 +147,7 @@ class Checks:
         self._check_addresses()
         if world.rules.canary:
             self._note_content(client)
-        if not self._is_good(client) or client.habits.latency_s >= STEP_TIMEOUT_S:
+        if not self._is_to_be_whole(client) or client.habits.latency_s >= STEP_TIMEOUT_S:
             return
         missing = ((CDS, one[0].rpartition(" ")[2]) for one in client.broken_references())
         broken = [
@@ -156,6 +159,13 @@ class Checks:
         has_all = bool(client.held[LDS]) and client.wanted(RDS) <= client.held[RDS].keys()
         is_ordered = world.now_s > world.unordered_until_s or self._is_told_by(client.name)
         self._whole[client.name] = not broken and has_all and is_ordered
+
+    def _is_to_be_whole(self, client: SimulatedClient) -> bool:
+        """Whether a client is to have what its routes name, also if it rejects something; what else it rejects may be unknown."""
+        scenario = self._world.scenario
+        is_moved = any(each.method in MOVING for each in scenario.happenings)
+        shares = scenario.rules["most_held"] < MOST_HELD
+        return self._is_good(client) or (_is_envoy(client) and not (is_moved or shares))
 
     def _is_told_by(self, name: str) -> bool:
         """Whether a client says what it has when it connects, and answers within the timeout."""

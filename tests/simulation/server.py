@@ -188,6 +188,7 @@ class Server:
         """Answer a poll; None for 304. The second is whether there is anything to answer with."""
         holds = poll.version_info is not None or self.polls.node_of(poll.node) is not None
         channel = await self.channels.channel_of(poll.node, holds=holds, holds_of=poll.holds_of)
+        channel = self.rest.channel_of(self.polls.node_of(poll.node), channel)
         loop = asyncio.get_running_loop()
         snapshot = channel.store.current
         decision, _ = self.polls.receive_request(poll, snapshot, loop.time())

@@ -320,6 +320,7 @@ class RestJson:
         channel = await self.held.channels.channel_of(poll.node, holds=holds, holds_of=poll.holds_of)
         # That may have taken long.
         self._check(received)
+        channel = self._clients.channel_of(self._memory.node_of(poll.node), channel)
         # Of one moment: steps that follow each other may be published whenever this waits.
         snapshot = channel.store.current
         decided = self._receive(poll, snapshot), snapshot

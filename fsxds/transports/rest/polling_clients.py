@@ -103,6 +103,18 @@ class RestClients:
             if not client.polls.is_silent_since(now_s - SHOWN_FOR_S):
                 yield client.status()
 
+    def channel_of(self, polls: PollingNode | None, channel: Channel) -> Channel:
+        """Return what a node is served: what it follows, as long as it is of the view of `channel`, to which it belongs now.
+
+        Whoever decides that it belongs there has it move, by steps.
+        """
+        client = None if polls is None else self._clients.get(polls)
+        if client is None or client not in client.channel.clients:
+            return channel
+        followed, wanted = client.channel.key, channel.key
+        is_same = followed.layers == wanted.layers and followed.is_canary == wanted.is_canary
+        return client.channel if is_same else channel
+
     def receive_poll(self, poll: PollRequest, polls: PollingNode | None, channel: Channel, identity: str) -> RestClient:
         """Return the client of a poll, which follows a channel from now on; one that is not remembered joins none."""
         if polls is None:

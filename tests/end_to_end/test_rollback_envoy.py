@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.traffic.convergence import missing
-from tests.end_to_end.traffic.kinds import FRONT, Plain, Tree, World
+from tests.end_to_end.traffic.kinds import FRONT, TYPE, Plain, Tree, World
 from tests.end_to_end.traffic.running import MIRROR_WITH_ADMIN, TRANSPORTS, Run, running, write_tree
 from tests.support.ports import free_port
 
@@ -79,6 +79,28 @@ def test_what_envoy_rejects_is_held_back(transport: str, tmp_path: Path) -> None
     assert "lds second" in held["resources"]
     rejected = [one for one in problems if one["rule"] == "rejected-by-client" and "listener second" in one["message"]]
     assert {one["path"] for one in rejected} == {"lds.yaml"}
+
+
+@pytest.mark.parametrize("transport", ["rest", "ads", "delta"])
+def test_no_route_leads_to_a_cluster_that_envoy_rejects(transport: str, tmp_path: Path) -> None:
+    """Also when that is offered again, again and again; the cluster before it stays."""
+    # Envoy alone looks for the file.
+    context = {"validation_context": {"trusted_ca": {"filename": "/nowhere/ca.pem"}}}
+    tls = {
+        "@type": f"{TYPE}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": context,
+    }
+    with running(tmp_path, transport, 600, OPTIONS) as run:
+        run.change("static clusters, one file", 1)
+        run.load.record.begin("rejected")
+        bad = run.world.static("bad", 2) | {"transport_socket": {"name": "tls", "typed_config": tls}}
+        write_tree(
+            run.tree, {"lds.yaml": (run.world.listener(),), "moving.yaml": (bad, run.world.routes(FRONT, "bad"))}
+        )
+        run.envoy.wait_stat("cluster_manager.cds.update_rejected", 4)
+        run.rest(0.5)
+
+    assert run.failures() == []
 
 
 def test_what_an_envoy_rejects_that_reads_files_loses_no_request(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
 | --- | --- |
 | Each subscription is polled apart; a step is taken when all that it changes came back with their new versions. | ENVOY.md E5, E9 |
 | Endpoints that new or changed clusters need are polled after these; until then the clusters have none. They are waited for if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
-| A poll that its client gave up is not waited for before it is there again: its cluster may have changed or gone. | ENVOY.md E11 |
+| A poll for names that its client gave up is not waited for before it is there again: its cluster may have changed or gone. | ENVOY.md E11 |
+| One for everything that was given up within a step is waited for: its client lost its connection, and comes back. | |
 | Endpoints that no cluster of the client needs any more, and routes that no listener does, are not waited for. | ENVOY.md E11 |
 | Names that do not exist any more are not waited for: what used them has gone, or keeps what it has. | ENVOY.md E15 |
 | Nor are names that were not polled for several polls of what the client rejects: a listener that it rejected polls no routes. | ENVOY.md E12 |
@@ -295,7 +296,8 @@ class PollingNode:
             watch.is_given_up = True
             self._present -= 1
             self._has_lost |= subscription.wildcard
-            self._waiting.pop(subscription, None)
+            if not subscription.wildcard:
+                self._waiting.pop(subscription, None)
 
     def forget_oldest(self) -> Subscription:
         """Forget the subscription that was not polled for the longest, and return it."""

@@ -105,6 +105,20 @@ def resource_version(served: Snapshot, short_name: str, name: str) -> ResourceVe
     return key, served.resources(key[0])[name].version
 
 
+def test_who_loses_its_connection_in_a_step_has_not_taken_it() -> None:
+    """It gives all its polls up, one after the other, and comes back with what it had: routes before clusters would fail."""
+    polls = Polls(CDS, LDS, eds("a"))
+    step = polls.begin()
+    polls.give_up(CDS)
+
+    assert (polls.node.is_polling, polls.standing(step)) == (True, Standing.PENDING)
+
+    polls.give_up(LDS)
+    polls.give_up(eds("a"))
+
+    assert (polls.node.is_polling, polls.standing(step)) == (False, Standing.PENDING)
+
+
 def test_a_step_is_taken_when_its_versions_came_back() -> None:
     """Each poll of what a step changes has to come back with the new version; others do not matter."""
     polls = Polls(CDS, eds("a"), LDS)

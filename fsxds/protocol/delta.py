@@ -184,7 +184,7 @@ class DeltaStream:
         again: dict[TypeUrl, frozenset[str]] = {}
         has_new_clusters = grows = False
         arrival = self._arrival
-        arrival.begin_batch(self._watches.values(), now_s, self._memory.rollout)
+        arrival.begin_batch(self._watches.values(), now_s, self._memory.rollout, is_envoy=self._is_envoy)
         for watch in self._watches.values():
             watch.is_led = arrival.is_ordered
             arrives = watch.is_led and watch.brings_content

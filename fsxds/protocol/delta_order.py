@@ -107,7 +107,7 @@ class Arrival:
         has_new_listeners: the client has other listeners than it brought, and connections of those may be open.
     """
 
-    __slots__ = ("_came_s", "_has_waited", "_rollout", "has_new_listeners", "timer_at_s")
+    __slots__ = ("_came_s", "_has_waited", "_rollout", "_unknown_until_s", "has_new_listeners", "timer_at_s")
 
     def __init__(self) -> None:
         self.timer_at_s: float | None = None
@@ -115,15 +115,18 @@ class Arrival:
         # When the client brought something first; None before that.
         self._came_s: float | None = None
         self._rollout = AT_ONCE
+        # Until then, its draining listeners may use what is not served: other clients than Envoys have none.
+        self._unknown_until_s = 0.0
         self._has_waited = False
 
     def begin_batch(
-        self, watches: Iterable[ArrivingWatch], now_s: float, rollout: Callable[[], RolloutOptions]
+        self, watches: Iterable[ArrivingWatch], now_s: float, rollout: Callable[[], RolloutOptions], *, is_envoy: bool
     ) -> None:
         """Look at all types before anything is sent; the time begins when the client first brings something."""
         self.timer_at_s = None
         if self._came_s is None and any(watch.brings_content for watch in watches):
             self._came_s, self._rollout = now_s, rollout()
+            self._unknown_until_s = self._rollout.unknown_until_s if is_envoy else 0.0
 
     @property
     def is_ordered(self) -> bool:
@@ -152,12 +155,9 @@ class Arrival:
             now_s: the time.
             has_more: something else is about to be sent.
         """
-        lingers_s, unknown_until_s = (
-            self._rollout.linger_s if self.has_new_listeners else 0.0,
-            self._rollout.unknown_until_s,
-        )
-        at_s = max(self._until_s(1 + self._has_waited) + lingers_s, unknown_until_s)
-        may_linger = lingers_s > 0 or unknown_until_s > now_s
+        lingers_s = self._rollout.linger_s if self.has_new_listeners else 0.0
+        at_s = max(self._until_s(1 + self._has_waited) + lingers_s, self._unknown_until_s)
+        may_linger = lingers_s > 0 or self._unknown_until_s > now_s
         if at_s <= now_s or not (has_more or may_linger or not _have_moved_on(tuple(watches))):
             return False
         self.timer_at_s = earliest(self.timer_at_s, at_s)

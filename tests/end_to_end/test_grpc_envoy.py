@@ -266,6 +266,8 @@ def test_what_changes_while_the_server_is_down_is_told(fleet: Fleet) -> None:
             (fleet.tree / "more.cds.yaml").unlink()
             fleet.write("eds.yaml", endpoints("web", 11), endpoints("other", 9))
             fleet.write("rds.yaml", direct_route("r1", "two"), direct_route("back", "backend"))
+            # Else what is gone stays on Delta for as long as connections of old listeners might use it.
+            fleet.options = (*fleet.options, "--linger", "0s")
             with fleet.server(address):
                 envoy.until_clusters("web", "other")
                 envoy.until(lambda: envoy.endpoints("web") == {"127.0.0.1:11"}, "endpoints")

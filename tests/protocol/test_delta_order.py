@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fsxds.protocol.delta import DeltaStream
-from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node
+from fsxds.protocol.messages import ENVOY, DeltaRequest, DeltaResponse, Node
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Snapshot
@@ -38,11 +38,13 @@ class Client:
     Attributes:
         told: each response, such as `CDS b` or `CDS -a`, in order.
         options: those of rollouts, as the server has them now.
+        agent: what it is.
     """
 
     def __init__(self, tree: Tree, options: RolloutOptions = STEPS, *, is_aggregated: bool = True) -> None:
         self.told: list[str] = []
         self.options = options
+        self.agent = ENVOY
         self.stream = DeltaStream(
             SharedMemory(rollout=lambda: self.options), TtlMode.ENVOY, is_aggregated=is_aggregated
         )
@@ -73,7 +75,7 @@ class Client:
         self._take(self.stream.receive_snapshot(self._snapshot, 0.0))
 
     def _request(self, request: DeltaRequest) -> None:
-        node = Node("n", agent="envoy")
+        node = Node("n", agent=self.agent)
         self._take(self.stream.receive_request(replace(request, node=node), self._snapshot, 0.0).responses)
 
     def _take(self, responses: tuple[DeltaResponse, ...]) -> None:
@@ -160,7 +162,7 @@ def test_what_draining_listeners_may_use_lingers() -> None:
 
 
 def test_after_a_start_without_state_what_may_linger_stays() -> None:
-    """Connections of listeners that drained before may use it, though the client has the listeners that are served."""
+    """Connections of listeners of an Envoy that drained before may use it, though it has the listeners that are served."""
     client = Client(NEW, replace(STEPS, unknown_until_s=600.0))
     for short_name in NAMES:
         client.ask(short_name)
@@ -169,7 +171,18 @@ def test_after_a_start_without_state_what_may_linger_stays() -> None:
     client.wait(599.9)
     assert client.told == ["CDS b", "RDS r"]
     client.wait(600.0)
-    assert client.told[-1] == "CDS -a"
+    assert client.told == ["CDS b", "RDS r", "CDS -a"]
+
+
+def test_nothing_lingers_at_a_relay() -> None:
+    """It has no listeners, and knows what those of its clients use."""
+    client = Client(NEW, replace(STEPS, unknown_until_s=600.0))
+    client.agent = "fsxds"
+    for short_name in NAMES:
+        client.ask(short_name)
+    client.answer("CDS")
+    client.answer("RDS")
+    assert client.told == ["CDS b", "RDS r", "CDS -a"]
 
 
 def test_on_a_stream_of_its_own_a_removal_waits_for_the_time_out() -> None:

@@ -186,8 +186,8 @@ def test_cost_of_an_update_follows_the_change() -> None:
     """One changed endpoint of many is found without looking at the others, on every stream."""
     few, many = (min(_cost_of_an_update(count) for _ in range(3)) for count in (100, 10_000))
 
-    # Comparing all names costs a hundred times as much.
-    assert many < 10 * few
+    # Comparing all names costs a hundred times as much, caches that are too small some seven times, beside others twelve times.
+    assert many < 30 * few
 
 
 def _cost_of_an_update(count: int) -> float:

@@ -8,7 +8,7 @@ A client that comes with content is led to what is current as by the steps of a 
 | SWITCH | the users that the client brings, when it answered that | the same; ENVOY.md E70 |
 | SHRINK | what is used and gone, when it ACKed all users, and those that these name | the same |
 | | if there are other listeners, only after what lingers for connections of the old ones: nobody knows what these use | ENVOY.md E66 |
-| | after a start without state, only after what lingered then: nobody knows what lingers | the same |
+| | from an Envoy, after a start without state, only after what lingered then: nobody knows what lingers | the same |
 
 A step waits for `step_timeout_s` at most. Of users that have streams of their own nothing is known: only time counts for them.
 """

@@ -12,10 +12,10 @@ class Clients:
 
     def __init__(self) -> None:
         self._streams: dict[object, Callable[[], ClientStatus]] = {}
-        self._others: list[Callable[[float], Iterator[ClientStatus]]] = []
+        self._others: list[Callable[[], Iterator[ClientStatus]]] = []
 
-    def add(self, statuses: Callable[[float], Iterator[ClientStatus]]) -> None:
-        """Take what yields the status of clients that have no stream, at a time of the event loop."""
+    def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
+        """Add the clients that have no stream; `statuses` yields the status of each."""
         self._others.append(statuses)
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
@@ -28,17 +28,14 @@ class Clients:
         """Remove a stream, unless it was removed before."""
         self._streams.pop(token, None)
 
-    def statuses(self, now_s: float) -> Iterator[ClientStatus]:
+    def statuses(self) -> Iterator[ClientStatus]:
         """Yield the status of every client: streams first, in the order in which they opened.
 
         A client that goes while the iterator is used may be in it or not.
-
-        Args:
-            now_s: the time of the event loop.
         """
         for token in tuple(self._streams):
             status = self._streams.get(token)
             if status is not None:
                 yield status()
         for others in self._others:
-            yield from others(now_s)
+            yield from others()

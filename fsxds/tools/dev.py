@@ -153,7 +153,7 @@ def _attributes(identity: Identity) -> tuple[tuple[str, str], ...]:
 
 
 def _watches_of_envoy(application: Application, node_id: str) -> Iterator[WatchStatus]:
-    for client in application.clients.statuses(asyncio.get_running_loop().time()):
+    for client in application.clients.statuses():
         if client.node.id == node_id:
             yield from client.watches
 

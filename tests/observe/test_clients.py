@@ -18,11 +18,11 @@ def test_a_stream_is_told_of_while_it_is_open() -> None:
     token = clients.opened(lambda: status_rows[-1])
     status_rows.append(ClientStatus(Node("edge-1"), "StreamClusters", (replace(watch, sent=Version("1")),)))
 
-    assert list(clients.statuses(0)) == [status_rows[-1]]
+    assert list(clients.statuses()) == [status_rows[-1]]
 
     clients.closed(token)
 
-    assert list(clients.statuses(0)) == []
+    assert list(clients.statuses()) == []
 
 
 def test_two_streams_that_tell_the_same_are_two() -> None:
@@ -33,7 +33,7 @@ def test_two_streams_that_tell_the_same_are_two() -> None:
     clients.closed(first)
     clients.closed(first)
 
-    assert list(clients.statuses(0)) == [status]
+    assert list(clients.statuses()) == [status]
 
 
 def test_streams_may_come_and_go_while_they_are_told_of() -> None:
@@ -42,7 +42,7 @@ def test_streams_may_come_and_go_while_they_are_told_of() -> None:
     one, two = ClientStatus(Node("one"), "StreamClusters"), ClientStatus(Node("two"), "StreamClusters")
     clients.opened(lambda: one)
     token = clients.opened(lambda: two)
-    telling = clients.statuses(0)
+    telling = clients.statuses()
 
     assert next(telling) == one
 
@@ -53,9 +53,9 @@ def test_streams_may_come_and_go_while_they_are_told_of() -> None:
 
 
 def test_streams_come_before_others() -> None:
-    """Those who poll are asked what they hold at that time."""
+    """Clients without a stream are asked for their statuses at that time."""
     clients = Clients()
-    clients.add(lambda now_s: iter([ClientStatus(Node(f"edge-{now_s}"), "REST")]))
+    clients.add(lambda: iter([ClientStatus(Node("edge-7"), "REST")]))
     clients.opened(lambda: ClientStatus(Node("edge-2"), "StreamClusters"))
 
-    assert [status.node.id for status in clients.statuses(7)] == ["edge-2", "edge-7"]
+    assert [status.node.id for status in clients.statuses()] == ["edge-2", "edge-7"]

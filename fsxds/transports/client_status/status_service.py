@@ -52,7 +52,7 @@ _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
 class ClientRegistry(Protocol):
     """What knows all clients."""
 
-    def statuses(self, now_s: float) -> Iterator[ClientStatus]:
+    def statuses(self) -> Iterator[ClientStatus]:
         """Yield the status of every client; one that comes or goes meanwhile is among them or not."""
 
 
@@ -147,8 +147,7 @@ class ClientReports:
         answer = _Answer(form, with_contents=with_contents)
         # Counted first: a request for too much is rejected at once.
         for take in (answer.count, answer.add):
-            now_s = asyncio.get_running_loop().time()
-            found: Iterator[ClientStatus | OwnStatus] = chain(self._own(), self._clients.statuses(now_s))
+            found: Iterator[ClientStatus | OwnStatus] = chain(self._own(), self._clients.statuses())
             for status in found:
                 if wants(status.node):
                     await take(status)

@@ -74,8 +74,8 @@ class RestContext:
 class StatusRegistry(Protocol):
     """Knows the status of all clients."""
 
-    def add(self, statuses: Callable[[float], Iterator[ClientStatus]]) -> None:
-        """Take what yields the status of some clients, at a time of the event loop."""
+    def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
+        """Add clients; `statuses` yields the status of each."""
 
 
 class Waiting(Protocol):

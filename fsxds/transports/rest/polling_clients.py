@@ -15,8 +15,9 @@ from fsxds.rollout import Standing, Step
 from fsxds.store import end_wait
 from fsxds.values import TypeUrl
 
-# A node without an open poll has no connection that could end: its status is shown for so long.
-SHOWN_FOR_S = 600.0
+# A node without an open poll has no connection that could end: it is taken as gone after this time.
+GONE_AFTER_S = 600.0
+LOOK_EVERY_S = 30.0
 
 
 class RestClient:
@@ -92,16 +93,16 @@ class RestClients:
 
     def __init__(self) -> None:
         self._clients: dict[PollingNode, RestClient] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         """How many nodes poll."""
         return len(self._clients)
 
-    def statuses(self, now_s: float) -> Iterator[ClientStatus]:
-        """Yield the status of each client that polled lately; one that leaves while the iterator is used may be among them."""
+    def statuses(self) -> Iterator[ClientStatus]:
+        """Yield the status of each client; one that leaves while the iterator is used may be among them."""
         for client in tuple(self._clients.values()):
-            if not client.polls.is_silent_since(now_s - SHOWN_FOR_S):
-                yield client.status()
+            yield client.status()
 
     def channel_of(self, polls: PollingNode | None, channel: Channel) -> Channel:
         """Return what a node is served: what it follows, as long as it is of the view of `channel`, to which it belongs now.
@@ -123,6 +124,7 @@ class RestClients:
         if client is None:
             client = self._clients[polls] = RestClient(polls, channel)
             channel.join(client)
+            self._look_later()
         elif client.channel is not channel or client not in channel.clients:
             client.channel.leave(client)
             channel.join(client)
@@ -152,3 +154,16 @@ class RestClients:
         client = self._clients.pop(polls, None)
         if client is not None:
             client.channel.leave(client)
+
+    def _look_later(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._forget_silent)
+
+    def _forget_silent(self) -> None:
+        """Forget the clients that have not polled for long; look again later, if any are left."""
+        self._timer = None
+        silent_since_s = asyncio.get_running_loop().time() - GONE_AFTER_S
+        for polls in [one for one in self._clients if one.is_silent_since(silent_since_s)]:
+            self.forget(polls)
+        if self._clients:
+            self._look_later()

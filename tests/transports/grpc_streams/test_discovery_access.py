@@ -136,7 +136,7 @@ async def test_a_later_node_does_not_slip_through(server: GrpcServer, word: str)
     assert await first.names() == ["a"]
     await first.ask("SDS", "batch-1")
     assert await first.names() == ["s"]
-    await until(lambda: {status.node.id for status in server.clients.statuses(0.0)} == {"edge-1"})
+    await until(lambda: {status.node.id for status in server.clients.statuses()} == {"edge-1"})
     first.call.cancel()
 
 
@@ -303,7 +303,7 @@ async def test_secrets_are_withheld_in_clear(in_clear: GrpcServer, word: str) ->
     await together.ask("SDS", "edge-1")
     await together.ask("CDS")
     assert await together.names() == ["a"]
-    assert [status.node.id for status in in_clear.clients.statuses(0.0)] == ["edge-1"]
+    assert [status.node.id for status in in_clear.clients.statuses()] == ["edge-1"]
     in_clear.publish({"CDS": {"a": "2"}, "SDS": {"s": "2"}})
     assert await together.names() == ["a"]
     together.call.cancel()

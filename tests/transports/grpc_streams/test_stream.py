@@ -197,12 +197,12 @@ async def test_clients_can_be_asked_for(server: GrpcServer) -> None:
     stream = server.stream("EDS")
     await stream.ask(node="n1", resource_names=["e", "missing"])
     await stream.answer()
-    (status,) = server.clients.statuses(0.0)
+    (status,) = server.clients.statuses()
 
     assert (status.node.id, status.service) == ("n1", "StreamEndpoints")
     assert [(watch.type_url, watch.missing) for watch in status.watches] == [(EDS, ("missing",))]
     stream.call.cancel()
-    await until(lambda: not list(server.clients.statuses(0.0)))
+    await until(lambda: not list(server.clients.statuses()))
     assert server.services.open_streams == 0
 
 

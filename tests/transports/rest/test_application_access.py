@@ -173,7 +173,7 @@ async def test_pages_of_others_are_rejected(headers: dict[str, str], asked: tupl
 
         assert (answer.status, answer.content["code"]) == (403, 7)
         assert "--cors-origin" in answer.content["message"]
-        assert not list(server.clients.statuses(0.0))
+        assert not list(server.clients.statuses())
 
 
 async def test_links_of_other_pages_are_followed() -> None:

@@ -12,7 +12,8 @@ from fsxds.protocol.messages import Node
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.rollout import Nack, Standing
-from fsxds.transports.rest.polling_clients import SHOWN_FOR_S, RestClient
+from fsxds.transports.rest import polling_clients
+from fsxds.transports.rest.polling_clients import RestClient
 from tests.support.polls import Server, named, running, snapshot_of, until
 from tests.support.steps import step_between
 
@@ -205,15 +206,21 @@ def test_a_node_is_forgotten_with_its_client() -> None:
     assert client.node.serialized == b"new"
 
 
-async def test_a_client_that_polls_no_more_is_told_of_for_ten_minutes(server: Server) -> None:
-    """It may come back; one that is held is there."""
-    await server.poll(node={"id": "gone"})
+async def test_a_client_that_polls_no_more_leaves_its_channel(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its vote ends then, ten minutes after its last poll; a client with a held poll stays, and each may come back."""
+    monkeypatch.setattr(polling_clients, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(polling_clients, "GONE_AFTER_S", 0.05)
+    channel = server.channels.channel
+    for node in ("held", "gone"):
+        await server.poll(node={"id": node})
     task = asyncio.create_task(server.poll(node={"id": "held"}, version_info=version_of(server)))
     await server.until_held()
-    now_s = asyncio.get_running_loop().time()
+    await until(lambda: names(channel.clients) == ["held"])
+    assert [status.node.id for status in server.clients.statuses()] == ["held"]
 
-    assert [status.node.id for status in server.clients.statuses(now_s + SHOWN_FOR_S - 1)] == ["gone", "held"]
-    assert [status.node.id for status in server.clients.statuses(now_s + SHOWN_FOR_S + 1)] == ["held"]
+    monkeypatch.setattr(polling_clients, "GONE_AFTER_S", 600.0)
+    await server.poll(node={"id": "gone"}, version_info=version_of(server), timeout_ms=1)
+    assert names(channel.clients) == ["gone", "held"]
 
     server.rest.held.drain()
     await task

@@ -84,6 +84,19 @@ def test_a_client_that_never_answers_is_assumed_to_ack() -> None:
     assert acks.receive(Nonce("1"), "no", 1.0) is not None
 
 
+def test_what_is_assumed_to_be_acked_is_not_sent_again() -> None:
+    """Names that were NACKed wait for an answer no more when the oldest of too many responses had them again."""
+    acks = Acks()
+    acks.record(ONE, sent("a"), 0.0)
+    acks.receive(ONE, "no", 0.0)
+    acks.record(TWO, sent("a"), 1.0)
+    for number in range(MOST_UNANSWERED):
+        assert acks.pending.names == {"a"}
+        acks.record(Nonce(f"later {number}"), sent("b"), 1.0)
+
+    assert not acks.pending.names
+
+
 @pytest.mark.parametrize(
     ("generation", "selects", "expected"),
     [(1, True, True), (2, False, False), (2, True, False), (3, False, True), (3, True, False)],

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.snapshots.load import Acceptance
 from fsxds.values import NO_LAYERS, Layers
 from tests.support.views import ACCEPTANCE, ViewStory, held, problems, rules_of, served
@@ -284,6 +285,18 @@ def test_removed_override_gives_the_base_back() -> None:
     views = story.step({"nodes/a/cds": None})
 
     assert served(views.by_layers[A]) == {"CDS web": "common/cds:1"}
+
+
+def test_type_that_only_a_layer_had_may_be_reported_as_removed() -> None:
+    """Beside a broken file as well: files declared the type once, so its clients must not keep what is gone."""
+    story = ViewStory(A)
+    story.step({"common/cds": "CDS web", "nodes/a/eds": "EDS mine"})
+    views = story.step({"nodes/a/eds": None, "common/new": "!"})
+
+    snapshot = views.by_layers[A].snapshot
+    endpoints = BY_SHORT_NAME["eds"].type_url
+    assert endpoints in snapshot.incomplete
+    assert endpoints not in snapshot.undeclared | snapshot.withheld
 
 
 def test_renamed_and_broken_override_stays() -> None:

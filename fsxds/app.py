@@ -47,15 +47,13 @@ from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.readiness import FirstAnswers, Readiness, is_barren, reported_wait, unready_reason
 from fsxds.readings import Readers, loaded_views
-from fsxds.reload import NOTHING, Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of
+from fsxds.relay_ids import NOT_LISTED
+from fsxds.reload import NOTHING, Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of, verifier_of
 from fsxds.resources import Key
 from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
-from fsxds.signing.anchors import read_anchors
-from fsxds.signing.offered import NOT_LISTED, write_offers
-from fsxds.signing.trusted_tree import TreeTrust
 from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
 from fsxds.status.channel_facts import ChannelFacts
@@ -80,12 +78,14 @@ from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.limits import Limiter
 from fsxds.transports.listener import Listener
 from fsxds.transports.listener_security import ListenerSecurity
-from fsxds.transports.manifests import ManifestOffers
 from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.transports.rest.application import HeldPolls, RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
+from fsxds.transports.services import ExtraServices, ServiceContext
 from fsxds.transports.sockets import reject_unbindable
+from fsxds.tree_trust import SeenInProcess, SeenManifests
 from fsxds.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
+from fsxds.values import OfferedManifest
 from fsxds.views import Views
 from fsxds.watch_rules import WatchRules
 
@@ -155,7 +155,7 @@ class Application:
         upstreams: other servers that are sources; none where the settings have none.
         security: what listeners encrypt with, and who owns their sockets.
         credentials: has who may ask for what.
-        manifests: offers relays what vouches for what is served.
+        offered: the manifests that vouch for what is served, for relays below.
         state: the state directory, held until `close`; None without one.
         keeper: writes to it what is served; None without one.
     """
@@ -172,7 +172,7 @@ class Application:
         require_libyaml()
         self.security = ListenerSecurity(settings, self.observer)
         self.credentials = Credentials(settings, self.observer)
-        self.manifests = ManifestOffers(self.credentials.access)
+        self.offered: Latest[tuple[OfferedManifest, ...]] = Latest(())
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
         self.observer(ApiFound(self.catalogue.description))
@@ -185,19 +185,21 @@ class Application:
                 PublishRules.of(settings, self._is_static), self._receive, self.keeper, self._rewriting
             )
         # It remembers in the state directory which manifests it saw.
-        seen = None if self.state is None else SeenInState(self.state, self.observer)
-        self.reload = Reload(self.publisher, self._receive, TreeTrust(seen))
+        self._seen: SeenManifests = SeenInProcess() if self.state is None else SeenInState(self.state, self.observer)
+        self.reload = Reload(self.publisher, self._receive)
         self.limiter = Limiter(settings)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.channels.admit = self.limiter.admit_view
         self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, self.state)
         self.clients = Clients()
         self.supervisor = Supervisor(self.observer)
-        self.upstreams = self._restored_upstreams(check_of(settings))
-        known = self.clients, self.catalogue, self.upstreams.own_statuses, self.credentials.access
-        self.services = [import_module(name).services(*known) for name in SERVICES]
-        self._trees: Latest[Settled | None] = Latest(None)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
+        self.upstreams = self._restored_upstreams(self._loading.current)
+        services = ServiceContext(
+            self.clients, self.catalogue, self.credentials.access, self.upstreams.own_statuses, self.offered
+        )
+        self.services: list[ExtraServices] = [import_module(name).services(services) for name in SERVICES]
+        self._trees: Latest[Settled | None] = Latest(None)
         self._watching = Latest(WatchRules.of(settings))
         self.mirrors: list[MirroredDirectory] = []
         self._listeners: Mapping[str, Listener] = {}
@@ -233,15 +235,16 @@ class Application:
         rewriters += [PassedRedirects()] if settings.redirects == "client" else []
         return Rewriting(rewriters, self.observer) if rewriters else None
 
-    def _restored_upstreams(self, check: Check) -> RowSource:
+    def _restored_upstreams(self, rules: LoadingRules) -> RowSource:
         """Return the upstreams with what they held in an earlier process."""
         source = RowSource()
         if rules_of(self.settings):
             from fsxds.upstream.upstreams import Upstreams  # noqa: PLC0415 - a capability, loaded if it is used
 
+            check = rules.parsing.check
             source = upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, check)
-            upstreams.offer_to(self._offer_manifests, self.reload.trust.seen)
-            upstreams.trust(read_anchors(self.settings.verify_with))
+            upstreams.offer_to(self._offer_manifests, self._seen)
+            upstreams.trust(rules.anchors)
             self.channels.on_demand = upstreams.asked
             self.reload.on_loaded = upstreams.tree_needs.receive_loaded
             self.publisher.verdicts.on_held = upstreams.late_nacks.receive_held
@@ -252,9 +255,9 @@ class Application:
 
     def _offer_manifests(self) -> None:
         """Offer relays below the manifests of what is served now."""
-        content = write_offers((*self.reload.trust.offered, *self.upstreams.offered))
-        if content != self.manifests.content.current:
-            self.manifests.content.replace(content)
+        offered = (*self.reload.trust.offered, *self.upstreams.offered)
+        if offered != self.offered.current:
+            self.offered.replace(offered)
             self.publisher.verdicts.forget_said(NOT_LISTED)
 
     @property
@@ -321,7 +324,7 @@ class Application:
             self._load_again()
             loader = Loader(parsing, rules.acceptance, rules.view_rules, rules.resolution)
             # Without a directory there is nothing that somebody could sign.
-            loader.anchors = None if directory is None else rules.anchors
+            loader.verifier = None if directory is None else verifier_of(rules.anchors, self._seen)
             loader.elsewhere = self.upstreams.elsewhere
             self.upstreams.trust(rules.anchors)
             async with asyncio.TaskGroup() as tasks:
@@ -485,12 +488,11 @@ class Application:
         held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access)
         rest = RestJson(held, self.catalogue, self.observer, self.clients)
         rest.authority, rest.relays, rest.address = lambda: self.settings.authority, self.upstreams.relays, address
-        more = {path: answer for paths, _ in self.services for path, answer in paths.items()}
-        application = make_application(rest, more)
+        posts = {path: answer for one in self.services for path, answer in one.posts.items()}
+        application = make_application(rest, posts)
         self.channels.on_moved = moved = list[Callable[[], object]]()
-        context = RestContext(
-            held, self.catalogue, self.observer, lambda: self.settings, self.manifests.documents, moved
-        )
+        documents = {path: answer for one in self.services for path, answer in one.documents.items()}
+        context = RestContext(held, self.catalogue, self.observer, lambda: self.settings, documents, moved)
         for name in REST_PARTS:
             import_module(name).join(context, application)
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
@@ -502,7 +504,7 @@ class Application:
         shared.authority, shared.forgets_members = lambda: self.settings.authority, self.state is None
         shared.writer.passes_redirects = self.settings.redirects == "client"
         shared.limiter, shared.access, shared.relays = self.limiter, self.credentials.access, self.upstreams.relays
-        more = *(one for _, handlers in self.services for one in handlers), *self.manifests.handlers
+        more = tuple(call for one in self.services for call in one.calls)
         services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
@@ -574,7 +576,7 @@ TRANSPORTS: tuple[Transport, ...] = (
 REST_PARTS: tuple[str, ...] = ("fsxds.transports.http_get.get_handler",)
 
 # What answers other requests of clients over REST and over gRPC: modules with a function `services`.
-SERVICES: tuple[str, ...] = ("fsxds.transports.client_status.status_service",)
+SERVICES: tuple[str, ...] = ("fsxds.transports.client_status.status_service", "fsxds.transports.manifests")
 
 # The components that clients need, whatever is served.
 LISTENERS = frozenset(f"{transport.name} listener" for transport in TRANSPORTS if transport.name != ADMIN)

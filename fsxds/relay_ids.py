@@ -17,6 +17,8 @@ HEADER = "fsxds-relays"
 SERVER = "fsxds"
 # A part of the text of each error of a loop: a code of its own gRPC does not have.
 OWN_UPSTREAM = "is its own upstream"
+# Why a relay rejects a resource: its manifest may come later, and the resource is offered again then.
+NOT_LISTED = "is not what a manifest lists"
 # A header has room for them, and no tree has more levels. Of the relays below these many are named: a loop that is not
 # found by them is found by the responses.
 MOST_IDS = 64

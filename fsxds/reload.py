@@ -22,8 +22,6 @@ from fsxds.settings.authorities import at_urls
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import Variables, ViewRule
-from fsxds.signing.anchors import TrustedSigners, read_anchors
-from fsxds.signing.trusted_tree import TreeTrust, TrustDecision, nothing_of, verified_tree
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
@@ -37,6 +35,15 @@ from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.store import Latest
 from fsxds.supervisor import Attempts, internal_problem
+from fsxds.tree_trust import (
+    SeenInProcess,
+    SeenManifests,
+    TreeTrust,
+    TreeVerifier,
+    TrustDecision,
+    TrustedSigners,
+    nothing_of,
+)
 from fsxds.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree
 from fsxds.views import Views
 
@@ -106,9 +113,25 @@ def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
     Raises:
         UsageError: the CAs of those who sign trees cannot be read.
     """
-    anchors = read_anchors(settings.verify_with)
-    found = () if anchors is None else verified_tree(tree, anchors, time())
-    return found if isinstance(found, tuple) else ()
+    verifier = verifier_of(_anchors_of(settings), SeenInProcess())
+    return () if verifier is None else verifier.faults(tree, time())
+
+
+def verifier_of(anchors: TrustedSigners | None, seen: SeenManifests) -> TreeVerifier | None:
+    """Return what finds whether a tree is signed; None if nobody has to sign it."""
+    if anchors is None:
+        return None
+    from fsxds.signing.trusted_tree import ManifestVerifier  # noqa: PLC0415 - a capability, loaded if it is used
+
+    return ManifestVerifier(anchors, seen)
+
+
+def _anchors_of(settings: Settings) -> TrustedSigners | None:
+    if settings.verify_with is None:
+        return None
+    from fsxds.signing.anchors import read_anchors  # noqa: PLC0415 - a capability, loaded if it is used
+
+    return read_anchors(settings.verify_with)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +183,8 @@ class LoadingRules:
             collections=CollectionRules(settings.collections or (), settings.authority, root, catalogue),
             unasked=_unasked(settings),
         )
-        anchors = read_anchors(settings.verify_with)
-        return cls(rules, limits, acceptance, settings.views, settings.variables, resolution, anchors)
+        views, anchors = settings.views, _anchors_of(settings)
+        return cls(rules, limits, acceptance, views, settings.variables, resolution, anchors)
 
     @property
     def view_rules(self) -> Views | None:
@@ -256,7 +279,7 @@ class Loader:
 
     Attributes:
         rules: say which folders are layers; None where the whole tree is the one view.
-        anchors: are trusted to sign trees; None where nobody has to.
+        verifier: finds whether trees are signed; None if nobody has to sign them.
         elsewhere: returns what upstreams hold now, and may have.
     """
 
@@ -267,7 +290,7 @@ class Loader:
         rules: Views | None = None,
         resolution: ResolutionRules | None = None,
     ) -> None:
-        self.anchors: TrustedSigners | None = None
+        self.verifier: TreeVerifier | None = None
         self._parsing = parsing
         self._acceptance = acceptance
         self.rules = rules
@@ -279,10 +302,10 @@ class Loader:
 
     async def trusted(self, tree: SourceTree, trust: TreeTrust) -> TrustDecision:
         """Return what of a tree may be loaded, given what was trusted before."""
-        if self.anchors is None:
+        if self.verifier is None:
             return trust.decide(tree, None, 0.0)
         decide = partial(trust.decide, has_layers=self.rules is not None)
-        return await asyncio.to_thread(decide, tree, self.anchors, time())
+        return await asyncio.to_thread(decide, tree, self.verifier, time())
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
         """Parse what changed, and accept what can be served of it in the views that are wanted."""
@@ -350,9 +373,9 @@ class Reload:
         on_loaded: is called with what was loaded, when it is given to what publishes it.
     """
 
-    def __init__(self, targets: Targets, observer: Observer, trust: TreeTrust | None = None) -> None:
+    def __init__(self, targets: Targets, observer: Observer) -> None:
         self.views: LoadedViews | None = None
-        self.trust = trust or TreeTrust()
+        self.trust = TreeTrust()
         self.on_loaded: Callable[[LoadedViews], object] = lambda _: None
         self._targets = targets
         self._observer = observer
@@ -396,7 +419,7 @@ class Reload:
         self._wanted.pop(layers, None)
 
     def change_rules(self) -> None:
-        """Have the next load, by other rules, parse and judge every file again. What is served stays."""
+        """Have the next load, by other rules, parse and verifier every file again. What is served stays."""
         if self.views is not None:
             self.views = unjudged_views(self.views)
         # To set aside what fails under these rules, each file counts as changed.

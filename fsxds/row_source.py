@@ -14,13 +14,13 @@ from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
+from fsxds.tree_trust import TrustedSigners
 from fsxds.upstream_events import UpstreamStatus
+from fsxds.values import OfferedManifest
 
 if TYPE_CHECKING:
     from fsxds.history.state_writer import StateWriter
     from fsxds.resources import Snapshot
-    from fsxds.signing.anchors import TrustedSigners
-    from fsxds.signing.offered import OfferedManifest
 
 
 class RowSource:

@@ -246,6 +246,14 @@ MANIFEST_SIGNATURE = ".fsxds-manifest.sig"
 
 
 @dataclass(frozen=True, slots=True)
+class OfferedManifest:
+    """A manifest and its signature file, as they were read; nobody here has to trust them."""
+
+    manifest: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestFiles:
     """The manifest of a tree and its signature, as they were read; None for what is not there, or cannot be read.
 
@@ -255,6 +263,13 @@ class ManifestFiles:
     manifest: SourceFile | None = None
     signature: SourceFile | None = None
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def offered(self) -> tuple[OfferedManifest, ...]:
+        """Both, for relays; nothing if one of them is not there."""
+        if self.manifest is None or self.signature is None:
+            return ()
+        return (OfferedManifest(self.manifest.content, self.signature.content),)
 
 
 NO_MANIFEST = ManifestFiles()

@@ -22,7 +22,7 @@ CAPABILITIES = {
     "client": ("fsxds.client", "fsxds.upstream", "fsxds.tools"),
     "HTTP GET": ("fsxds.transports.http_get", "fsxds.tools.exporting"),
     "upstreams": ("fsxds.upstream",),
-    "signed trees": ("fsxds.signing",),
+    "signed trees": ("fsxds.signing", "fsxds.transports.manifests", "fsxds.upstream"),
     "state directory": ("fsxds.history",),
     "client status": ("fsxds.transports.client_status",),
     "admin address": ("fsxds.transports.admin", "fsxds.status"),
@@ -32,7 +32,7 @@ CAPABILITIES = {
 }
 
 # Imported by the core: these cannot be deleted yet.
-NEEDED = {"signed trees", "state directory", "admin address", "list collections", "views", "rollouts"}
+NEEDED = {"state directory", "admin address", "list collections", "views", "rollouts"}
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)

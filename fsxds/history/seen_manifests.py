@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fsxds.events import Observer, StateIgnored
 from fsxds.history.state_directory import StateError
-from fsxds.signing.trusted_tree import SeenManifest
+from fsxds.tree_trust import SeenManifest
 
 if TYPE_CHECKING:
     from fsxds.history.state import State

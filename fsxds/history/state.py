@@ -46,8 +46,8 @@ from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams, Upstre
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.resources import Snapshot
 from fsxds.rollout import Rejections, RolloutState, snapshot_id
-from fsxds.signing.trusted_tree import SeenManifest
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.tree_trust import SeenManifest
 from fsxds.values import Layers
 
 # Of each view.

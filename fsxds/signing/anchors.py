@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 from fsxds.errors import UsageError
+from fsxds.tree_trust import TrustedSigners
 
 _MOST_BYTES = 4 * 1024 * 1024
 
 
-class TrustedSigners(Protocol):
-    """Who is trusted to sign. Equal ones trust the same."""
-
-    def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
-        """Verify that a manifest is signed by one who is trusted, and return who that is; see `signatures.TrustAnchors`."""
-
-
-def read_anchors(path: Path | None) -> TrustedSigners | None:
-    """Read the certificates of a file; None for no file, where nothing is verified.
+def read_anchors(path: Path) -> TrustedSigners:
+    """Read the certificates of a file.
 
     Raises:
         UsageError: it cannot be read, has no certificate, or `cryptography` is not installed.
     """
-    if path is None:
-        return None
     try:
         # The extra "certificates", which nobody needs who verifies nothing.
         from fsxds.signing.signatures import TrustAnchors

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from fsxds.signing.tree_manifest import ManifestError, read_object
+from fsxds.values import OfferedManifest
 
 SERVICE = "fsxds.v1.Manifests"
 METHOD = f"/{SERVICE}/StreamManifests"
@@ -15,19 +15,8 @@ PATH = "/fsxds/v1/manifest"
 
 FORM = "fsxds-manifests-1"
 
-# Why a relay rejects a resource: its manifest may come later, and the resource is offered again then.
-NOT_LISTED = "is not what a manifest lists"
-
 # Of one server: those of its own tree and of its upstreams.
 MOST_OFFERED = 20
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedManifest:
-    """A manifest and its signature file, as they were read; nobody here has to trust them."""
-
-    manifest: bytes = field(repr=False)
-    signature: bytes = field(repr=False)
 
 
 def write_offers(offers: Iterable[OfferedManifest]) -> bytes:

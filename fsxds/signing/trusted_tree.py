@@ -14,56 +14,21 @@ A tree that breaks one is held back as a whole, and not even parsed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Protocol
 
-from fsxds.signing.anchors import TrustedSigners
-from fsxds.signing.offered import OfferedManifest
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, digest_of, read_manifest
 from fsxds.signing.untrusted import UntrustedError
-from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, Problem, Severity, SourceTree
+from fsxds.tree_trust import MANIFEST_PATH, SeenManifest, SeenManifests, TrustedSigners
+from fsxds.values import MANIFEST_SIGNATURE, Problem, Severity, SourceTree
 
-MANIFEST_PATH, SIGNATURE_PATH = PurePosixPath(MANIFEST), PurePosixPath(MANIFEST_SIGNATURE)
+SIGNATURE_PATH = PurePosixPath(MANIFEST_SIGNATURE)
 
 # Files of one tree that are named; the others are counted.
 MOST_NAMED = 20
 
 _SIGN = "sign the tree by `fsxds sign`"
 _SIGN_AGAIN = "sign the tree again by `fsxds sign`"
-
-
-@dataclass(frozen=True, slots=True)
-class SeenManifest:
-    """Which manifest was trusted: its serial, and the digest of its bytes."""
-
-    serial: int
-    digest: str
-
-
-class SeenManifests(Protocol):
-    """Remembers the newest manifest that was trusted of each subject, so that an older one is known as such."""
-
-    def newest(self, subject: str) -> SeenManifest | None:
-        """Return the newest one; None for a subject of which none was seen."""
-
-    def keep(self, subject: str, seen: SeenManifest) -> None:
-        """Remember a newer one."""
-
-
-class SeenInProcess:
-    """Remembers as long as the process lasts."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, SeenManifest] = {}
-
-    def newest(self, subject: str) -> SeenManifest | None:
-        """Return the newest one."""
-        return self._seen.get(subject)
-
-    def keep(self, subject: str, seen: SeenManifest) -> None:
-        """Remember a newer one."""
-        self._seen[subject] = seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,80 +100,28 @@ def verified_tree(
     return _named(_file_faults(tree, signed.manifest)) or signed
 
 
-class TreeTrust:
-    """Decides which trees of one server may be loaded, one after the other."""
+class ManifestVerifier:
+    """Verifies trees by their manifests: see `tree_trust.TreeVerifier`."""
 
-    def __init__(self, seen: SeenManifests | None = None) -> None:
-        """Remember what was trusted in `seen`, or as long as this process lasts."""
-        self.seen: SeenManifests = SeenInProcess() if seen is None else seen
-        self._last: SourceTree | None = None
-        # What that was found to be; None where nobody had to sign it.
-        self._found: SignedManifest | None = None
+    def __init__(self, anchors: TrustedSigners, seen: SeenManifests) -> None:
+        """Trust what is signed by one of `anchors`, and remember in `seen` which manifests were trusted."""
+        self._anchors, self._seen = anchors, seen
+        # The tree that was trusted last, and what it was found to be.
+        self._found: tuple[SourceTree, SignedManifest] | None = None
 
-    @property
-    def offered(self) -> tuple[OfferedManifest, ...]:
-        """The manifest of the tree that was trusted last, and its signature, if it has both."""
-        signed = NO_MANIFEST if self._last is None else self._last.signed
-        if signed.manifest is None or signed.signature is None:
-            return ()
-        return (OfferedManifest(signed.manifest.content, signed.signature.content),)
-
-    def decide(
-        self, tree: SourceTree, anchors: TrustedSigners | None, now_s: float, *, has_layers: bool = False
-    ) -> TrustDecision:
-        """Return what of a tree may be loaded: all of it, or what was trusted last.
-
-        Args:
-            tree: the tree as it was read.
-            anchors: who is trusted to sign; None where nothing is verified.
-            now_s: seconds since 1970.
-            has_layers: folders of the tree are layers of views.
-        """
-        found = () if anchors is None else self._verified(tree, anchors, now_s)
-        if isinstance(found, tuple) and found:
-            kept = nothing_of(tree, found, has_layers=has_layers) if self._last is None else self._last
-            return TrustDecision(kept, found, has_last_good=self._last is not None)
-        if isinstance(found, SignedManifest):
-            seen = SeenManifest(found.manifest.serial, found.digest)
-            if self.seen.newest("") != seen:
-                self.seen.keep("", seen)
-        self._last = tree
-        self._found = found if isinstance(found, SignedManifest) else None
-        return TrustDecision(tree)
-
-    def _verified(
-        self, tree: SourceTree, anchors: TrustedSigners, now_s: float
-    ) -> SignedManifest | tuple[Problem, ...]:
-        known = self._found if tree is self._last else None
-        found = verified_tree(tree, anchors, now_s, known)
+    def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
+        """Return why a tree is not trusted; nothing if it is."""
+        known = self._found[1] if self._found is not None and self._found[0] is tree else None
+        found = verified_tree(tree, self._anchors, now_s, known)
         if isinstance(found, tuple):
             return found
-        fault = found.replay_fault(self.seen.newest(""))
-        return found if fault is None else (_problem_of(fault),)
-
-
-@dataclass(frozen=True, slots=True)
-class TrustDecision:
-    """What of a tree may be loaded.
-
-    Attributes:
-        tree: what is to be loaded.
-        faults: why that is not what was read; nothing where it is.
-        has_last_good: it is what was trusted before.
-    """
-
-    tree: SourceTree
-    faults: tuple[Problem, ...] = ()
-    has_last_good: bool = True
-
-
-def nothing_of(tree: SourceTree, faults: tuple[Problem, ...], *, has_layers: bool = False) -> SourceTree:
-    """Return a tree in which nothing can be read, since it is not trusted and no other one was."""
-    folders = {folder for file in tree.files for folder in file.path.parents} if has_layers else set[PurePosixPath]()
-    paths = ({MANIFEST_PATH} | folders) - {PurePosixPath(), *(problem.path for problem in faults)}
-    fact, remedy = "nothing here is read: the tree is not trusted", "see what is wrong with its manifest and its files"
-    others = (Problem.of_file(path, "tree-untrusted", fact, remedy) for path in paths)
-    return replace(tree, files=(), problems=tuple(sorted((*faults, *others))))
+        fault, seen = found.replay_fault(self._seen.newest("")), SeenManifest(found.manifest.serial, found.digest)
+        if fault is not None:
+            return (_problem_of(fault),)
+        if self._seen.newest("") != seen:
+            self._seen.keep("", seen)
+        self._found = tree, found
+        return ()
 
 
 def _problem_of(error: UntrustedError) -> Problem:

@@ -5,57 +5,42 @@ A manifest has digests of secrets, so it is sent where secrets would be, to thos
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 import grpc
 from aiohttp import web
 
 from fsxds.access import SECRET, AccessInUse, Peer
 from fsxds.signing.offered import PATH, SERVICE, write_offers
-from fsxds.store import Latest
 from fsxds.transports.peers import peer_of_call, peer_of_request
-from fsxds.transports.rest.http_edge import Handler
 from fsxds.transports.rest.poll_responses import Payload, write_response
+from fsxds.transports.services import ExtraServices, ServiceContext
 from fsxds.values import TypeUrl
 
 
-class ManifestOffers:
-    """What relays are offered.
+def services(context: ServiceContext) -> ExtraServices:
+    """Return what offers relays manifests: a row of `app.SERVICES`."""
+    access, offered = context.access, context.offered
 
-    Attributes:
-        content: the message; see `signing/offered.py`.
-    """
+    async def stream(_: bytes, call: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        """Send the message, whatever a relay sends, and each one after it."""
+        while True:
+            _check(access, peer_of_call(call))
+            manifests = offered.current
+            yield write_offers(manifests)
+            await offered.other_than(manifests)
 
-    def __init__(self, access: AccessInUse) -> None:
-        self.content = Latest(write_offers(()))
-        self._access = access
+    async def answer(request: web.Request) -> web.StreamResponse:
+        _check(access, peer_of_request(request))
+        headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+        return await write_response(request, headers, Payload(write_offers(offered.current)))
 
-    def check(self, peer: Peer) -> None:
-        """Raise ProtocolError where a peer may not have it."""
-        self._access.current.check_all_nodes(peer)
-        self._access.current.check_type(peer, TypeUrl(SECRET))
+    methods = {"StreamManifests": grpc.unary_stream_rpc_method_handler(stream)}
+    calls = (grpc.method_handlers_generic_handler(SERVICE, methods),)
+    return ExtraServices(documents={PATH: answer}, calls=calls)
 
-    @property
-    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """What a gRPC server registers: whatever a relay sends, it is sent the message now, and each one after it."""
 
-        async def stream(_: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-            while True:
-                self.check(peer_of_call(context))
-                content = self.content.current
-                yield content
-                await self.content.other_than(content)
-
-        methods = {"StreamManifests": grpc.unary_stream_rpc_method_handler(stream)}
-        return (grpc.method_handlers_generic_handler(SERVICE, methods),)
-
-    @property
-    def documents(self) -> Mapping[str, Handler]:
-        """What answers a GET."""
-
-        async def answer(request: web.Request) -> web.StreamResponse:
-            self.check(peer_of_request(request))
-            headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
-            return await write_response(request, headers, Payload(self.content.current))
-
-        return {PATH: answer}
+def _check(access: AccessInUse, peer: Peer) -> None:
+    """Raise ProtocolError if a peer may not have manifests."""
+    access.current.check_all_nodes(peer)
+    access.current.check_type(peer, TypeUrl(SECRET))

@@ -17,15 +17,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
 
+from fsxds.relay_ids import NOT_LISTED
 from fsxds.resources import Key, Resource, Rows
-from fsxds.signing.anchors import TrustedSigners
-from fsxds.signing.offered import NOT_LISTED, OfferedManifest, read_offers
+from fsxds.signing.offered import read_offers
 from fsxds.signing.tree_manifest import ManifestError, digest_of
-from fsxds.signing.trusted_tree import SeenInProcess, SeenManifest, SeenManifests, SignedManifest, verified
+from fsxds.signing.trusted_tree import SignedManifest, verified
 from fsxds.signing.untrusted import UntrustedError
 from fsxds.store import Latest
+from fsxds.tree_trust import SeenInProcess, SeenManifest, SeenManifests, TrustedSigners
 from fsxds.upstream.responses import ReadResponse
-from fsxds.values import TypeUrl
+from fsxds.values import OfferedManifest, TypeUrl
 
 # So many resources are kept for a manifest that may come.
 MOST_WAITING = 10_000

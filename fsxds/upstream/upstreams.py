@@ -19,13 +19,11 @@ from fsxds.relay_ids import RelayIds
 from fsxds.resources import Snapshot
 from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.options import Settings
-from fsxds.signing.anchors import TrustedSigners
-from fsxds.signing.offered import OfferedManifest
-from fsxds.signing.trusted_tree import SeenManifests
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.elsewhere import Elsewhere
 from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.supervisor import Supervisor
+from fsxds.tree_trust import SeenManifests, TrustedSigners
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
 from fsxds.upstream.keeping import UpstreamKeeping
@@ -39,6 +37,7 @@ from fsxds.upstream.tree_needs import TreeNeeds
 from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
+from fsxds.values import OfferedManifest
 
 # Between two looks at what expires.
 SHORTEST_WAIT_S = 0.05

@@ -8,7 +8,8 @@ import pytest
 
 from fsxds.signing.signatures import Signer
 from fsxds.signing.tree_manifest import TreeManifest, write_manifest
-from fsxds.signing.trusted_tree import MOST_NAMED, SignedManifest, TreeTrust, nothing_of, verified_tree
+from fsxds.signing.trusted_tree import MOST_NAMED, ManifestVerifier, SignedManifest, verified_tree
+from fsxds.tree_trust import SeenInProcess, TreeTrust, nothing_of
 from fsxds.values import MANIFEST, NO_MANIFEST, Problem, SourceFile, SourceTree
 from tests.support.signing import (
     NOW,
@@ -34,6 +35,11 @@ def faults_of(tree: SourceTree, now_s: float = NOW_S) -> list[str]:
     """Return what is wrong with a tree, as users read it."""
     found = verified_tree(tree, anchors(), now_s)
     return [] if isinstance(found, SignedManifest) else list(map(str, found))
+
+
+def verifier() -> ManifestVerifier:
+    """Return one that trusts the CA."""
+    return ManifestVerifier(anchors(), SeenInProcess())
 
 
 def test_a_tree_as_it_was_signed() -> None:
@@ -177,11 +183,11 @@ def test_many_files_are_counted() -> None:
 
 def test_the_last_good_tree_stays() -> None:
     """What was trusted is loaded on while what is there is not, also when its certificate ends; then the next one is."""
-    trust, worse = TreeTrust(), changed("cds.yaml", b"[]")
-    first = trust.decide(SIGNED, anchors(), NOW_S)
-    second = trust.decide(worse, anchors(), NOW_S)
-    ended = trust.decide(SIGNED, anchors(), LATER_S)
-    third = trust.decide(signed_tree({"cds.yaml": "[]"}, 2), anchors(), NOW_S)
+    trust, by, worse = TreeTrust(), verifier(), changed("cds.yaml", b"[]")
+    first = trust.decide(SIGNED, by, NOW_S)
+    second = trust.decide(worse, by, NOW_S)
+    ended = trust.decide(SIGNED, by, LATER_S)
+    third = trust.decide(signed_tree({"cds.yaml": "[]"}, 2), by, NOW_S)
 
     assert (first.tree, first.faults) == (SIGNED, ())
     assert (second.tree, second.has_last_good, [one.rule for one in second.faults]) == (SIGNED, True, ["file-changed"])
@@ -192,7 +198,7 @@ def test_the_last_good_tree_stays() -> None:
 def test_nothing_was_trusted_before() -> None:
     """Then nothing is read: all that may be in the tree counts as unknown, and not as gone."""
     worse = changed("cds.yaml", b"[]")
-    judged, layered = (TreeTrust().decide(worse, anchors(), NOW_S, has_layers=one) for one in (False, True))
+    judged, layered = (TreeTrust().decide(worse, verifier(), NOW_S, has_layers=one) for one in (False, True))
 
     assert (judged.tree.files, judged.has_last_good) == ((), False)
     assert [str(one.path) for one in judged.tree.problems] == [".fsxds-manifest", "cds.yaml"]
@@ -203,10 +209,10 @@ def test_nothing_was_trusted_before() -> None:
 
 def test_older_manifests_are_refused() -> None:
     """One that is older than the newest that was trusted is a replay, and so is another one of the same serial."""
-    trust = TreeTrust()
+    trust, by = TreeTrust(), verifier()
     older, newer = signed_tree({"cds.yaml": "old"}, 6), signed_tree({"cds.yaml": "new"}, 7)
     twin = signed_tree({"cds.yaml": "twin"}, 7)
-    faults = [trust.decide(tree, anchors(), NOW_S).faults for tree in (older, newer, newer, older, twin, newer)]
+    faults = [trust.decide(tree, by, NOW_S).faults for tree in (older, newer, newer, older, twin, newer)]
 
     assert [list(map(str, each)) for each in faults] == [
         *([], [], []),
@@ -228,11 +234,11 @@ def test_older_manifests_are_refused() -> None:
 
 def test_a_manifest_of_a_tree_that_is_not_there_yet_is_not_seen() -> None:
     """A newer one counts when its files are there: until then the older tree may come back."""
-    trust = TreeTrust()
+    trust, by = TreeTrust(), verifier()
     older, newer = signed_tree({"cds.yaml": "old"}, 6), signed_tree({"cds.yaml": "new"}, 7)
     half = replace(older, signed=newer.signed)
 
-    assert [bool(trust.decide(tree, anchors(), NOW_S).faults) for tree in (older, half, older, newer)] == [
+    assert [bool(trust.decide(tree, by, NOW_S).faults) for tree in (older, half, older, newer)] == [
         *(False, True, False, False)
     ]
 
@@ -240,7 +246,7 @@ def test_a_manifest_of_a_tree_that_is_not_there_yet_is_not_seen() -> None:
 def test_nothing_has_to_be_signed() -> None:
     """Without anybody who is trusted, each tree is loaded; what was loaded last stays when somebody is."""
     trust, plain = TreeTrust(), tree_of(FILES)
-    first, second = trust.decide(plain, None, NOW_S), trust.decide(tree_of({}), anchors(), NOW_S)
+    first, second = trust.decide(plain, None, NOW_S), trust.decide(tree_of({}), verifier(), NOW_S)
 
     assert (first.tree, first.faults) == (plain, ())
     assert (second.tree, [one.rule for one in second.faults]) == (plain, ["manifest-missing"])

@@ -10,7 +10,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
 
 import grpc
 from aiohttp import web
@@ -30,6 +29,7 @@ from fsxds.transports.peers import peer_of_call, peer_of_request
 from fsxds.transports.rest.http_edge import Handler
 from fsxds.transports.rest.poll_requests import read_body
 from fsxds.transports.rest.poll_responses import LARGE_RESOURCE_BYTES, Payload, send
+from fsxds.transports.services import ClientRegistry, ExtraServices, ServiceContext
 
 CLIENT_STATUS_PATH = "/v3/discovery:client_status"
 CLIENT_STATUS_SERVICE = "envoy.service.status.v3.ClientStatusDiscoveryService"
@@ -47,13 +47,6 @@ SLICE_S = 0.002
 PIECE_BYTES = 1024 * 1024
 
 _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
-
-
-class ClientRegistry(Protocol):
-    """What knows all clients."""
-
-    def statuses(self) -> Iterator[ClientStatus]:
-        """Yield the status of every client; one that comes or goes meanwhile is among them or not."""
 
 
 @dataclass(slots=True)
@@ -259,12 +252,11 @@ def _too_much() -> ProtocolError:
     return ProtocolError(message, "RESOURCE_EXHAUSTED")
 
 
-def services(
-    clients: ClientRegistry, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]], access: AccessInUse
-) -> tuple[Mapping[str, Handler], tuple[grpc.GenericRpcHandler, ...]]:
-    """Return what answers over REST and over gRPC."""
-    reports = ClientReports(clients, catalogue, own)
-    return client_status_paths(reports, access), client_status_handlers(reports, access)
+def services(context: ServiceContext) -> ExtraServices:
+    """Return what answers over REST and over gRPC: a row of `app.SERVICES`."""
+    reports = ClientReports(context.clients, context.catalogue, context.own)
+    posts = client_status_paths(reports, context.access)
+    return ExtraServices(posts, calls=client_status_handlers(reports, context.access))
 
 
 def client_status_paths(reports: ClientReports, access: AccessInUse | None = None) -> Mapping[str, Handler]:

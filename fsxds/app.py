@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
-from typing import Never, Protocol, TypeVar
+from typing import TYPE_CHECKING, Never, Protocol
 
 from fsxds.access import Access
 from fsxds.errors import FsxdsError, UsageError
@@ -31,9 +31,6 @@ from fsxds.events import (
     TreeLoaded,
 )
 from fsxds.formats.libyaml import require_libyaml
-from fsxds.history.seen_manifests import SeenInState
-from fsxds.history.state import State
-from fsxds.history.state_writer import StateWriter
 from fsxds.mirror_settings import require_views
 from fsxds.observe.clients import Clients
 from fsxds.observe.log import Log
@@ -89,7 +86,8 @@ from fsxds.values import OfferedManifest
 from fsxds.views import Views
 from fsxds.watch_rules import WatchRules
 
-Value = TypeVar("Value")
+if TYPE_CHECKING:
+    from fsxds.history.state_writer import StateWriter
 
 # A drain takes milliseconds, or as long as clients take what was handed to them; less than `supervisor.STOP_WITHIN_S`.
 GRACE_S = 6.5
@@ -156,8 +154,7 @@ class Application:
         security: what listeners encrypt with, and who owns their sockets.
         credentials: has who may ask for what.
         offered: the manifests that vouch for what is served, for relays below.
-        state: the state directory, held until `close`; None without one.
-        keeper: writes to it what is served; None without one.
+        keeper: holds the state directory until `close`, and writes to it what is served; None without one.
     """
 
     def __init__(self, directory: Path | None, settings: Settings, log: Log, check_of: CheckOf) -> None:
@@ -177,20 +174,20 @@ class Application:
             self.catalogue = find_catalogue(settings)
         self.observer(ApiFound(self.catalogue.description))
         self._files = LoadedFiles(self.catalogue.knows_word)
-        self.state = None if settings.state is None else State.open(settings.state, self.observer)
-        self.keeper = None if self.state is None else StateWriter(self.state, directory, self.observer)
+        self.keeper = self._opened_state(settings)
         self._rewriting = self._rewriting_of(settings)
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(
                 PublishRules.of(settings, self._is_static), self._receive, self.keeper, self._rewriting
             )
         # It remembers in the state directory which manifests it saw.
-        self._seen: SeenManifests = SeenInProcess() if self.state is None else SeenInState(self.state, self.observer)
+        self._seen: SeenManifests = SeenInProcess() if self.keeper is None else self.keeper.seen_manifests
         self.reload = Reload(self.publisher, self._receive)
         self.limiter = Limiter(settings)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.channels.admit = self.limiter.admit_view
-        self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, self.state)
+        history = self.keeper.state if self.keeper else None
+        self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, history)
         self.clients = Clients()
         self.supervisor = Supervisor(self.observer)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
@@ -228,6 +225,14 @@ class Application:
             self.unready,
             self.upstreams.statuses,
         )
+
+    def _opened_state(self, settings: Settings) -> StateWriter | None:
+        """Hold the state directory; None without one."""
+        if settings.state is None:
+            return None
+        from fsxds.history.state_writer import StateWriter  # noqa: PLC0415 - a capability, loaded if it is used
+
+        return StateWriter.open(settings.state, self.directory, self.observer)
 
     def _rewriting_of(self, settings: Settings) -> Rewriting | None:
         """Return what makes something else for streams; None where they are served the same."""
@@ -267,8 +272,8 @@ class Application:
 
     def close(self) -> None:
         """Give the state directory back; report what lingers and is not kept in one."""
-        if self.state is not None:
-            self.state.close()
+        if self.keeper is not None:
+            self.keeper.state.close()
         elif count := sum(len(rollout.machine.lingering) for rollout in self.publisher.rollouts.values()):
             self.observer(LingeringDropped(count))
 
@@ -501,7 +506,7 @@ class Application:
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         shared = StreamContext(self.channels, self.observer, self.clients, TtlMode(self.settings.ttl))
-        shared.authority, shared.forgets_members = lambda: self.settings.authority, self.state is None
+        shared.authority, shared.forgets_members = lambda: self.settings.authority, self.keeper is None
         shared.writer.passes_redirects = self.settings.redirects == "client"
         shared.limiter, shared.access, shared.relays = self.limiter, self.credentials.access, self.upstreams.relays
         more = tuple(call for one in self.services for call in one.calls)

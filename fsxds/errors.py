@@ -11,6 +11,10 @@ class UsageError(FsxdsError):
     """fsxds was started wrongly: a missing directory, a taken port, a bad setting. The process ends with status 2."""
 
 
+class StateError(FsxdsError):
+    """The state directory cannot be read or written; its text says why."""
+
+
 class ApiError(FsxdsError):
     """The API descriptors could not be had from where they were asked for."""
 

@@ -32,7 +32,7 @@ CAPABILITIES = {
 }
 
 # Imported by the core: these cannot be deleted yet.
-NEEDED = {"state directory", "admin address", "list collections", "views", "rollouts"}
+NEEDED = {"admin address", "list collections", "views", "rollouts"}
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)

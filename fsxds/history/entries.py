@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from fsxds.errors import UsageError
+from fsxds.errors import StateError, UsageError
 from fsxds.history.kept_objects import snapshot_near
 from fsxds.history.object_table import read_object
-from fsxds.history.state_directory import DATABASE, StateError, open_database, reject_shared
+from fsxds.history.state_directory import DATABASE, open_database, reject_shared
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Snapshot
 from fsxds.snapshots.parsed_bytes import DamagedBytesError

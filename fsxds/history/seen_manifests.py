@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+from fsxds.errors import StateError
 from fsxds.events import Observer, StateIgnored
-from fsxds.history.state_directory import StateError
 from fsxds.tree_trust import SeenManifest
 
 if TYPE_CHECKING:

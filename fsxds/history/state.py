@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from fsxds.channels import ChannelKey
-from fsxds.errors import UsageError
+from fsxds.errors import StateError, UsageError
 from fsxds.events import Observer
 from fsxds.history.entries import (
     HistoryEntry,
@@ -41,7 +41,7 @@ from fsxds.history.rollout_rows import (
     snapshots_of,
 )
 from fsxds.history.seen_manifests import read_seen, write_seen
-from fsxds.history.state_directory import DATABASE, StateDirectory, StateError, is_damage
+from fsxds.history.state_directory import DATABASE, StateDirectory, is_damage
 from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams, UpstreamTable
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.resources import Snapshot

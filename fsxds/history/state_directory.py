@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fsxds.disk_cache.directory_lock import DirectoryLock
-from fsxds.errors import FsxdsError, UsageError
+from fsxds.errors import UsageError
 from fsxds.events import Observer, StateIgnored
 from fsxds.history import held_rows, rejection_rows, removed_rows, upstream_table
 
@@ -68,10 +68,6 @@ _SEEN_MANIFESTS = """
 CREATE TABLE IF NOT EXISTS seen_manifests (subject TEXT PRIMARY KEY, serial INTEGER NOT NULL, digest TEXT NOT NULL)
 """
 _LATER_SCHEMAS = (removed_rows.SCHEMA, upstream_table.SCHEMA, held_rows.SCHEMA, _SEEN_MANIFESTS, rejection_rows.SCHEMA)
-
-
-class StateError(FsxdsError):
-    """The state directory cannot be read or written; its text says why."""
 
 
 class StateDirectory:

@@ -9,14 +9,15 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Never
+from typing import NamedTuple, Never, Self
 
 from fsxds.channels import ChannelKey
+from fsxds.errors import StateError
 from fsxds.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.git_commit import commit_of
 from fsxds.history.rejection_rows import encode_rejections
+from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
-from fsxds.history.state_directory import StateError
 from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.resources import Snapshot
@@ -54,6 +55,10 @@ class StateWriter:
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
     change. What is served never waits for it.
+
+    Attributes:
+        state: the directory.
+        seen_manifests: remembers in it which manifests were trusted.
     """
 
     def __init__(self, state: State, tree: Path | None, observer: Observer) -> None:
@@ -64,7 +69,8 @@ class StateWriter:
             tree: the directory that is served, whose git commit is noted; None for none.
             observer: receives what fails.
         """
-        self._state = state
+        self.state = state
+        self.seen_manifests = SeenInState(state, observer)
         self._tree = tree
         self._observer = observer
         # Returns what was removed from views, at this moment.
@@ -89,21 +95,26 @@ class StateWriter:
         self._turn = Lock()
         self._is_over = False
 
+    @classmethod
+    def open(cls, path: Path, tree: Path | None, observer: Observer) -> Self:
+        """Hold a state directory; UsageError as `State.open`."""
+        return cls(State.open(path, observer), tree, observer)
+
     @property
     def directory(self) -> Path:
         """The state directory."""
-        return self._state.path
+        return self.state.path
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
         """Return the places of all rollouts when a process wrote them last, and report that; blocking, for the start."""
         try:
-            found = self._state.rollouts(time.time())
+            found = self.state.rollouts(time.time())
         except StateError as error:
-            self._observer(StateIgnored(str(self._state.path), str(error)))
+            self._observer(StateIgnored(str(self.state.path), str(error)))
             return {}
         if found:
             lingering = sum(len(one.keys) + len(one.patterns) for rollout in found.values() for one in rollout.draining)
-            self._observer(StateRestored(self._state.path, len(found), lingering))
+            self._observer(StateRestored(self.state.path, len(found), lingering))
         # These are written whenever anything is.
         self._kept = {key: (state, time.time()) for key, state in found.items() if key.lane}
         return found
@@ -111,7 +122,7 @@ class StateWriter:
     def restored_members(self) -> dict[Layers, Tombstones]:
         """Return the members that were removed from views, as a process noted them last; blocking, for the start."""
         try:
-            return self._state.removed_members()
+            return self.state.removed_members()
         except StateError:
             # As `restored` reports.
             return {}
@@ -126,9 +137,9 @@ class StateWriter:
             near: a snapshot that has much in common with it.
         """
         try:
-            found = self._state.restored_upstreams(upstreams, near)
+            found = self.state.restored_upstreams(upstreams, near)
         except StateError as error:
-            self._observer(StateIgnored(str(self._state.path), str(error)))
+            self._observer(StateIgnored(str(self.state.path), str(error)))
             return RestoredUpstreams({})
         for name in found.dropped:
             self._observer(
@@ -142,7 +153,7 @@ class StateWriter:
         """Have what nodes reject kept from now on, as when a process wrote it last; blocking, for the start."""
         self.rejections = rejections
         try:
-            self._state.restore_rejections(rejections, time.monotonic(), time.time())
+            self.state.restore_rejections(rejections, time.monotonic(), time.time())
         except StateError:
             # As `restored` reports.
             return
@@ -197,12 +208,12 @@ class StateWriter:
             if unwritten.changed or unwritten.forgotten or are_upstreams_due or unwritten.rejections is not None:
                 on_disk = await asyncio.to_thread(self._save_in_turn, unwritten)
                 self._take_kept(unwritten, on_disk)
-                self._observer(StateWritten(self._state.path, len(unwritten.changed)))
+                self._observer(StateWritten(self.state.path, len(unwritten.changed)))
             is_done = True
         except StateError as error:
             self._failures += 1
             retry_s = BACK_OFF.pause_s(self._failures)
-            self._observer(StateFailed(self._state.path, str(error), retry_s))
+            self._observer(StateFailed(self.state.path, str(error), retry_s))
             asyncio.get_running_loop().call_later(retry_s, self._noted.set)
         finally:
             if not is_done:
@@ -241,19 +252,19 @@ class StateWriter:
             return frozenset() if self._is_over else self._save(unwritten)
 
     def _save(self, unwritten: _Unwritten) -> frozenset[ChannelKey]:
-        self._state.keep_upstreams(unwritten.upstreams)
+        self.state.keep_upstreams(unwritten.upstreams)
         if unwritten.rejections is not None:
-            self._state.keep_rejections(unwritten.rejections)
+            self.state.keep_rejections(unwritten.rejections)
         commit = None if self._tree is None else commit_of(self._tree)
-        kept = self._state.save(unwritten.changed, commit, time.time(), unwritten.removed)
+        kept = self.state.save(unwritten.changed, commit, time.time(), unwritten.removed)
         if unwritten.forgotten:
             # Behind what was served there, which is among what was removed.
-            self._state.forget(unwritten.forgotten)
+            self.state.forget(unwritten.forgotten)
         return kept - frozenset(unwritten.forgotten)
 
     def _take_kept(self, written: _Unwritten, on_disk: frozenset[ChannelKey]) -> None:
         if self._failures:
-            self._observer(StateRecovered(self._state.path))
+            self._observer(StateRecovered(self.state.path))
         self._failures = 0
         now_s = time.time()
         self._kept.update((key, (state, now_s)) for key, state in written.changed.items())

@@ -21,7 +21,6 @@ from fsxds.events import (
     SnapshotPublished,
     SnapshotSetAside,
 )
-from fsxds.history.state_writer import StateWriter
 from fsxds.publishing.canaries import BakeRules, CanaryGate
 from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding
 from fsxds.publishing.held_resources import (
@@ -32,6 +31,7 @@ from fsxds.publishing.held_resources import (
     rejection_problems,
     with_served_changes,
 )
+from fsxds.publishing.kept_places import PlaceKeeper
 from fsxds.publishing.removed_members import RemovedMembers
 from fsxds.publishing.verdicts import Verdicts
 from fsxds.resources import Key, Snapshot
@@ -148,7 +148,7 @@ class Publisher:
         self,
         rules: PublishRules,
         observer: Observer,
-        keeper: StateWriter | None = None,
+        keeper: PlaceKeeper | None = None,
         rewriting: StreamRewriting | None = None,
     ) -> None:
         self.rollouts: dict[ChannelKey, ChannelRollout] = {}

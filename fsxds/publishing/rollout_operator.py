@@ -8,13 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from fsxds.channels import ChannelClient, ChannelKey
-from fsxds.errors import ProtocolError
-from fsxds.history.entries import HistoryEntry
-from fsxds.history.state import State
-from fsxds.history.state_directory import StateError
+from fsxds.errors import ProtocolError, StateError
 from fsxds.observe.rollout_lines import shares_of
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
@@ -26,6 +23,7 @@ from fsxds.transports.admin.rollout_control import (
     ApprovalReport,
     ChannelReport,
     HeldReport,
+    KeptSnapshot,
     LingeringReport,
     StepReport,
     WaitingReport,
@@ -42,26 +40,40 @@ MOST_NODES = 20
 NO_HISTORY = "there is no history; start fsxds with --state DIR"
 
 
+class KeptHistory(Protocol):
+    """The snapshots that were served. It blocks; StateError if it cannot be read."""
+
+    @property
+    def path(self) -> Path:
+        """The directory in which it is."""
+
+    def entries(self) -> Sequence[KeptSnapshot]:
+        """Return the history of all layers, the newest first."""
+
+    def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
+        """Return the snapshot with a number, sharing what it has in common with `near`; None if there is none."""
+
+
 class RolloutOperator:
     """Looks at all rollouts, and decides about them: a `RolloutControl`.
 
     Args:
         publisher: has the rollouts.
         views: returns each name of a view with layers that it has.
-        state: keeps the history; None without `--state`.
+        kept: what was served; None without `--state`.
     """
 
     def __init__(
-        self, publisher: Publisher, views: Callable[[], Sequence[tuple[str, Layers]]], state: State | None
+        self, publisher: Publisher, views: Callable[[], Sequence[tuple[str, Layers]]], kept: KeptHistory | None
     ) -> None:
         self._publisher = publisher
         self._views = views
-        self._state = state
+        self._kept = kept
 
     @property
     def state_directory(self) -> Path | None:
         """Where the history is; None without `--state`."""
-        return None if self._state is None else self._state.path
+        return None if self._kept is None else self._kept.path
 
     def views(self) -> Sequence[tuple[str, Layers]]:
         """Return each name of a view with layers that it has."""
@@ -104,9 +116,9 @@ class RolloutOperator:
         """Follow the tree again after `rollback`; None means in all. Return in how many channels."""
         return self._decide(layers, lambda rollout: rollout.target.resume(rollout.base, self._publisher.holding_rules))
 
-    async def history(self) -> Sequence[HistoryEntry]:
+    async def history(self) -> Sequence[KeptSnapshot]:
         """Return the snapshots of all layers, the newest first."""
-        return await self._read(lambda state: state.entries())
+        return await self._read(lambda kept: kept.entries())
 
     def served(self, layers: Layers) -> Snapshot | None:
         """Return what the nodes with these layers are served, those that are no canaries; None where there is nothing."""
@@ -175,12 +187,12 @@ class RolloutOperator:
         before = rollout.before if others is None else others.target.tree or others.machine.target
         return before is not None and rollout.target.pin(before, time.time())
 
-    async def _read(self, read: Callable[[State], Result]) -> Result:
+    async def _read(self, read: Callable[[KeptHistory], Result]) -> Result:
         """Read from the state directory, in a thread. Raises ProtocolError where there is none, or it cannot be read."""
-        if self._state is None:
+        if self._kept is None:
             raise ProtocolError(NO_HISTORY, "FAILED_PRECONDITION")
         try:
-            return await asyncio.to_thread(read, self._state)
+            return await asyncio.to_thread(read, self._kept)
         except StateError as error:
             raise ProtocolError(f"the history cannot be read: {error}", "UNAVAILABLE") from error
 
@@ -228,24 +240,24 @@ class RolloutOperator:
             )
 
 
-def _kept(number: int, served: Mapping[Layers, Snapshot | None], state: State) -> tuple[Layers, Snapshot]:
+def _kept(number: int, served: Mapping[Layers, Snapshot | None], history: KeptHistory) -> tuple[Layers, Snapshot]:
     """Return a snapshot of the history, and of which nodes it is: what it shares with what is served is not read. Blocking."""
-    for kept in state.entries():
+    for kept in history.entries():
         if (
             kept.number == number
-            and (snapshot := state.snapshot(kept.layers, number, served.get(kept.layers))) is not None
+            and (snapshot := history.snapshot(kept.layers, number, served.get(kept.layers))) is not None
         ):
             return kept.layers, snapshot
     raise no_snapshot(number)
 
 
-def _kept_at(time_s: float, served: Mapping[Layers, Snapshot | None], state: State) -> dict[Layers, Snapshot]:
+def _kept_at(time_s: float, served: Mapping[Layers, Snapshot | None], history: KeptHistory) -> dict[Layers, Snapshot]:
     """Return by layers what was served at a time. Blocking."""
-    newest: dict[Layers, HistoryEntry] = {}
-    for kept in state.entries():
+    newest: dict[Layers, KeptSnapshot] = {}
+    for kept in history.entries():
         if kept.time_s <= time_s and kept.layers in served:
             newest.setdefault(kept.layers, kept)
-    found = {layers: state.snapshot(layers, kept.number, served[layers]) for layers, kept in newest.items()}
+    found = {layers: history.snapshot(layers, kept.number, served[layers]) for layers, kept in newest.items()}
     return {layers: snapshot for layers, snapshot in found.items() if snapshot is not None}
 
 

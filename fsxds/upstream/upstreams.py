@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from secrets import token_hex
-from typing import Never
+from typing import TYPE_CHECKING, Never
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.events import Observer
-from fsxds.history.state_writer import StateWriter
 from fsxds.protocol.resource_status import OwnStatus
 from fsxds.relay_ids import RelayIds
 from fsxds.resources import Snapshot
@@ -26,7 +25,6 @@ from fsxds.supervisor import Supervisor
 from fsxds.tree_trust import SeenManifests, TrustedSigners
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
-from fsxds.upstream.keeping import UpstreamKeeping
 from fsxds.upstream.late_nacks import LateNacks
 from fsxds.upstream.link import Link
 from fsxds.upstream.own_status import own_statuses
@@ -38,6 +36,10 @@ from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
 from fsxds.values import OfferedManifest
+
+if TYPE_CHECKING:
+    from fsxds.history.state_writer import StateWriter
+    from fsxds.upstream.keeping import UpstreamKeeping
 
 # Between two looks at what expires.
 SHORTEST_WAIT_S = 0.05
@@ -121,6 +123,8 @@ class Upstreams(RowSource):
 
     def keep_in(self, keeper: StateWriter, served: Snapshot | None) -> None:
         """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start."""
+        from fsxds.upstream.keeping import UpstreamKeeping  # noqa: PLC0415 - needs the state directory, a capability
+
         self._keeping = UpstreamKeeping(self.upstreams, keeper, self._observer)
         self._keeping.restore(served, time.time())
         self.contents.replace(self._current())

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from fsxds.channels import ChannelKey
+from fsxds.errors import StateError
 from fsxds.history.state import State
-from fsxds.history.state_directory import DATABASE, StateError
+from fsxds.history.state_directory import DATABASE
 from fsxds.history.upstream_table import KeptUpstream
 from fsxds.rollout import Rollout, RolloutOptions, RolloutState
 from tests.history.made import EDS, assert_same, cluster, clusters, held_of, held_resource, snapshot_of

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from fsxds.channels import ChannelKey
+from fsxds.errors import StateError
 from fsxds.events import Event, StateFailed, StateIgnored, StateRecovered, StateRestored
 from fsxds.history.state import State
-from fsxds.history.state_directory import DATABASE, StateError
+from fsxds.history.state_directory import DATABASE
 from fsxds.history.state_writer import StateWriter
 from fsxds.history.upstream_table import KeptUpstream
 from fsxds.name_table import NameTable

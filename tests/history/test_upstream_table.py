@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.errors import StateError
 from fsxds.events import Event, StateIgnored
 from fsxds.history.state import State
-from fsxds.history.state_directory import DATABASE, StateError
+from fsxds.history.state_directory import DATABASE
 from fsxds.history.upstream_table import KeptUpstream
 from fsxds.resources import Reference, Resource
 from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of

@@ -276,7 +276,7 @@ async def test_rollback_and_resume(state: State) -> None:
         run.save({"CDS": {"a": "2", "b": "1"}})
         await run.settled()
         operator = operator_of(run, state)
-        assert [(kept.number, kept.commit) for kept in await operator.history()] == [(number, "c0ffee")]
+        assert [(kept.number, kept.time_s) for kept in await operator.history()] == [(number, 7.0)]
         assert await operator.rollback(number) == 1
         await run.settled()
         found = report(run)

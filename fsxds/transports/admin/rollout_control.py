@@ -215,6 +215,10 @@ class KeptSnapshot(Protocol):
     def layers(self) -> Layers:
         """Of which nodes it is."""
 
+    @property
+    def time_s(self) -> float:
+        """When it was kept, in seconds since 1970."""
+
 
 class RolloutControl(Protocol):
     """What drives the rollouts. Its methods are called on the event loop.

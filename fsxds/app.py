@@ -6,7 +6,7 @@ A transport is a line in `Application.serving` if it listens, else in `run`; a s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,10 +20,10 @@ from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import (
     ApiFound,
     Event,
-    HoldsChanged,
     Level,
     LingeringDropped,
     ListeningStarted,
+    Observer,
     PlainTextExposed,
     SettingsRejected,
     SettingsReloaded,
@@ -34,39 +34,24 @@ from fsxds.formats.libyaml import require_libyaml
 from fsxds.mirror_settings import require_views
 from fsxds.observe.clients import Clients
 from fsxds.observe.log import Log
-from fsxds.observe.metrics import Metrics
 from fsxds.observe.observers import observed_by
 from fsxds.parsing import Parsing
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.exposed_secrets import reject_exposed_secrets
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.readiness import FirstAnswers, Readiness, is_barren, reported_wait, unready_reason
-from fsxds.readings import Readers, loaded_views
 from fsxds.relay_ids import NOT_LISTED
 from fsxds.reload import NOTHING, Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of, verifier_of
-from fsxds.resources import Key
+from fsxds.resources import Key, Snapshot
 from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
-from fsxds.status.channel_facts import ChannelFacts
-from fsxds.status.loaded_files import LoadedFiles
-from fsxds.status.server_status import ProcessFacts, ServerStatus
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, words_of
-from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
-from fsxds.transports.admin.change_feed import ChangeFeed
-from fsxds.transports.admin.health_paths import health_paths
-from fsxds.transports.admin.metrics_paths import metrics_paths
-from fsxds.transports.admin.outline_paths import outline_paths
-from fsxds.transports.admin.page_paths import PageApi, page_paths
-from fsxds.transports.admin.rollout_paths import RolloutPaths
-from fsxds.transports.admin.status_paths import StatusPaths
-from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting, SnapshotRewriter
 from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -129,26 +114,40 @@ class MirroredDirectory(Protocol):
         """Follow other settings."""
 
 
+class ListeningPart(Protocol):
+    """A capability that listens at an address of its own, and follows what happens; it is made before all else.
+
+    Attributes:
+        observers: receive events; each may fail by itself.
+    """
+
+    observers: Mapping[str, Observer]
+
+    def check(self, access: Access) -> None:
+        """Raise UsageError if it may not listen with this access."""
+
+    def listen(self, address: Address) -> AbstractAsyncContextManager[Address]:
+        """Serve what is current at an address while the context lasts, and yield the address that was bound."""
+
+
 class Application:
     """The components that every lasting command needs, wired together: a directory is watched, loaded and served.
 
     Attributes:
         settings: those in use; what can change while running is replaced.
         catalogue: the message types of the Envoy in use.
-        changes: tells status pages that something changed.
         publisher: publishes what is loaded.
         channels: knows what each node is served.
-        operator: what operators see and decide of that.
         reload: loads trees, and knows what it loaded last.
         clients: who is connected, and what each holds.
         limiter: bounds what clients take.
         directory: the tree; None where upstreams are all that is served.
         mirrors: the directories of mirrored files.
         services: what answers other requests of clients, over REST and over gRPC.
+        parts: capabilities that listen, by the names of their transports.
+        listeners: what listens, by the names of transports.
         supervisor: runs all components.
-        status: what is shown of all of this.
-        metrics: what Prometheus reads.
-        observer: receives events, for the log and the metrics.
+        observer: receives events, for the log and the parts.
         readiness: knows whether clients are served.
         upstreams: other servers that are sources; none where the settings have none.
         security: what listeners encrypt with, and who owns their sockets.
@@ -160,11 +159,13 @@ class Application:
     def __init__(self, directory: Path | None, settings: Settings, log: Log, check_of: CheckOf) -> None:
         self.settings = settings
         self.directory = directory
-        self._started_s = monotonic()
+        self.started_s = monotonic()
         self._log = log
-        self.metrics = Metrics()
-        self.changes = ChangeFeed(lambda: self.publisher.generation)
-        self.observer = observed_by(log.receive, metrics=self.metrics.receive, pages=self.changes.receive)
+        self.parts: Mapping[str, ListeningPart] = {
+            row.name: part for row in TRANSPORTS if (part := row.part_of(self)) is not None
+        }
+        observers = {name: observer for part in self.parts.values() for name, observer in part.observers.items()}
+        self.observer = observed_by(log.receive, **observers)
         self._check_of = check_of
         require_libyaml()
         self.security = ListenerSecurity(settings, self.observer)
@@ -173,12 +174,11 @@ class Application:
         with reported_wait("the API of Envoy to be read", self.report_wait):
             self.catalogue = find_catalogue(settings)
         self.observer(ApiFound(self.catalogue.description))
-        self._files = LoadedFiles(self.catalogue.knows_word)
         self.keeper = self._opened_state(settings)
         self._rewriting = self._rewriting_of(settings)
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(
-                PublishRules.of(settings, self._is_static), self._receive, self.keeper, self._rewriting
+                PublishRules.of(settings, self.is_static), self._receive, self.keeper, self._rewriting
             )
         # It remembers in the state directory which manifests it saw.
         self._seen: SeenManifests = SeenInProcess() if self.keeper is None else self.keeper.seen_manifests
@@ -186,8 +186,6 @@ class Application:
         self.limiter = Limiter(settings)
         self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
         self.channels.admit = self.limiter.admit_view
-        history = self.keeper.state if self.keeper else None
-        self.operator = RolloutOperator(self.publisher, lambda: self.channels.views, history)
         self.clients = Clients()
         self.supervisor = Supervisor(self.observer)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
@@ -199,32 +197,8 @@ class Application:
         self._trees: Latest[Settled | None] = Latest(None)
         self._watching = Latest(WatchRules.of(settings))
         self.mirrors: list[MirroredDirectory] = []
-        self._listeners: Mapping[str, Listener] = {}
-        process = ProcessFacts(
-            directory="" if directory is None else str(directory),
-            started_s=self._started_s,
-            listeners=self._listener_reports,
-            waits_for=lambda: self.unready() and (self.waits_for() or self.unready()),
-            degraded=lambda: self.supervisor.degraded.current,
-        )
-        self.status = ServerStatus(process, self.operator, ChannelFacts(self.publisher, self.channels), self._files)
-        self.status.upstreams = self.upstreams.statuses
-        self._is_admin_exposed = False
+        self.listeners: Mapping[str, Listener] = {}
         self.readiness = Readiness(self.unready, self.supervisor.degraded, self.observer)
-        self.metrics.read = self._readers().read
-
-    def _readers(self) -> Readers:
-        """Return what is asked for what is there now."""
-        return Readers(
-            self.reload,
-            lambda: 0 if self._trees.current is None else len(self._trees.current.tree.files),
-            self.publisher,
-            self.channels,
-            self.supervisor,
-            lambda: self.limiter.held,
-            self.unready,
-            self.upstreams.statuses,
-        )
 
     def _opened_state(self, settings: Settings) -> StateWriter | None:
         """Hold the state directory; None without one."""
@@ -306,7 +280,7 @@ class Application:
         """Wait until there is something to serve at the addresses of the settings; UsageError where it may not be served there."""
         # A mistake in the tree is waited for, as by a process that listens already.
         self.supervisor.is_starting = False
-        while all(map(is_barren, loaded_views(self.publisher) or ())):
+        while all(map(is_barren, _loaded_views(self.publisher) or ())):
             await self.publisher.published.replaced()
         await self.reject_exposed_secrets({each.name: each.address_of(self.settings) for each in TRANSPORTS})
         self.supervisor.is_starting = True
@@ -381,7 +355,8 @@ class Application:
         change = SettingsChange.between(self.settings, reader.read(), reader.command)
         require_views(change.settings)
         access = read_access(change.settings)
-        self._require_guard(access)
+        for part in self.parts.values():
+            part.check(access)
         check = self._check_of(change.settings)
         loading = LoadingRules.of(change.settings, self.catalogue, check, self.directory)
         return change, loading, access
@@ -393,7 +368,7 @@ class Application:
             changed = (*changed, "bootstrap")  # another content
         self.settings = self.limiter.settings = settings
         self._log.write_from(Level[settings.log_level.upper()])
-        self.publisher.change_rules(PublishRules.of(settings, self._is_static))
+        self.publisher.change_rules(PublishRules.of(settings, self.is_static))
         self.channels.change_rules(_views_of(settings), settings.canary)
         for mirror in self.mirrors:
             mirror.change(settings)
@@ -406,11 +381,11 @@ class Application:
     def unready(self) -> str:
         """Return why clients had better ask elsewhere; empty where they are served."""
         lost = [name for name in self.supervisor.degraded.current if name in LISTENERS]
-        views, is_mirrored = loaded_views(self.publisher), not self._waits_for_mirror()
+        views, is_mirrored = _loaded_views(self.publisher), not self._waits_for_mirror()
         return unready_reason(views, is_mirrored=is_mirrored, lost=lost, answers=self._first_answers())
 
     def _first_answers(self) -> FirstAnswers:
-        is_over = monotonic() - self._started_s >= self.upstreams.answered_within_s
+        is_over = monotonic() - self.started_s >= self.upstreams.answered_within_s
         return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over)
 
     def waits_for(self) -> str:
@@ -444,7 +419,7 @@ class Application:
         wanted = {row: parse_address(text) for row in TRANSPORTS if (text := row.address_of(self.settings)) != OFF}
         by_option = {row.option or row.name: address for row, address in wanted.items()}
         await reject_unbindable(by_option, is_shared=shares)
-        self._listeners = listeners = {
+        self.listeners = listeners = {
             row.name: Listener(address, partial(row.listen, self), is_shared=shares) for row, address in wanted.items()
         }
         try:
@@ -471,22 +446,13 @@ class Application:
         """Log what happens to files and upstreams, and note it for the status."""
         self.observer(event)
         match event:
-            case TreeLoaded() if self.reload.views is not None:
+            case TreeLoaded():
                 self._offer_manifests()
-                self._files.receive(self.reload.views, monotonic())
-            case HoldsChanged(problems):
-                self._files.receive_holds(problems, monotonic())
             case UpstreamConnected() | UpstreamLost() | UpstreamLooped():
                 for status in self.upstreams.statuses():
                     self.supervisor.note(f"upstream {status.name}", is_idle=status.state != "connected")
             case UpstreamChanged() if self.readiness.reason.current:
                 self.readiness.look()
-
-    def _listener_reports(self) -> list[ListenerReport]:
-        return [
-            ListenerReport(name, str(listener.address), self.security.has_tls(listener.address, is_admin=name == ADMIN))
-            for name, listener in self._listeners.items()
-        ]
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
@@ -514,43 +480,22 @@ class Application:
         security = self.security.grpc(address, self.settings)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
 
-    def _admin_paths(self) -> AdminPaths:
-        """Return what the admin address answers."""
-        page = PageApi(self.operator, self.catalogue, self._is_static)
-        return {
-            **RolloutPaths(self.operator).paths,
-            **StatusPaths(self.status).paths,
-            **page_paths(page, self.changes),
-            **outline_paths(self.operator),
-            **metrics_paths(self.metrics.registry),
-            **health_paths(self.unready),
-        }
+    def listen_admin(self, address: Address) -> AbstractAsyncContextManager[Address]:
+        """Let operators ask and decide at an address."""
+        return self.parts[ADMIN].listen(address)
 
-    def _is_static(self, key: Key) -> bool:
+    @property
+    def file_count(self) -> int:
+        """How many files the directory has."""
+        return 0 if self._trees.current is None else len(self._trees.current.tree.files)
+
+    def is_static(self, key: Key) -> bool:
+        """Whether the bootstrap is known to define a resource."""
         return self._loading.current.parsing.check.is_static(key)
-
-    def _require_guard(self, access: Access) -> None:
-        if self._is_admin_exposed and not access.guards_admin:
-            fact = "admin: other machines can reach it, and all who do may decide; give --admin-token FILE, a rule of `access`"
-            raise UsageError(f"{fact} with `admin: true`, a loopback address or unix:PATH")
 
     def is_in_clear(self, name: str, address: str) -> bool:
         """Whether other machines can read what a transport serves to clients at an address."""
         return name != ADMIN and self.security.is_exposed(parse_address(address))
-
-    @asynccontextmanager
-    async def listen_admin(self, address: Address) -> AsyncIterator[Address]:
-        """Let operators ask and decide at an address."""
-        access = self.credentials.access
-        api = AdminApi(self._admin_paths(), address, self.observer, access)
-        options = self.security.http("admin", address, is_admin=True)
-        application = api.application()
-        # Answers that last would delay the end.
-        application.on_shutdown.append(self.changes.close)
-        async with listening(application, address, grace_s=GRACE_S, options=options) as bound:
-            self._is_admin_exposed = is_exposed(bound)
-            self._require_guard(access.current)
-            yield bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,18 +507,27 @@ class Transport:
         address_of: returns the setting of its address, or `off`.
         listen: serves what is current at an address while its context lasts, and yields the address that was bound.
         option: the flag of its address.
+        module: that of a capability whose `part(application)` listens; it is imported if its address is not `off`.
     """
 
     name: str
     address_of: Callable[[Settings], str]
     listen: Callable[[Application, Address], AbstractAsyncContextManager[Address]]
     option: str = ""
+    module: str = ""
+
+    def part_of(self, application: Application) -> ListeningPart | None:
+        """Make the part of an application that listens; None if the application listens itself, or nobody does."""
+        if not self.module or self.address_of(application.settings) == OFF:
+            return None
+        part: ListeningPart = import_module(self.module).part(application)
+        return part
 
 
 TRANSPORTS: tuple[Transport, ...] = (
     Transport("REST", lambda settings: settings.http, Application.listen_rest, "http"),
     Transport("gRPC", lambda settings: settings.grpc, Application.listen_grpc, "grpc"),
-    Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin, "admin"),
+    Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin, "admin", "fsxds.admin_serving"),
 )
 
 
@@ -598,3 +552,17 @@ def _first_resource(directory: Path | None, count: int) -> str:
     if not count:
         return f"the first file with configuration in {directory}"
     return f"the first file without a mistake: none of {count} in {directory} can be served"
+
+
+def _loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
+    """Return what is served of each view that is loaded; None before the first load.
+
+    What an earlier process served is served before the tree is read, and where it has no good file any more.
+    """
+    served = {
+        key.layers: snapshot
+        for key, rollout in publisher.rollouts.items()
+        if key.is_main and (snapshot := rollout.channel.store.current) is not None
+    }
+    targets = publisher.published.current
+    return None if targets is None and not served else {**(targets or {}), **served}.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fsxds.channels import ChannelKey
@@ -90,20 +90,6 @@ class Readers:
             yield from _rollout(rollout, (view, key.cohort), now_s)
             for client in rollout.channel.known:
                 yield "fsxds_clients", (client.transport, view, client.sync_state().value), 1.0
-
-
-def loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
-    """Return what is served of each view that is loaded; None before the first load.
-
-    What an earlier process served is served before the tree is read, and where it has no good file any more.
-    """
-    served = {
-        key.layers: snapshot
-        for key, rollout in publisher.rollouts.items()
-        if key.is_main and (snapshot := rollout.channel.store.current) is not None
-    }
-    targets = publisher.published.current
-    return None if targets is None and not served else {**(targets or {}), **served}.values()
 
 
 def view_labels(views: tuple[tuple[str, Layers], ...]) -> Mapping[Layers, str]:

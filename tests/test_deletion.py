@@ -25,14 +25,17 @@ CAPABILITIES = {
     "signed trees": ("fsxds.signing", "fsxds.transports.manifests", "fsxds.upstream"),
     "state directory": ("fsxds.history",),
     "client status": ("fsxds.transports.client_status",),
-    "admin address": ("fsxds.transports.admin", "fsxds.status"),
+    "admin address": (
+        *("fsxds.admin_serving", "fsxds.transports.admin", "fsxds.status", "fsxds.readings"),
+        *("fsxds.publishing.rollout_operator", "fsxds.observe.metrics"),
+    ),
     "list collections": ("fsxds.snapshots.list_collections", "fsxds.snapshots.folder_collections"),
     "views": ("fsxds.snapshots.layers", "fsxds.snapshots.layered_tree"),
     "rollouts": ("fsxds.rollout", "fsxds.publishing"),
 }
 
 # Imported by the core: these cannot be deleted yet.
-NEEDED = {"admin address", "list collections", "views", "rollouts"}
+NEEDED = {"list collections", "views", "rollouts"}
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)

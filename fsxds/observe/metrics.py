@@ -124,12 +124,12 @@ class Metrics(Collector):
 
     Attributes:
         registry: what the library exposes: the rows of the catalogue, and what it knows of the process.
-        read: returns what is there now; nothing until somebody sets it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[], Readings] = tuple) -> None:
+        """Count from now on; `read` returns what is there now."""
         self.registry = CollectorRegistry()
-        self.read: Callable[[], Readings] = tuple
+        self._read = read
         self._counts: dict[str, dict[Labels, float]] = {row.name: {} for row in CATALOGUE}
         self._distributions: dict[str, defaultdict[Labels, Distribution]] = {
             row.name: defaultdict(Distribution) for row in CATALOGUE if row.metric_type == "histogram"
@@ -157,7 +157,7 @@ class Metrics(Collector):
         """Yield every metric of the catalogue, also those that have no value yet."""
         self._take_frequent()
         values = {name: {**counts} for name, counts in self._counts.items()}
-        for name, labels, value in self.read():
+        for name, labels, value in self._read():
             values[name][labels] = value
         for row in CATALOGUE:
             family = _family(row)

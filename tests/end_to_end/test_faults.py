@@ -54,7 +54,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "tokens": ("fsxds.transports.credentials.Credentials._receive",),
     "REST listener": ("fsxds.transports.listener.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.transports.listener.until_lost", lambda address: isinstance(address, UnixAddress)),
-    "admin listener": ("fsxds.app.is_exposed",),
+    "admin listener": ("fsxds.admin_serving.is_exposed",),
 }
 AT_START = (
     *("parse cache", "health", "ready file", "settings", "start-up", "certificates"),

@@ -22,7 +22,7 @@ from typing import Any
 PATIENCE_S = 60.0
 CLUSTERS = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 # The tables that name modules of capabilities.
-TABLES = (("fsxds.app", "REST_PARTS"), ("fsxds.app", "SERVICES"))
+TABLES = (("fsxds.app", "REST_PARTS"), ("fsxds.app", "SERVICES"), ("fsxds.app", "TRANSPORTS"))
 
 
 class Hidden(MetaPathFinder):
@@ -50,7 +50,8 @@ def hide(names: Sequence[str]) -> None:
     sys.meta_path.insert(0, hidden)
     for module, table in TABLES:
         rows = getattr(importlib.import_module(module), table)
-        setattr(importlib.import_module(module), table, tuple(row for row in rows if not hidden.hides(row)))
+        left = tuple(row for row in rows if not hidden.hides(row if isinstance(row, str) else row.module))
+        setattr(importlib.import_module(module), table, left)
 
 
 async def do_main_job(folder: Path) -> None:

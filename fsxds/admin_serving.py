@@ -19,12 +19,9 @@ from fsxds.status.loaded_files import LoadedFiles
 from fsxds.status.server_status import ProcessFacts, ServerStatus
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
 from fsxds.transports.admin.change_feed import ChangeFeed
-from fsxds.transports.admin.health_paths import health_paths
-from fsxds.transports.admin.metrics_paths import metrics_paths
-from fsxds.transports.admin.outline_paths import outline_paths
 from fsxds.transports.admin.page_paths import PageApi, page_paths
 from fsxds.transports.admin.rollout_paths import RolloutPaths
-from fsxds.transports.admin.status_paths import StatusPaths
+from fsxds.transports.admin.status_paths import StatusPaths, health_paths, metrics_paths, outline_paths
 from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.rest.http_server import listening
 

@@ -42,7 +42,17 @@ from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.readiness import FirstAnswers, Readiness, is_barren, reported_wait, unready_reason
 from fsxds.relay_ids import NOT_LISTED
-from fsxds.reload import NOTHING, Loader, LoadingRules, Reload, cache_of, find_catalogue, scanner_of, verifier_of
+from fsxds.reload import (
+    NOTHING,
+    Loader,
+    LoadingRules,
+    Reload,
+    WatchRules,
+    cache_of,
+    find_catalogue,
+    scanner_of,
+    verifier_of,
+)
 from fsxds.resources import Key, Snapshot
 from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.forms import OFF, Address, parse_address
@@ -58,18 +68,16 @@ from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.limits import Limiter
-from fsxds.transports.listener import Listener
 from fsxds.transports.listener_security import ListenerSecurity
 from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.transports.rest.application import HeldPolls, RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.services import ExtraServices, ServiceContext
-from fsxds.transports.sockets import reject_unbindable
+from fsxds.transports.sockets import Listener, reject_unbindable
 from fsxds.tree_trust import SeenInProcess, SeenManifests
 from fsxds.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
 from fsxds.values import OfferedManifest
 from fsxds.views import Views
-from fsxds.watch_rules import WatchRules
 
 if TYPE_CHECKING:
     from fsxds.history.state_writer import StateWriter

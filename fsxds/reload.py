@@ -50,6 +50,9 @@ from fsxds.views import Views
 if TYPE_CHECKING:
     # With watchdog, which commands that load a tree once do without.
     from fsxds.source.watcher import Settled
+from typing import cast
+
+from fsxds.source.targets import WatchMode, WatchOptions
 
 # Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
 LOCATE_UP_TO_BYTES = 1_000_000
@@ -129,7 +132,7 @@ def verifier_of(anchors: TrustedSigners | None, seen: SeenManifests) -> TreeVeri
 def _anchors_of(settings: Settings) -> TrustedSigners | None:
     if settings.verify_with is None:
         return None
-    from fsxds.signing.anchors import read_anchors  # noqa: PLC0415 - a capability, loaded if it is used
+    from fsxds.signing.trusted_tree import read_anchors  # noqa: PLC0415 - a capability, loaded if it is used
 
     return read_anchors(settings.verify_with)
 
@@ -556,3 +559,25 @@ def _mixed(
     paths = sorted(before.keys() | now.keys(), key=lambda path: path.parts)
     chosen = ((now if path in changed else before).get(path) for path in paths)
     return SourceTree(tuple(file for file in chosen if file is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRules:
+    """What a watcher has to be restarted for when it changes."""
+
+    options: WatchOptions
+    exclude: tuple[str, ...]
+    bounds: TreeBounds
+
+    @classmethod
+    def of(cls, settings: Settings) -> WatchRules:
+        """Return what the settings say."""
+        options = WatchOptions(
+            mode=cast("WatchMode", settings.watch),  # its form has these words alone
+            settle_s=settings.settle_s,
+            settle_cap_s=settings.settle_cap_s,
+            writer_patience_s=settings.writer_patience_s,
+            rescan_s=settings.rescan_s,
+            poll_s=settings.poll_s,
+        )
+        return cls(options, settings.exclude, bounds_of(settings))

@@ -19,7 +19,7 @@ from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.view_problems import named_in
 from fsxds.tools.admin_client import AdminServer, ask_admin
 from fsxds.tools.held_changes import HeldChange, held_changes
-from fsxds.transports.admin.outline_paths import OUTLINE
+from fsxds.transports.admin.status_paths import OUTLINE
 from fsxds.values import Layers, Problem, Severity
 
 

@@ -22,9 +22,9 @@ from fsxds.cli.command import (
     optional_tree_argument,
     table_command,
     tree_argument,
+    with_tls_flags,
 )
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
-from fsxds.cli.tls_flags import with_tls_flags
 from fsxds.cli.viewing import Choice, NodeFlags, node_metadata_option, with_view_flags
 from fsxds.cli.writing_commands import export, mirror, sign
 from fsxds.resource_types import RESOURCE_TYPES

@@ -29,8 +29,7 @@ from fsxds.settings.forms import parse_address
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap, resource_problems
-from fsxds.tools.doctor.drain_time import drain_remark
-from fsxds.tools.doctor.examine import Case, examine
+from fsxds.tools.doctor.examine import Case, drain_remark, examine
 from fsxds.tools.doctor.facts import look_at
 from fsxds.values import Problem, Severity, SourceTree
 from fsxds.view_loading import ViewLoader

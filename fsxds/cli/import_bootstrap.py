@@ -33,10 +33,10 @@ from fsxds.snapshots.parse import field_rules
 from fsxds.tools.doctor.bootstrap_file import BootstrapFile, Written, read_bootstrap
 from fsxds.tools.importing.left_over import XdsConnection
 from fsxds.tools.importing.pieces import ImportLossError
-from fsxds.tools.importing.placeholders import placeholder_faults
 from fsxds.tools.importing.placing import Destination, write_import
 from fsxds.tools.importing.plan import ImportPlan, Planner, plain_text
 from fsxds.tools.importing.upgrading import upgraded
+from fsxds.tools.importing.yaml_nodes import placeholder_faults
 from fsxds.values import SourceFile, SourceTree
 
 STDIN = "-"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import fields
+from typing import TypeVar
 
 from fsxds.channels import ChannelClient, ChannelKey
 from fsxds.errors import ProtocolError
@@ -16,7 +17,6 @@ from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Snapshot
-from fsxds.status.slices import in_slices
 from fsxds.status.type_reports import subscribed_types, type_detail, type_report
 from fsxds.transports.admin.rollout_paths import is_called
 from fsxds.transports.admin.status_reports import (
@@ -183,3 +183,19 @@ def _served(rollout: ChannelRollout, client: ChannelClient) -> Snapshot | None:
 def _searched(client: ChannelClient) -> str:
     """Return the text that a search looks at."""
     return f"{client.name}\n{client.node.cluster}\n{client.node.peer}".casefold()
+
+
+Value = TypeVar("Value")
+
+SLICE_S = 0.005
+
+
+async def in_slices(values: Iterable[Value]) -> AsyncIterator[Value]:
+    """Yield values, and let other work go on whenever 5 ms have passed; they must not change meanwhile."""
+    clock = asyncio.get_running_loop().time
+    end_s = clock() + SLICE_S
+    for value in values:
+        yield value
+        if clock() >= end_s:
+            await asyncio.sleep(0)
+            end_s = clock() + SLICE_S

@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from fsxds import __version__
+from fsxds.api.secrets import mask_text
+from fsxds.observe.log_lines import type_name
+from fsxds.observe.upstream_lines import quoted
+from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
-from fsxds.status.upstream_reports import Upstreams, upstream_report
 from fsxds.transports.admin.rollout_control import ChannelReport, RolloutControl
 from fsxds.transports.admin.status_reports import (
     MOST_ROLLOUTS,
     ClientList,
     FileList,
+    HeldType,
     ListenerReport,
     NodeReport,
     RowQuery,
     ServerReport,
+    UpstreamReport,
 )
+from fsxds.upstream_events import UpstreamStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +119,30 @@ def _is_quiet(channel: ChannelReport) -> bool:
     """Whether nothing goes on in a channel that somebody might look at."""
     is_noted = bool(channel.held or channel.pinned or channel.approval or channel.lingering)
     return channel.is_done and not is_noted
+
+
+# Of what an upstream sent and was not taken in; the log has them all.
+MOST_REJECTED = 20
+
+Upstreams: TypeAlias = Callable[[], Iterable[UpstreamStatus]]
+"""Returns how each upstream stands, in the order of their precedence."""
+
+
+def upstream_report(status: UpstreamStatus, now_s: float) -> UpstreamReport:
+    """Return what is shown of an upstream; `now_s` is in seconds since 1970."""
+    held = status.resources
+    return UpstreamReport(
+        name=mask_text(status.name),
+        servers=tuple(map(mask_text, status.servers)),
+        server=mask_text(status.server),
+        wire=status.wire,
+        state=status.state,
+        since_s=max(0.0, now_s - status.since_s) if status.since_s else 0.0,
+        trouble=quoted(status.trouble),
+        resources=tuple(
+            HeldType(row.short_name, held[row.type_url]) for row in RESOURCE_TYPES if held.get(row.type_url)
+        ),
+        pending=tuple(map(type_name, status.pending)),
+        age_s=None if status.last_update_s is None else max(0.0, now_s - status.last_update_s),
+        rejected=tuple(quoted(text) for text in status.rejected[:MOST_REJECTED]),
+    )

@@ -10,10 +10,11 @@ import pwd
 import socket
 import stat
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Never
 
 from fsxds.errors import UsageError
 from fsxds.settings.forms import Address, SocketOwner, TcpAddress, UnixAddress
@@ -302,3 +303,35 @@ async def drain(work: Coroutine[object, object, object], progress: Callable[[], 
         is_done = working.done()
         working.cancel()
     return is_done
+
+
+class Listener:
+    """A server at an address: a component, which is bound again where it was bound when it has to start again.
+
+    `is_shared`: another process may listen there too, or put its unix socket in the place of this one.
+
+    Attributes:
+        address: where it is bound, once `is_up` is set.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        listen: Callable[[Address], AbstractAsyncContextManager[Address]],
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        self.address = address
+        self.is_up = asyncio.Event()
+        self._listen = listen
+        self._is_shared = is_shared
+
+    async def serve(self) -> Never:
+        """Listen until cancelled, or until nobody can connect any more, which is a UsageError."""
+        async with self._listen(self.address) as self.address:
+            self.is_up.set()
+            if self._is_shared:
+                await until_removed(self.address)
+                raise UsageError(f"{self.address}: the socket was removed")
+            await until_lost(self.address)
+            raise UsageError(f"{self.address}: the socket was removed or replaced")

@@ -1,4 +1,18 @@
-"""One upstream: what it is asked for, what is held of it, and how it stands. Touched from the event loop only."""
+"""One upstream: what it is asked for, what is held of it, and how it stands. Touched from the event loop only.
+
+When the first answers on a connection are published: together, as one change. Pure.
+
+Another server, or one that restarted, may have another tree. Types are answered one by one: published so, a cluster would be
+gone before the route to it has moved. The rollout of one change adds clusters, moves routes, then removes clusters.
+
+| rule | why |
+| --- | --- |
+| Each type is awaited of which resources are published; nothing, where none are. | |
+| So is each type of a name that a resource refers to and that has no answer. | A listener came, its routes did not yet. |
+| `QUIET_S` after the last answer of a type that was awaited, no other type is awaited. | Delta is silent about what did not change, SotW about names that do not exist. |
+| `LONGEST_S` after the connection, no type is awaited. | A server may send new references without end. |
+| When the connection is lost before that, what is published stays until the next one. | Half of a tree is no state that its server ever had. |
+"""
 
 from __future__ import annotations
 
@@ -19,7 +33,6 @@ from fsxds.resources import Key, Rows
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.upstream_content import Held, LetGo, UpstreamContent
 from fsxds.store import Latest
-from fsxds.upstream.gathering import Gathering
 from fsxds.upstream.holdings import HeldResources, Taken
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
@@ -318,3 +331,41 @@ class Upstream:
 def _differing(rows: Mapping[TypeUrl, Rows], others: Mapping[TypeUrl, Rows]) -> Iterator[TypeUrl]:
     """Yield the types of which something else is held; by identity, for rows that are the same are shared."""
     return (type_url for type_url in rows.keys() | others.keys() if rows.get(type_url) is not others.get(type_url))
+
+
+QUIET_S = 2.0
+LONGEST_S = 15.0
+
+
+class Gathering:
+    """The types that are awaited on one connection.
+
+    Attributes:
+        until_s: when none is awaited any longer, in seconds since 1970; None without a connection.
+    """
+
+    def __init__(self, types: Iterable[TypeUrl], now_s: float) -> None:
+        """Await an answer of each type."""
+        self.until_s: float | None = now_s + QUIET_S
+        self._awaited = set(types)
+        self._longest_s = now_s + LONGEST_S
+
+    def answer(self, type_url: TypeUrl, referred: AbstractSet[TypeUrl], now_s: float) -> None:
+        """Note an answer.
+
+        Args:
+            type_url: the type that it is about.
+            referred: the types of names that resources referred to before it, and that had no answer.
+            now_s: in seconds since 1970.
+        """
+        if type_url in self._awaited or type_url in referred:
+            self._awaited.discard(type_url)
+            self.until_s = min(now_s + QUIET_S, self._longest_s)
+
+    def unanswered(self, referred: AbstractSet[TypeUrl]) -> frozenset[TypeUrl]:
+        """Return the types that are awaited."""
+        return frozenset(referred | self._awaited)
+
+    def is_over(self, referred: AbstractSet[TypeUrl], now_s: float) -> bool:
+        """Whether what came is to be published; `referred` are the types of names that resources refer to, without an answer."""
+        return self.until_s is not None and (now_s >= self.until_s or not self.unanswered(referred))

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.support.faulty_server import Faults, FaultyServer, following, serving_with_faults, until
 
 POINTS = (
-    "fsxds.transports.listener.until_lost",
+    "fsxds.transports.sockets.until_lost",
     "fsxds.readiness.ReadyFile.write",
     "fsxds.source.scan.Scanner.look",
     "fsxds.parsing.Parsing.parse",

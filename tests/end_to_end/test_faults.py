@@ -52,8 +52,8 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "readiness": ("fsxds.readiness.Readiness.look",),
     "certificates": ("fsxds.transports.listener_security.ListenerSecurity.keep_current",),
     "tokens": ("fsxds.transports.credentials.Credentials._receive",),
-    "REST listener": ("fsxds.transports.listener.until_lost", lambda address: not isinstance(address, UnixAddress)),
-    "gRPC listener": ("fsxds.transports.listener.until_lost", lambda address: isinstance(address, UnixAddress)),
+    "REST listener": ("fsxds.transports.sockets.until_lost", lambda address: not isinstance(address, UnixAddress)),
+    "gRPC listener": ("fsxds.transports.sockets.until_lost", lambda address: isinstance(address, UnixAddress)),
     "admin listener": ("fsxds.admin_serving.is_exposed",),
 }
 AT_START = (

@@ -14,7 +14,7 @@ import pytest
 from envoy.config.route.v3 import route_pb2
 from google.protobuf.message import Message
 
-from fsxds.upstream.gathering import QUIET_S
+from fsxds.upstream.upstream import QUIET_S
 from tests.end_to_end.test_relay_demand import stream_of, until
 from tests.support.grpc_clients import DiscoveryClient
 from tests.support.scripted_streams import Request, ScriptedStreams, packed, resource

@@ -14,8 +14,7 @@ from pathlib import PurePosixPath
 from fsxds.lint.linter import Linter
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Document, ParsedFile, Resource, Snapshot
-from fsxds.snapshots.load import Acceptance, Loaded, load
-from fsxds.snapshots.resource_limit import MOST_RESOURCES
+from fsxds.snapshots.load import MOST_RESOURCES, Acceptance, Loaded, load
 from fsxds.values import Problem, Severity, SourceFile
 from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of

@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.client.polls import open_session
+from fsxds.envoy.admin import AdminPage
+from fsxds.errors import UsageError
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, Snapshot
+from fsxds.settings.forms import Address, UnixAddress
 from fsxds.tools.doctor.bootstraps import (
     ScopedRoutes,
     TreeFacts,
@@ -153,3 +157,28 @@ def _tree_facts(snapshot: Snapshot) -> TreeFacts:
 def _stream_clusters(bootstrap: DynamicMessage) -> frozenset[str]:
     services = bootstrap.dynamic_resources.ads_config.grpc_services
     return frozenset(service.envoy_grpc.cluster_name for service in services if service.HasField("envoy_grpc"))
+
+
+READ_PATIENCE_S = 10.0
+
+
+async def drain_remark(address: Address, linger_s: float) -> str | None:
+    """Return what is wrong with `--linger` for the Envoy with this admin page; None where it is long enough.
+
+    Source: ENVOY.md E66, E68.
+
+    Raises:
+        UsageError: no Envoy answers there.
+    """
+    async with open_session(str(address), READ_PATIENCE_S) as session:
+        host = "envoy" if isinstance(address, UnixAddress) else str(address)
+        drain_s = await AdminPage(session, host).drain_time_s()
+    if drain_s is None:
+        raise UsageError(f"{address}: no Envoy answers there; give the address of its admin page")
+    if drain_s <= linger_s:
+        return None
+    return (
+        f"warning: {address}: this Envoy lets the connections of a changed listener go on for {drain_s:g} s, and fsxds keeps "
+        f"what they use for {linger_s:g} s: then they get 503; give fsxds --linger {drain_s:g}s, or start Envoy with "
+        f"--drain-time-s {linger_s:.0f}"
+    )

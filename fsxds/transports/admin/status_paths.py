@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
 from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.aiohttp import make_aiohttp_handler
 
 from fsxds.errors import ProtocolError
 from fsxds.protocol.sync_states import SyncState
-from fsxds.transports.admin.admin_api import WORD, AdminPath, AdminPaths, Words
+from fsxds.rollout import HoldingRules
+from fsxds.rollout.served_outline import ServedOutline
+from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Words
 from fsxds.transports.admin.status_reports import DEFAULT_ROWS, MOST_ROWS, RowQuery, StatusFacts
+from fsxds.transports.rest.poll_responses import JSON
 
 FILE_STATES = ("good", "held", "broken")
 _CLIENT_STATES = tuple(state.value for state in SyncState)
@@ -63,3 +73,58 @@ def _number(words: Words, name: str, default: int) -> int:
     if not (written.isascii() and written.isdecimal() and len(written) <= len(str(_LARGEST))):
         raise ProtocolError(f"{name}: {written[:80]!r} is no whole number; give one from 0 on")
     return int(written)
+
+
+def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
+    """Return what answers `/metrics`: as text or OpenMetrics, compressed or not, as the request accepts it."""
+    scrape = make_aiohttp_handler(registry)
+
+    async def answer(request: web.Request, _: Words) -> object:
+        return await scrape(request)
+
+    return {("GET", "/metrics"): AdminPath(answer)}
+
+
+def health_paths(unready: Callable[[], str]) -> AdminPaths:
+    """Return what answers `/healthz` and `/readyz`; `unready` returns why clients are not served, empty where they are."""
+
+    async def live(_: web.Request, __: Words) -> object:
+        # Who gets this knows that the event loop runs.
+        return web.Response(text="ok\n")
+
+    async def ready(_: web.Request, __: Words) -> object:
+        reason = unready()
+        return web.Response(status=503, text=f"not ready: {reason}\n") if reason else web.Response(text="ready\n")
+
+    return {("GET", "/healthz"): AdminPath(live, is_open=True), ("GET", "/readyz"): AdminPath(ready, is_open=True)}
+
+
+OUTLINE = f"{API}/outline"
+
+
+class Outlined(Protocol):
+    """What knows what is served."""
+
+    def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
+        """Return what each view is served, and by which rules changes of it are held."""
+
+
+def outline_paths(outlined: Outlined) -> AdminPaths:
+    """Return what answers each path."""
+
+    async def answer(_: web.Request, __: Words) -> object:
+        rules, outlines = outlined.outlines()
+        # Of a hundred thousand resources it takes a second.
+        return web.Response(body=await asyncio.to_thread(_written, rules, outlines), headers=JSON)
+
+    return {("GET", OUTLINE): AdminPath(answer)}
+
+
+def _written(rules: HoldingRules, outlines: Sequence[ServedOutline]) -> bytes:
+    content = {
+        "references": "hold" if rules.keeps_references else "warn",
+        "max_removal": rules.max_removal,
+        "approved": sorted(rules.approved),
+        "views": [one.plain() for one in outlines],
+    }
+    return json.dumps(content).encode() + b"\n"

@@ -12,7 +12,7 @@ from fsxds.reload import is_read
 from fsxds.resource_types import BY_SHORT_NAME, exact_type_from_path
 from fsxds.settings.options import EXCLUDED
 from fsxds.source.listing import Exclusion
-from fsxds.tools.importing.tree_paths import TreePaths
+from fsxds.tools.importing.plan import TreePaths
 
 LISTENERS = BY_SHORT_NAME["lds"]
 

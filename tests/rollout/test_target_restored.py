@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.rollout.restored import Restored
+from fsxds.rollout.target import Restored
 from tests.support.rollouts import Tree, marked, tree_of, tree_snapshot
 from tests.support.snapshots import type_url
 

@@ -6,9 +6,8 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.client.updates import ConnectionLostError
-from fsxds.upstream.gathering import LONGEST_S, QUIET_S
 from fsxds.upstream.subscriptions import LINGER_S, PATIENCE_S, NameScope
-from fsxds.upstream.upstream import Upstream
+from fsxds.upstream.upstream import LONGEST_S, QUIET_S, Upstream
 from tests.support.snapshots import type_url
 from tests.upstream.made import (
     CDS,

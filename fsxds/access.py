@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.settings.access_rules import AccessRule, is_ambiguous
-from fsxds.settings.token_file import Tokens
+from fsxds.settings.access_rules import AccessRule, Tokens, is_ambiguous
 from fsxds.settings.view_rules import REGEX
 from fsxds.values import TypeUrl
 from fsxds.views import LONGEST_VALUE, Views, any_of

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from time import monotonic
 
 from fsxds.access import Access
 from fsxds.app import ADMIN, GRACE_S, Application
+from fsxds.channels import ChannelKey
 from fsxds.errors import UsageError
 from fsxds.events import Event, HoldsChanged, Observer, TreeLoaded
-from fsxds.observe.metrics import Metrics
+from fsxds.observe.log_lines import type_name
+from fsxds.observe.metrics import OTHER, Labels, Metrics, Readings
+from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.publishing.node_channels import NodeChannels
+from fsxds.publishing.publisher import Publisher
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.readings import Readers
+from fsxds.reload import Reload
+from fsxds.resource_types import BY_TYPE_URL
+from fsxds.resources import Snapshot
 from fsxds.settings.forms import Address
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
 from fsxds.status.server_status import ProcessFacts, ServerStatus
+from fsxds.supervisor import Supervisor
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
 from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.page_paths import PageApi, page_paths
@@ -24,6 +36,8 @@ from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.admin.status_paths import StatusPaths, health_paths, metrics_paths, outline_paths
 from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.rest.http_server import listening
+from fsxds.upstream_events import UpstreamStatus
+from fsxds.values import Layers
 
 
 class AdminAddress:
@@ -121,3 +135,125 @@ class AdminAddress:
 
 
 part = AdminAddress
+
+
+MOST_VIEWS = 100
+WHOLE = "whole tree"
+STEP_AGE = "fsxds_rollout_step_age_seconds"
+# Of several channels with the same labels, the largest counts.
+OLDEST = frozenset({STEP_AGE, "fsxds_rollback_timestamp_seconds"})
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """What is asked for what is there now.
+
+    Attributes:
+        reload: knows which files are held back.
+        file_count: returns how many files the directory has.
+        publisher: has what is served.
+        channels: knows the views.
+        supervisor: knows the components.
+        polls_held: returns how many requests are held.
+        unready: returns why `/readyz` does not say 200; empty where it does.
+        upstreams: returns how each upstream stands.
+    """
+
+    reload: Reload
+    file_count: Callable[[], int]
+    publisher: Publisher
+    channels: NodeChannels
+    supervisor: Supervisor
+    polls_held: Callable[[], int]
+    unready: Callable[[], str]
+    upstreams: Callable[[], Iterable[UpstreamStatus]] = tuple
+
+    def read(self) -> Readings:
+        """Yield names of gauges, their labels, and their values."""
+        yield "fsxds_ready", (), float(not self.unready())
+        yield "fsxds_polls_held", (), float(self.polls_held())
+        yield from self._files()
+        for status in self.upstreams():
+            yield from upstream_readings(status, time.time())
+        degraded = self.supervisor.degraded.current
+        for component in sorted(self.supervisor.components):
+            yield "fsxds_component_degraded", (component,), float(component in degraded)
+        # Several channels may have the same labels.
+        merged: dict[tuple[str, Labels], float] = {}
+        for name, labels, value in self._channels():
+            before = merged.get((name, labels), 0.0)
+            merged[name, labels] = max(before, value) if name in OLDEST else before + value
+        yield from ((name, labels, value) for (name, labels), value in merged.items())
+
+    def _files(self) -> Readings:
+        held = () if self.reload.views is None else self.reload.views.held
+        good = sum(file.has_last_good for file in held)
+        yield "fsxds_files", ("good",), float(max(0, self.file_count() - len(held)))
+        yield "fsxds_files", ("held",), float(good)
+        yield "fsxds_files", ("broken",), float(len(held) - good)
+
+    def _channels(self) -> Readings:
+        labels, now_s = view_labels(self.channels.views), asyncio.get_running_loop().time()
+        rejections, gate = self.publisher.verdicts.rejections, self.publisher.gate
+        yield "fsxds_rejecting_nodes", (), float(len(rejections.nodes))
+        yield "fsxds_held_versions", (), float(len(rejections.held))
+        yield "fsxds_canary_wait_seconds", (), 0.0 if gate is None else gate.wait_s(now_s)
+        for rollout in self.publisher.followed(labels):
+            key, snapshot = rollout.channel.key, rollout.channel.store.current
+            view = labels.get(key.layers, OTHER)
+            if snapshot is not None and key == ChannelKey(key.layers):
+                yield from _served(view, snapshot)
+            yield from _rollout(rollout, (view, key.cohort), now_s)
+            for client in rollout.channel.known:
+                yield "fsxds_clients", (client.transport, view, client.sync_state().value), 1.0
+
+
+def view_labels(views: tuple[tuple[str, Layers], ...]) -> Mapping[Layers, str]:
+    """Return what each view is called in labels: by its name, with its layers where there are several of this name."""
+    counts = Counter(name for name, _ in views)
+    labels = {layers: name if counts[name] == 1 else f"{name} ({'+'.join(layers)})" for name, layers in views}
+    return {
+        layers: (label or WHOLE) if index < MOST_VIEWS else OTHER
+        for index, (layers, label) in enumerate(labels.items())
+    }
+
+
+def _served(view: str, snapshot: Snapshot) -> Readings:
+    for type_url, rows in snapshot.by_type.items():
+        if type_url not in snapshot.withheld:
+            short_name = BY_TYPE_URL[type_url].short_name
+            yield "fsxds_resources", (view, short_name), float(len(rows))
+            if view != OTHER:
+                version = snapshot.authored.get(type_url, rows.version)
+                yield "fsxds_version_info", (view, short_name, version), 1.0
+
+
+def _rollout(rollout: ChannelRollout, labels: tuple[str, str], now_s: float) -> Readings:
+    machine, target = rollout.machine, rollout.target
+    yield "fsxds_rollouts_active", labels, float(not rollout.has_completed)
+    yield "fsxds_rollout_waiting_clients", labels, float(len(machine.waiting or ()))
+    yield "fsxds_rollout_clients", labels, float(len(rollout.channel.clients))
+    yield "fsxds_approvals_pending", labels, float(target.composed is not None and bool(target.composed.removals))
+    for reason, count in Counter(hold.reason.value for hold in target.holds.values()).items():
+        yield "fsxds_held_resources", (*labels, reason), float(count)
+    if target.pinned_at_s is not None:
+        yield "fsxds_rollback_timestamp_seconds", labels, target.pinned_at_s
+    if machine.step is not None and rollout.step_since_s is not None:
+        yield STEP_AGE, (*labels, machine.step.step_kind.value), max(0.0, now_s - rollout.step_since_s)
+    yield from _lingering(labels[0], Counter(type_url for type_url, _ in machine.lingering))
+
+
+def upstream_readings(status: UpstreamStatus, now_s: float) -> Readings:
+    """Yield what is there of an upstream; `now_s` is in seconds since 1970."""
+    yield "fsxds_upstream_connected", (status.name,), float(status.state == "connected")
+    yield "fsxds_upstream_pending_types", (status.name,), float(len(status.pending))
+    if status.last_update_s is not None:
+        yield "fsxds_upstream_age_seconds", (status.name,), max(0.0, now_s - status.last_update_s)
+    for type_url, count in status.resources.items():
+        yield "fsxds_upstream_resources", (status.name, type_name(type_url)), float(count)
+
+
+def _lingering(view: str, counts: Counter[str]) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    for row in BY_TYPE_URL.values():
+        if row.type_url in counts:
+            yield "fsxds_lingering_resources", (view, row.short_name), float(counts[row.type_url])

@@ -33,8 +33,8 @@ from fsxds.events import (
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.mirror_settings import require_views
 from fsxds.observe.clients import Clients
+from fsxds.observe.internal_errors import observed_by
 from fsxds.observe.log import Log
-from fsxds.observe.observers import observed_by
 from fsxds.parsing import Parsing
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.exposed_secrets import reject_exposed_secrets
@@ -62,16 +62,15 @@ from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Supervisor, words_of
-from fsxds.transports.config_sources import AdsConfigSources, Rewriting, SnapshotRewriter
+from fsxds.transports.config_sources import AdsConfigSources, PassedRedirects, Rewriting, SnapshotRewriter
 from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.limits import Limiter
-from fsxds.transports.listener_security import ListenerSecurity
-from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.transports.rest.application import HeldPolls, RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
+from fsxds.transports.server_tls import ListenerSecurity
 from fsxds.transports.services import ExtraServices, ServiceContext
 from fsxds.transports.sockets import Listener, reject_unbindable
 from fsxds.tree_trust import SeenInProcess, SeenManifests

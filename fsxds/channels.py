@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from fsxds.protocol.messages import ClientStatus, Node
+from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.protocol.on_demand import OnDemand
-from fsxds.protocol.sync_states import SyncState
 from fsxds.resources import Snapshot
 from fsxds.rollout import Client, Nack, NodeKey, ResourceVersion, RolloutOptions, Step
 from fsxds.store import SnapshotStore

@@ -13,8 +13,7 @@ from fsxds.mirror_settings import listener_finder
 from fsxds.publishing.drained_listeners import DrainWatch
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
-from fsxds.transports.mirror.envoy_page import EnvoyPage
-from fsxds.transports.mirror.envoy_reader import EnvoyReader
+from fsxds.transports.mirror.envoy_reader import EnvoyPage, EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 from fsxds.views import node_of
 

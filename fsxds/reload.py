@@ -18,18 +18,18 @@ from fsxds.formats.libyaml import require_libyaml
 from fsxds.parse_worker import ParseRules
 from fsxds.parsing import ParseLimits, Parsing, parse_now
 from fsxds.resources import ParsedFile, Snapshot
-from fsxds.settings.authorities import at_urls
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
+from fsxds.settings.upstream_rules import at_urls
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.check_protocol import Check
-from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, unjudged_views, whole_tree, with_served
 from fsxds.snapshots.patches import Patching
 from fsxds.snapshots.resolution import ResolutionRules
+from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fsxds.errors import UsageError
-from fsxds.protocol.resource_status import OwnStatus
+from fsxds.protocol.messages import OwnStatus
 from fsxds.relay_ids import RelayIds
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
-from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
-from fsxds.snapshots.upstream_content import UpstreamContent
+from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, UpstreamContent
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.tree_trust import TrustedSigners

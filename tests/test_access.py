@@ -7,8 +7,7 @@ import pytest
 from fsxds.access import SECRET, Access, AccessInUse, Peer
 from fsxds.errors import ProtocolError
 from fsxds.protocol.messages import Node
-from fsxds.settings.access_rules import AccessRule
-from fsxds.settings.token_file import Tokens
+from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.view_rules import ViewRule
 from fsxds.views import Views
 from tests.support.snapshots import type_url

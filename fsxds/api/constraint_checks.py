@@ -19,8 +19,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from fsxds.api.constraint_options import ApiRules, RuleGroups, Rules, compile_pattern
-from fsxds.api.fields import ANY, DURATION, TIMESTAMP, WRAPPERS, FieldValue, enum_of, is_map
-from fsxds.api.quotes import quoted
+from fsxds.api.fields import ANY, DURATION, TIMESTAMP, WRAPPERS, FieldValue, enum_of, is_map, quoted
 from fsxds.api.scalars import LONGEST_DURATION_S, NANOS_PER_S
 
 Write: TypeAlias = Callable[[FieldValue], str]

@@ -37,12 +37,14 @@ from fsxds.api.fields import (
     FieldNames,
     is_map,
     map_parts,
+    may_quote_field,
+    may_quote_type,
     owner_of,
+    quoted,
     shortened,
     takes_null,
     type_of_url,
 )
-from fsxds.api.quotes import may_quote_field, may_quote_type, quoted
 from fsxds.api.scalars import Read, WrongValueError
 from fsxds.api.secrets import Secrecy
 from fsxds.api.v2_spellings import successor_of

@@ -11,20 +11,24 @@ from pathlib import Path
 from typing import TypedDict
 
 from fsxds import reload
+from fsxds.cli.command import Choice
 from fsxds.cli.loading import load_chosen
-from fsxds.cli.problems import warn_if_empty
 from fsxds.cli.running import spinner
-from fsxds.cli.viewing import Choice
-from fsxds.envoy.bootstrap_collections import LIST, read_collection, with_globs, with_lists
+from fsxds.cli.subjects import warn_if_empty
 from fsxds.envoy.bootstrap_text import bootstrap_text
-from fsxds.envoy.bootstrap_tls import EnvoyTls, with_tls
 from fsxds.envoy.envoy_bootstrap import (
+    LIST,
     BootstrapRequest,
+    EnvoyTls,
     Identity,
     Section,
     ads_bootstrap,
     mirror_bootstrap,
+    read_collection,
     rest_bootstrap,
+    with_globs,
+    with_lists,
+    with_tls,
 )
 from fsxds.errors import UsageError
 from fsxds.observe.log_lines import count_of, escape

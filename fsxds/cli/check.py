@@ -12,11 +12,10 @@ import click
 
 from fsxds import __version__, reload
 from fsxds.api.catalogue import Catalogue, Features
+from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
-from fsxds.cli.problems import FOUND_PROBLEMS, base_for, path_from, print_report
 from fsxds.cli.running import progress_bar, spinner
-from fsxds.cli.subjects import STDIN, Subject, read_subjects
-from fsxds.cli.viewing import Choice
+from fsxds.cli.subjects import FOUND_PROBLEMS, STDIN, Subject, base_for, path_from, print_report, read_subjects
 from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.report import Report, findings_of, resource_counts

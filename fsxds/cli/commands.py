@@ -16,16 +16,19 @@ import click
 from fsxds.cli.admin_commands import history, rollback, rollout, status
 from fsxds.cli.command import (
     EXAMPLES,
+    Choice,
     CommandOption,
+    NodeFlags,
     TableCommand,
     existing_directory,
+    node_metadata_option,
     optional_tree_argument,
     table_command,
     tree_argument,
     with_tls_flags,
+    with_view_flags,
 )
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
-from fsxds.cli.viewing import Choice, NodeFlags, node_metadata_option, with_view_flags
 from fsxds.cli.writing_commands import export, mirror, sign
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings

@@ -9,7 +9,7 @@ from typing import TypedDict
 import click
 
 from fsxds import reload
-from fsxds.cli.problems import FOUND_PROBLEMS, has_errors, line_of
+from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of
 from fsxds.errors import UsageError
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.libyaml import require_libyaml

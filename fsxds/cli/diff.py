@@ -14,11 +14,10 @@ from rich.console import Console
 
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
-from fsxds.cli.command import existing_directory
+from fsxds.cli.command import Choice, existing_directory
 from fsxds.cli.loading import chosen_view
-from fsxds.cli.problems import line_of
 from fsxds.cli.running import spinner
-from fsxds.cli.viewing import Choice
+from fsxds.cli.subjects import line_of
 from fsxds.client.client_tls import ClientTls
 from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
@@ -36,8 +35,7 @@ from fsxds.snapshots.loaded_views import LoadedViews, only_view
 from fsxds.tools.admin_client import AdminServer, ask_admin, report_of
 from fsxds.tools.diff.compare import Comparer, Difference, Gap
 from fsxds.tools.diff.difference import Compared, HeldInViews, Side, Unread, json_text, markdown, summary, text_lines
-from fsxds.tools.diff.kept_sides import is_kept, read_kept
-from fsxds.tools.diff.sides import Repository, fetch_served, is_running_address
+from fsxds.tools.diff.sides import Repository, fetch_served, is_kept, is_running_address, read_kept
 from fsxds.tools.diff.view_groups import ComparedView, grouped
 from fsxds.tools.held_changes import HeldChange, held_changes
 from fsxds.transports.admin.rollout_control import StatusReport

@@ -13,10 +13,10 @@ from envoy.config.core.v3 import base_pb2
 
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
-from fsxds.cli.problems import FOUND_PROBLEMS, base_for, path_from, print_report, warn_if_empty
 from fsxds.cli.running import spinner
-from fsxds.cli.viewing import Choice
+from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, path_from, print_report, warn_if_empty
 from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts

@@ -18,9 +18,8 @@ from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.cli.bootstrap import ALL_TYPES, BootstrapFlags, bootstrap_section, mirror_of, read_address
 from fsxds.cli.check import catalogue_of, check_subject
-from fsxds.cli.problems import FOUND_PROBLEMS, has_errors, line_of, print_report
 from fsxds.cli.running import spinner
-from fsxds.cli.subjects import Subject
+from fsxds.cli.subjects import FOUND_PROBLEMS, Subject, has_errors, line_of, print_report
 from fsxds.errors import UsageError
 from fsxds.formats import FORMATS, format_of
 from fsxds.lint.report import Report

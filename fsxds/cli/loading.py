@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
-from fsxds.cli.viewing import Choice
+from fsxds.cli.command import Choice
 from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
 from fsxds.settings.options import Settings

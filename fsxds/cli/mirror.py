@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from fsxds import mirror_settings, reload
+from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
-from fsxds.cli.problems import has_errors, line_of, placed, warn_if_empty
 from fsxds.cli.running import spinner
-from fsxds.cli.viewing import Choice
+from fsxds.cli.subjects import has_errors, line_of, placed, warn_if_empty
 from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
 from fsxds.observe.change_reports import remark_lines, summary

@@ -12,11 +12,11 @@ import yaml
 
 from fsxds import reload
 from fsxds.api.secrets import Masker
+from fsxds.cli.command import Choice
 from fsxds.cli.loading import load_chosen
-from fsxds.cli.problems import warn_if_empty
 from fsxds.cli.running import spinner
+from fsxds.cli.subjects import warn_if_empty
 from fsxds.cli.tables import print_table
-from fsxds.cli.viewing import Choice
 from fsxds.observe.log_lines import count_of, type_name
 from fsxds.resources import Resource
 from fsxds.settings.options import Settings

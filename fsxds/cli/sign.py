@@ -13,8 +13,8 @@ from typing import TypedDict
 import click
 
 from fsxds import reload
-from fsxds.cli.problems import FOUND_PROBLEMS, has_errors, line_of, placed
 from fsxds.cli.running import spinner
+from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of, placed
 from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log_lines import count_of, escape

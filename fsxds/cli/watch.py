@@ -23,8 +23,8 @@ from fsxds.client.connection import URLS, ClientOptions, Trouble, Wire, connecti
 from fsxds.errors import UsageError
 from fsxds.protocol.messages import Node
 from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.settings.access_rules import read_token
 from fsxds.settings.options import Settings
-from fsxds.settings.token_file import read_token
 from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
 
 # What a client announces that takes times to live, in SotW in a wrapper of its own.

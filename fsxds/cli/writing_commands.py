@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from fsxds.cli.command import CommandOption, table_command, tree_argument
+from fsxds.cli.command import Choice, CommandOption, table_command, tree_argument, with_view_flags
 from fsxds.cli.completion import directories
-from fsxds.cli.viewing import Choice, with_view_flags
 from fsxds.settings.options import Settings
 from fsxds.signing.tree_manifest import LARGEST_SERIAL
 

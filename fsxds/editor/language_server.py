@@ -24,9 +24,8 @@ from pygls.uris import to_fs_path, uri_scheme
 from fsxds import __version__
 from fsxds.api.catalogue import Catalogue
 from fsxds.editor import protocol_values as values
-from fsxds.editor.api_words import ApiWords
+from fsxds.editor.api_words import ApiWords, hover
 from fsxds.editor.edited_tree import EditedTree
-from fsxds.editor.hover import hover
 from fsxds.editor.navigation import NameAt, Navigator, TextPlace
 from fsxds.editor.remedies import remedy_of
 from fsxds.editor.renaming import Edits, UncertainRenameError, rename, renameable

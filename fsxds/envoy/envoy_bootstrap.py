@@ -2,17 +2,28 @@
 
 A bootstrap is a plain value (`Section`): a node, the admin page, the static cluster `xds` by which Envoy reaches fsxds,
 and the subscriptions that Envoy starts with (`BootstrapRequest`). All others follow from the resources that it gets.
+
+Collections in a bootstrap: the locators of what Envoy asks for in place of all clusters or all listeners.
+
+| collection | where Envoy takes it from | source |
+| --- | --- | --- |
+| a list of listeners | a mirrored file alone | ENVOY.md E77, E79 |
+| a glob of clusters or listeners | an aggregated stream | ENVOY.md E77 |
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import MappingProxyType
+from urllib.parse import quote
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.errors import UsageError
+from fsxds.observe.log_lines import escape
+from fsxds.resource_names import MalformedName, ResourceName, is_structured
+from fsxds.resource_types import BY_SHORT_NAME, ResourceType
 from fsxds.resources import Snapshot
 from fsxds.values import PlainValue
 
@@ -290,3 +301,146 @@ def _rest_source(initial_fetch_timeout: str) -> Section:
             "request_timeout": REQUEST_TIMEOUT,
         },
     }
+
+
+# Envoy counts the handshake in. One takes fsxds milliseconds, and after a restart of it all Envoys come at once.
+CONNECT_TIMEOUT = "5s"
+
+_UPSTREAM = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvoyTls:
+    """The files by which an Envoy knows fsxds, and fsxds the Envoy: paths on the Envoy's machine.
+
+    Attributes:
+        ca: who signs the certificate of fsxds.
+        cert: the Envoy's own certificate; None where fsxds asks for none.
+        key: the key to that.
+    """
+
+    ca: PurePath
+    cert: PurePath | None = None
+    key: PurePath | None = None
+
+
+def with_tls(bootstrap: Section, tls: EnvoyTls) -> Section:
+    """Return a bootstrap whose Envoy speaks TLS with fsxds; with a unix socket it stays as it is, as fsxds does."""
+    static = bootstrap.get("static_resources")
+    clusters = static.get("clusters") if isinstance(static, dict) else None
+    if not isinstance(clusters, list):
+        return bootstrap
+    secured: list[PlainValue] = [
+        _secured(each, tls) if isinstance(each, dict) and each.get("name") == XDS_CLUSTER else each for each in clusters
+    ]
+    return {**bootstrap, "static_resources": {"clusters": secured}}
+
+
+def _secured(cluster: Section, tls: EnvoyTls) -> Section:
+    host = _host_of(cluster)
+    if host is None:
+        return cluster
+    is_address = _is_address(host)
+    common: Section = {
+        "validation_context": {
+            "trusted_ca": {"filename": str(tls.ca)},
+            "match_typed_subject_alt_names": [
+                {"san_type": "IP_ADDRESS" if is_address else "DNS", "matcher": {"exact": host}}
+            ],
+        },
+    }
+    if tls.cert is not None and tls.key is not None:
+        pair: Section = {
+            "certificate_chain": {"filename": str(tls.cert)},
+            "private_key": {"filename": str(tls.key)},
+        }
+        common["tls_certificates"] = [pair]
+    # An address is no name that a client may ask for (RFC 6066, 3).
+    context: Section = {"@type": _UPSTREAM, **({} if is_address else {"sni": host}), "common_tls_context": common}
+    transport_socket: Section = {"name": "envoy.transport_sockets.tls", "typed_config": context}
+    return {**cluster, "connect_timeout": CONNECT_TIMEOUT, "transport_socket": transport_socket}
+
+
+def _host_of(cluster: PlainValue) -> str | None:
+    """Return the host that a cluster with one endpoint leads to; None for a unix socket."""
+    if isinstance(cluster, list):
+        return next((host for each in cluster if (host := _host_of(each)) is not None), None)
+    if not isinstance(cluster, dict):
+        return None
+    socket = cluster.get("socket_address")
+    return str(socket["address"]) if isinstance(socket, dict) else _host_of([*cluster.values()])
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+LIST = BY_SHORT_NAME["lcds"]
+_GLOBS: dict[str, ResourceType] = {BY_SHORT_NAME[name].message_type: BY_SHORT_NAME[name] for name in ("cds", "lds")}
+
+
+def read_collection(text: str, authority: str) -> ResourceName:
+    """Return the name of a collection: a list by its path alone, or by its name, or a glob. Raises UsageError."""
+    try:
+        name = ResourceName.parse(
+            text if is_structured(text) else f"xdstp:///{LIST.message_type}/{quote(text)}", authority
+        )
+    except MalformedName as error:
+        raise UsageError(f"--collection {escape(text)}: {error.fact}; {error.remedy}") from error
+    if not name.is_glob if name.message_type == LIST.message_type else name.is_glob and name.message_type in _GLOBS:
+        return name
+    remedy = "give a list of listeners, or a glob of clusters or listeners: xdstp://<authority>/<type>/<path>/*"
+    raise UsageError(f"--collection {escape(text)} is no collection that Envoy asks for; {remedy}")
+
+
+def with_lists(section: Section, names: Iterable[ResourceName], path_of: Callable[[str], PurePath]) -> Section:
+    """Return a bootstrap for mirrored files in which a list collection is read in place of all listeners.
+
+    Args:
+        section: the bootstrap.
+        names: of one list at most.
+        path_of: returns the absolute path of the file of a list, by its name.
+
+    Raises:
+        UsageError: there are several, or globs.
+    """
+    wanted = tuple(names)
+    if not wanted:
+        return section
+    if len(wanted) > 1 or wanted[0].is_glob:
+        fact = "from mirrored files, Envoy reads one list of listeners, and no globs"
+        raise UsageError(f"{fact}; give one --collection of them, or --transport delta for globs")
+    dynamic = _dynamic_of(section)
+    dynamic.pop("lds_config", None)
+    path = path_of(str(wanted[0]))
+    return {**section, "dynamic_resources": {**dynamic, "lds_resources_locator": f"file://{quote(str(path))}"}}
+
+
+def with_globs(section: Section, names: Iterable[ResourceName]) -> Section:
+    """Return a bootstrap for an aggregated stream in which globs are asked for in place of all of their type.
+
+    Raises:
+        UsageError: there are several of a type, or lists.
+    """
+    dynamic = _dynamic_of(section)
+    for name in names:
+        row = _GLOBS.get(name.message_type)
+        if row is None:
+            fact = "Envoy reads lists of listeners from files alone"
+            raise UsageError(f"{fact}; give --transport files, or a glob: xdstp://<authority>/<type>/<path>/*")
+        key = f"{row.short_name}_resources_locator"
+        if key in dynamic:
+            raise UsageError(f"Envoy asks for one collection of {row.noun}; give one --collection of them")
+        dynamic[key] = str(name)
+        source = f"{row.short_name}_config"
+        dynamic.setdefault(source, {"resource_api_version": "V3", "ads": {}})
+    return {**section, "dynamic_resources": dynamic}
+
+
+def _dynamic_of(section: Section) -> Section:
+    dynamic = section["dynamic_resources"]
+    return dict(dynamic) if isinstance(dynamic, dict) else {}

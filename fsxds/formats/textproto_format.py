@@ -37,10 +37,10 @@ from fsxds.api.fields import (
     camel_case,
     is_map,
     map_parts,
+    may_quote_type,
     owner_of,
 )
 from fsxds.api.printing import Printer
-from fsxds.api.quotes import may_quote_type
 from fsxds.errors import ApiError
 from fsxds.formats.decoded import (
     LONGEST_TYPE,

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from fsxds.errors import StateError, UsageError
-from fsxds.history.kept_objects import snapshot_near
-from fsxds.history.object_table import read_object
+from fsxds.history.kept_objects import read_object, snapshot_near
 from fsxds.history.state_directory import DATABASE, open_database, reject_shared
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Snapshot

@@ -19,8 +19,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.listener_addresses import addresses_taken
-from fsxds.api.walk import Hooks, Path, Walk
+from fsxds.api.walk import Hooks, Path, Walk, addresses_taken
 from fsxds.lint.reference_findings import ReferenceFinding
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
 from fsxds.resources import ADDRESS, CLAIMED, HOST, HOST_NAME, UNNAMED, ParsedFile, Reference, Resource

@@ -8,8 +8,7 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
-from fsxds.api.listener_addresses import ip_version
-from fsxds.api.walk import Hooks, Path, Walk
+from fsxds.api.walk import Hooks, Path, Walk, ip_version
 from fsxds.lint.field_values import is_longer, packed_type, repeated
 
 # Of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.

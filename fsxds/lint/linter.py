@@ -31,10 +31,10 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.resources import Key
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import FieldLocator, Found
-from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.parse import field_rules
 from fsxds.snapshots.proposals import ServedFiles
 from fsxds.snapshots.references import CLUSTER
+from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 # Each has `hooks(catalogue)`, which names its checks by the messages and fields that they look at.
 SUBJECTS = (

@@ -8,8 +8,7 @@ from itertools import product
 from math import prod
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.listener_addresses import ip_version
-from fsxds.api.walk import Hooks, Leave, Path, Walk
+from fsxds.api.walk import Hooks, Leave, Path, Walk, ip_version
 from fsxds.lint.field_values import packed_type, repeated
 
 # Beyond so many combinations of what a listener's chains match, nothing is said.

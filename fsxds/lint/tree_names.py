@@ -13,7 +13,6 @@ from fsxds.lint.mentions import KeySet, Mentions, NamesChange, TouchedKeys, choi
 from fsxds.resource_names import FILE_SCHEME
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Key, Resource, key_of
-from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.proposals import Proposals
 from fsxds.snapshots.references import (
     ANY,
@@ -25,6 +24,7 @@ from fsxds.snapshots.references import (
     SECRET,
     VIRTUAL_HOST,
 )
+from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 from fsxds.values import PlainValue, TypeUrl
 
 LISTENER = BY_SHORT_NAME["lds"].type_url

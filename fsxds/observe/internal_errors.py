@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from fsxds.api.secrets import mask_error
-from fsxds.events import InternalError, Level
+from fsxds.events import Event, InternalError, Level, Observer
 from fsxds.observe.log_lines import Details, LogLine, omitted, shortened
 from fsxds.supervisor import place_of
 
@@ -171,3 +171,18 @@ class LibraryLogs(logging.Handler):
         if error is not None:
             details["traceback"] = traceback_of(error)
         self._write(LogLine(level, "library_error", f"{name}: {shortened(fact)}{more}", details))
+
+
+def observed_by(log: Observer, **others: Observer) -> Callable[[Event], None]:
+    """Return an observer that passes each event to all; an error of another one is reported to `log`, and reaches nobody else."""
+
+    def receive(event: Event) -> None:
+        for name, other in others.items():
+            try:
+                other(event)
+            # The edge of whoever counts: everybody sends events, in the midst of their own work.
+            except Exception as error:  # noqa: BLE001
+                log(InternalError(name, error))
+        log(event)
+
+    return receive

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from rich.cells import cell_len
 
-from fsxds.api.quotes import may_quote_type
+from fsxds.api.fields import may_quote_type
 from fsxds.api.secrets import is_secret_field
 from fsxds.formats import format_of
 from fsxds.formats.decoded import UnreadableError, read_text

@@ -19,9 +19,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from fsxds.protocol.messages import Acknowledgement, WatchStatus
+from fsxds.protocol.messages import Acknowledgement, SyncState, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription
-from fsxds.protocol.sync_states import SyncState
 from fsxds.resources import NO_RESOURCES, Resource, ResourceList
 from fsxds.rollout import late_nack_of, nack_of
 from fsxds.rollout.pending import BACK_OFF, Pending, Share

@@ -32,10 +32,10 @@ from fsxds.protocol.messages import (
     DeltaResponse,
     Node,
     Reaction,
+    SyncState,
     WatchStatus,
 )
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without, version_of
-from fsxds.protocol.sync_states import SyncState
 from fsxds.protocol.tombstones import removed_members
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait

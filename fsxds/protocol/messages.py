@@ -8,16 +8,39 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from fsxds.errors import ProtocolError
 from fsxds.protocol.node_attributes import Attributes
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.protocol.sync_states import SyncState
 from fsxds.resources import Resource, Snapshot
 from fsxds.rollout.rejections import Nack
 from fsxds.values import Nonce, TypeUrl, Version
+
+
+class SyncState(Enum):
+    """How a client stands with a type, the worst first."""
+
+    NACK = "NACK"
+    """It rejected something, and has not accepted what was sent in its place."""
+    STALE = "STALE"
+    """It was sent something that it has not accepted yet, or is to be sent something newer."""
+    NOT_SENT = "NOT SENT"
+    """It asked for the type, and was sent nothing: there is nothing for it."""
+    SYNCED = "SYNCED"
+    """It accepted all that it is served."""
+
+
+_ORDER = (SyncState.NACK, SyncState.STALE, SyncState.SYNCED)
+
+
+def combined_state(states: Iterable[SyncState]) -> SyncState:
+    """Return how a client stands that stands so with its types: the worst, where types without anything count last."""
+    found = set(states)
+    return next((state for state in _ORDER if state in found), SyncState.NOT_SENT)
+
 
 ENVOY = "envoy"
 """The `user_agent_name` of an Envoy."""
@@ -238,3 +261,60 @@ def without_message(reason: str) -> str:
     """Return the reason of a NACK without the message that Envoy appends to it, and cut to a readable length."""
     short = _MESSAGE_AFTER.sub(lambda match: ")" if match[1] == "): {" else "", _MESSAGE_BEFORE.sub("", reason))
     return short.strip()[:LONGEST_REASON]
+
+
+class ConfigStatus(IntEnum):
+    """`envoy.service.status.v3.ConfigStatus`: how we see it; unknown where this process is the client."""
+
+    UNKNOWN = 0
+    SYNCED = 1
+    NOT_SENT = 2
+    STALE = 3
+    ERROR = 4
+
+
+class ClientResourceStatus(IntEnum):
+    """`envoy.admin.v3.ClientResourceStatus`: how the client sees it."""
+
+    UNKNOWN = 0
+    REQUESTED = 1
+    DOES_NOT_EXIST = 2
+    ACKED = 3
+    NACKED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceStatus:
+    """The state of one resource, or of a name that was asked for, with one client.
+
+    `version` is the one that the client was sent last, or where it rejected that, the one before; None where there was
+    none. `nacked` and `reason` are of a rejected one alone. `resource` is None where nothing was sent. `updated_s` is when
+    the content came, in seconds since 1970, where that is known.
+    """
+
+    type_url: TypeUrl
+    name: str
+    config_status: ConfigStatus
+    client_status: ClientResourceStatus
+    version: Version | None = None
+    resource: Resource | None = None
+    nacked: Version | None = None
+    reason: str | None = None
+    updated_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStatus:
+    """The state of this process as a client of others.
+
+    Attributes:
+        node: how it shows itself.
+        service: of whom it is a client, and how.
+        count: how many resources there are, or more.
+        resources: their states, and those of names that it asks for; can be iterated once.
+    """
+
+    node: Node
+    service: str
+    count: int
+    resources: Iterable[ResourceStatus]

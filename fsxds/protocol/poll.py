@@ -23,11 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fsxds.protocol.acks import PolledVersion, PollEvidence, PollState
-from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.messages import Acknowledgement, Node, SyncState
 from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.polling_node import PolledWatch, PollingNode
 from fsxds.protocol.subscription import WILDCARD, Selection, Subscription, select, version_of
-from fsxds.protocol.sync_states import SyncState
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Snapshot
 from fsxds.values import Nonce, Version

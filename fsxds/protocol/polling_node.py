@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fsxds.protocol.acks import NOTHING, PolledVersion, PollState
-from fsxds.protocol.messages import ENVOY, ClientStatus, Node, WatchStatus
+from fsxds.protocol.messages import ENVOY, ClientStatus, Node, SyncState, WatchStatus
 from fsxds.protocol.subscription import Subscription, has_any, missing_names, version_of
-from fsxds.protocol.sync_states import SyncState
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import ResourceList, RowsChange, Snapshot
 from fsxds.rollout import Nack, ResourceVersion, Standing, Step, late_nack_of, nack_of

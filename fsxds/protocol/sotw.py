@@ -23,18 +23,18 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
-from fsxds.protocol.glob_members import expanded, has_structured_names
-from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, WatchStatus
+from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, SyncState, WatchStatus
 from fsxds.protocol.subscription import (
     WILDCARD,
     SharedMemory,
     Subscription,
+    expanded,
+    has_structured_names,
     missing_names,
     names_without,
     selected_names,
     version_of,
 )
-from fsxds.protocol.sync_states import SyncState
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.resources import NO_RESOURCES, ResourceList, Rows, RowsChange, Snapshot

@@ -26,7 +26,7 @@ from typing import TypeAlias
 from fsxds.channels import ChannelClient, ChannelKey, node_key
 from fsxds.events import CanaryAwaited
 from fsxds.observe.log_lines import some_of
-from fsxds.protocol.sync_states import SyncState
+from fsxds.protocol.messages import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.held_resources import WordedHold, held_resources
 from fsxds.resources import Key, Snapshot

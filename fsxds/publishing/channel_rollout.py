@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from fsxds.channels import Channel, ChannelClient
 from fsxds.protocol.tombstones import Tombstones
-from fsxds.publishing.removed_members import RemovedMembers
+from fsxds.publishing.kept_places import RemovedMembers
 from fsxds.resources import Key, Snapshot
 from fsxds.rollout import (
     NO_HOLDS,

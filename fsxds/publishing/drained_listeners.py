@@ -19,7 +19,7 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.forms import Address
-from fsxds.transports.mirror.envoy_page import EnvoyPage, Statistics
+from fsxds.transports.mirror.envoy_reader import EnvoyPage, Statistics
 from fsxds.values import Version
 
 LOOK_EVERY_S = 1.0

@@ -31,8 +31,7 @@ from fsxds.publishing.held_resources import (
     rejection_problems,
     with_served_changes,
 )
-from fsxds.publishing.kept_places import PlaceKeeper
-from fsxds.publishing.removed_members import RemovedMembers
+from fsxds.publishing.kept_places import PlaceKeeper, RemovedMembers
 from fsxds.publishing.verdicts import Verdicts
 from fsxds.resources import Key, Snapshot
 from fsxds.rollout import (

@@ -10,7 +10,7 @@ from functools import partial
 
 from fsxds.channels import ChannelClient, ChannelKey, node_key
 from fsxds.events import Observer, VersionsHeld, VersionsReleased
-from fsxds.protocol.sync_states import SyncState
+from fsxds.protocol.messages import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.resources import Key, Resource, Snapshot
 from fsxds.rollout import Nack, NodeKey, RejectingNode, Rejections, ResourceVersion

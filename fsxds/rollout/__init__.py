@@ -13,19 +13,23 @@ from fsxds.rollout.lingering import DrainingListener, Lingering
 from fsxds.rollout.machine import Rollout
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import HeldVersion, Nack, NodeKey, RejectingNode, Rejections, late_nack_of, nack_of
-from fsxds.rollout.rollout_events import (
+from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
+from fsxds.rollout.step import (
+    Client,
     Completed,
     Held,
     LingeringEnded,
     LingeringStarted,
     PinsChanged,
     RolloutEvent,
+    Standing,
+    Step,
+    StepKind,
     StepStarted,
     StepTimedOut,
     Superseded,
+    snapshot_id,
 )
-from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
-from fsxds.rollout.step import Client, Standing, Step, StepKind, snapshot_id
 from fsxds.rollout.target import Pin, Target, changed_keys, version_of
 
 __all__ = [

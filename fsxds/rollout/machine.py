@@ -35,17 +35,20 @@ from fsxds.rollout.lingering import (
     without_ended,
 )
 from fsxds.rollout.planning import PlannedStep, changes_between, next_step, supplied_step, whole_step
-from fsxds.rollout.rollout_events import (
+from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
+from fsxds.rollout.step import (
+    Client,
     Completed,
     LingeringEnded,
     LingeringStarted,
     RolloutEvent,
+    Step,
+    StepKind,
     StepStarted,
     StepTimedOut,
     Superseded,
+    snapshot_id,
 )
-from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
-from fsxds.rollout.step import Client, Step, StepKind, snapshot_id
 from fsxds.values import TypeUrl
 
 

@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsxds.settings.access_rules import ACCESS, AccessRule
-from fsxds.settings.forms import ADDRESS_OR_OFF, DURATION, PATH, SOCKET_MODE, SOCKET_OWNER, SWITCH, SocketOwner, one_of
+from fsxds.settings.forms import (
+    ADDRESS_OR_OFF,
+    DURATION,
+    HOSTS,
+    ORIGINS,
+    PATH,
+    SOCKET_MODE,
+    SOCKET_OWNER,
+    SWITCH,
+    SocketOwner,
+    one_of,
+)
 from fsxds.settings.option import ADMIN, ADMIN_USERS, ALL, GRPC, LASTING, REST, SECURITY, option, optional, reloadable
-from fsxds.settings.origins import HOSTS, ORIGINS
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.settings.authorities import AUTHORITIES, Authority
-from fsxds.settings.collection_rules import COLLECTIONS, CollectionRule
 from fsxds.settings.forms import (
     DURATION,
     EXECUTABLE,
@@ -33,7 +31,7 @@ from fsxds.settings.forms import (
 )
 from fsxds.settings.listener_options import ListenerSettings
 from fsxds.settings.mirror_rules import MIRRORS, MirrorRule
-from fsxds.settings.naming_rules import AUTHORITY, CONTEXTS, ContextRule
+from fsxds.settings.naming_rules import AUTHORITY, COLLECTIONS, CONTEXTS, CollectionRule, ContextRule
 from fsxds.settings.option import (
     ADMIN_USERS,
     ALL,
@@ -69,8 +67,7 @@ from fsxds.settings.rollout_forms import (
     Canary,
     NackLimit,
 )
-from fsxds.settings.upstream_node import UPSTREAM_NODE, UpstreamNode
-from fsxds.settings.upstream_rules import UPSTREAMS, UpstreamRule
+from fsxds.settings.upstream_rules import AUTHORITIES, UPSTREAM_NODE, UPSTREAMS, Authority, UpstreamNode, UpstreamRule
 from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
 from fsxds.values import Severity
 

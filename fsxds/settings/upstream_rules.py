@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from fsxds.errors import UsageError
 from fsxds.settings.forms import PATH, OptionForm, TcpAddress, parse_address
-from fsxds.settings.structured import MistakesFound, SettingPart, object_schema
+from fsxds.settings.structured import DEEPEST, MistakesFound, SettingPart, object_schema, structured
+from fsxds.values import PlainValue
 
 _CREDENTIALS = (
     "has a user or a password, which logs would show; put a token into a file, and name it by --upstream-token"
@@ -166,3 +168,149 @@ UPSTREAMS = OptionForm(
     {"anyOf": [{"type": "array", "items": {"anyOf": [_SERVER, _UPSTREAM]}, "minItems": 1}, _SERVER]},
     is_repeatable=True,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamNode:
+    """The node that upstreams are told.
+
+    Attributes:
+        id: empty for the name of this machine.
+        cluster: the fleet that it belongs to.
+        region: of its locality, as the next two; each is empty where nothing is to be said.
+        zone: see there.
+        sub_zone: see there.
+        metadata: as JSON.
+    """
+
+    id: str = ""
+    cluster: str = ""
+    region: str = ""
+    zone: str = ""
+    sub_zone: str = ""
+    metadata: Mapping[str, PlainValue] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+
+_LOCALITY = ("region", "zone", "sub_zone")
+
+
+def _read_node(part: SettingPart) -> UpstreamNode:
+    members = part.members(("id", "cluster", "metadata", "locality"))
+    locality = members["locality"].members(_LOCALITY) if "locality" in members else {}
+    texts = {name: each.scalar() for name, each in (*members.items(), *locality.items()) if name in _TEXTS}
+    metadata = members.get("metadata")
+    return UpstreamNode(**texts, metadata=MappingProxyType({} if metadata is None else _read_metadata(metadata)))
+
+
+_TEXTS = ("id", "cluster", *_LOCALITY)
+
+
+def _read_metadata(part: SettingPart) -> dict[str, PlainValue]:
+    return {key: _read_value(each) for key, each in part.any_members().items()}
+
+
+def _read_value(part: SettingPart) -> PlainValue:
+    if len(part.path) > DEEPEST:
+        part.reject(f"is nested more than {DEEPEST} deep; write it flatter")
+        return None
+    if isinstance(part.written, dict):
+        return _read_metadata(part)
+    if isinstance(part.written, list):
+        return [_read_value(each) for each in part.list_members()] if part.written else []
+    if part.written is None or isinstance(part.written, str | int | float | bool):
+        return part.written
+    part.reject("is no value of JSON; write it in quotes")
+    return None
+
+
+_TEXT = {"type": ["string", "number", "boolean"]}
+
+UPSTREAM_NODE = structured(
+    _read_node,
+    object_schema(
+        {
+            "id": {**_TEXT, "description": "By default the name of this machine."},
+            "cluster": {**_TEXT, "description": "The fleet that it belongs to."},
+            "metadata": {"type": "object", "description": "What else upstreams look at; any JSON."},
+            "locality": {**object_schema(dict.fromkeys(_LOCALITY, _TEXT)), "description": "Where it runs."},
+        }
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Who else is responsible for resources.
+
+    Attributes:
+        url: the base of the URLs of its resources, without a slash at its end: a resource is at `<url>/<type>/<path>`; empty
+            where they are at none.
+        upstream: the servers that have its resources; the first that answers is asked.
+    """
+
+    url: str = ""
+    upstream: tuple[str, ...] = ()
+
+
+def at_urls(authorities: Mapping[str, Authority] | None) -> Mapping[str, Authority]:
+    """Return those authorities whose resources are at URLs; others have servers alone."""
+    return MappingProxyType({name: each for name, each in (authorities or {}).items() if each.url})
+
+
+def _read_authorities(part: SettingPart) -> Mapping[str, Authority]:
+    return MappingProxyType({name: _read_authority(each) for name, each in part.any_members().items()})
+
+
+def _read_authority(part: SettingPart) -> Authority:
+    members = part.members(("url", "upstream"))
+    if isinstance(part.written, dict) and not members:
+        part.reject("has neither url nor upstream; give one of them, or both")
+    servers = members["upstream"].list_members() if "upstream" in members else ()
+    return Authority(
+        _read_url(members["url"]) if "url" in members else "",
+        tuple(read_server(each) for each in servers),
+    )
+
+
+def _read_url(part: SettingPart) -> str:
+    text = part.text()
+    if text and (fact := _fault_of(text)):
+        part.reject(f"{fact}; write https://<host>[:<port>][/<path>]")
+    return text.rstrip("/")
+
+
+def _fault_of(text: str) -> str | None:
+    """Return why a text is no base of URLs, without the text, which may have a password."""
+    try:
+        parts = urlsplit(text)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_url = False
+    else:
+        if parts.username is not None:
+            return "has a user or a password, which every client would see"
+        if parts.query or parts.fragment:
+            return "has a query or a fragment"
+    if not is_url or not text.isascii() or not text.isprintable() or " " in text:
+        return "is no URL of http or https"
+    return None
+
+
+_AUTHORITY = {
+    **object_schema(
+        {
+            "url": {
+                "type": "string",
+                "pattern": "^https?://",
+                "description": "The base of the URLs of its resources, to which redirects lead over HTTP.",
+            },
+            "upstream": {
+                **SERVERS_SCHEMA,
+                "description": "Servers that have its resources, which are asked for its names; the first that answers.",
+            },
+        }
+    ),
+    "minProperties": 1,
+}
+
+AUTHORITIES = structured(_read_authorities, {"type": "object", "additionalProperties": _AUTHORITY, "minProperties": 1})

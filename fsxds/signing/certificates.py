@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
-from fsxds.signing.untrusted import UntrustedError
+from fsxds.errors import FsxdsError
 
 # The signer's and four of authorities between it and a trusted one. Each more of one name multiplies the ways to try.
 MOST_CERTIFICATES = 5
@@ -194,3 +194,11 @@ def _extension(certificate: x509.Certificate, wanted: type[Value]) -> Value | No
         return certificate.extensions.get_extension_for_class(wanted).value
     except x509.ExtensionNotFound:
         return None
+
+
+class UntrustedError(FsxdsError):
+    """A manifest is not signed as it should be; `rule` is the rule that is broken, `fact` and `remedy` are for people."""
+
+    def __init__(self, rule: str, fact: str, remedy: str) -> None:
+        super().__init__(f"{fact}; {remedy}")
+        self.rule, self.fact, self.remedy = rule, fact, remedy

@@ -28,9 +28,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.utils import CryptographyDeprecationWarning
 
 from fsxds.errors import UsageError
-from fsxds.signing.certificates import MOST_CERTIFICATES, UNREADABLE, name_of, verify_chain, verify_signer
+from fsxds.signing.certificates import (
+    MOST_CERTIFICATES,
+    UNREADABLE,
+    UntrustedError,
+    name_of,
+    verify_chain,
+    verify_signer,
+)
 from fsxds.signing.tree_manifest import ManifestError, read_object
-from fsxds.signing.untrusted import UntrustedError
 
 FORM = "fsxds-signature-1"
 

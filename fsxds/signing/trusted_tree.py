@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fsxds.errors import UsageError
+from fsxds.signing.certificates import UntrustedError
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, digest_of, read_manifest
-from fsxds.signing.untrusted import UntrustedError
 from fsxds.tree_trust import MANIFEST_PATH, SeenManifest, SeenManifests, TrustedSigners
 from fsxds.values import MANIFEST_SIGNATURE, Problem, Severity, SourceTree
 

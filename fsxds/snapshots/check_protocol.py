@@ -16,8 +16,8 @@ from fsxds.api.fields import camel_case
 from fsxds.api.walk import Hooks
 from fsxds.formats import format_of
 from fsxds.resources import Key, Origin, ParsedFile
-from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.proposals import Decision, Proposals, ServedFiles
+from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 from fsxds.values import Fault, FieldPath, Problem, SourceFile, Tree, pointer_of
 
 Found = TypeVar("Found", Fault, Problem)

@@ -24,7 +24,7 @@ from fsxds.name_table import Chunk
 from fsxds.resource_names import Locator, ResourceName, parse_or_none
 from fsxds.resource_types import BY_SHORT_NAME, in_push_order
 from fsxds.resources import CLAIMED, Origin, Reference, Resource, Rows, Snapshot, version_of_body
-from fsxds.settings.collection_rules import CollectionRule
+from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of
 from fsxds.values import Problem, Severity

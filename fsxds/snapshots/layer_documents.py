@@ -18,7 +18,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeGuard
 
-from fsxds.api.quotes import quoted
+from fsxds.api.fields import quoted
 from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.resources import Key, LayerEdit, Origin, ParsedFile
 from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, pointer_of

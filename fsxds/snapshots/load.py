@@ -28,11 +28,11 @@ from fsxds.snapshots.accept import (
     declarations_with,
 )
 from fsxds.snapshots.check_protocol import Check, Conflicts, FieldLocator, FileRule, NoCheck
-from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere
 from fsxds.snapshots.layer_documents import nothing_below
 from fsxds.snapshots.names import unique_names
 from fsxds.snapshots.patches import Patching
 from fsxds.snapshots.proposals import FileChange, FileRecord, Proposals, Records, ServedFiles, common_ends
+from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 from fsxds.values import HeldFile, OverlaidTree, Problem, Severity, SourceFile, Tree, TypeUrl
 
 # At some 1.6 kB for each resource, this takes as many GB as a server of configuration is given.

@@ -26,7 +26,7 @@ from fsxds.name_table import Chunk
 from fsxds.resource_names import FileName, Locator, ResourceName, parse_or_none
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key, Resource, Snapshot, version_of_body
-from fsxds.settings.collection_rules import CollectionRule
+from fsxds.settings.naming_rules import CollectionRule
 from fsxds.values import TypeUrl
 
 COLLECTION = "Collection"

@@ -20,7 +20,7 @@ from pathlib import PurePosixPath
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.converter import Converter
-from fsxds.api.quotes import shown_pointer
+from fsxds.api.fields import shown_pointer
 from fsxds.api.walk import merge_hooks
 from fsxds.formats import Format, format_of
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument

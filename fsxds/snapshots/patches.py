@@ -15,9 +15,9 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
+from fsxds.api.fields import shown_pointer
 from fsxds.api.merge_patch import PatchMerger
 from fsxds.api.printing import Printer
-from fsxds.api.quotes import shown_pointer
 from fsxds.formats.decoded import PlainDocument
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Document, Key, LayerEdit, Origin, ParsedFile, Patched, Resource

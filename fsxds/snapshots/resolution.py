@@ -17,7 +17,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.name_table import Chunk
 from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange, claims_of, key_of
-from fsxds.settings.authorities import Authority
+from fsxds.settings.upstream_rules import Authority
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import type_change

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fsxds.api.fields import camel_case
-from fsxds.api.quotes import may_quote_type
+from fsxds.api.fields import camel_case, may_quote_type
 from fsxds.api.scalars import LONGEST_S
 from fsxds.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
 from fsxds.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat

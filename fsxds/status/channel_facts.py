@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fsxds.channels import ChannelClient, ChannelKey
 from fsxds.errors import ProtocolError
-from fsxds.protocol.sync_states import SyncState, combined_state
+from fsxds.protocol.messages import SyncState, combined_state
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher

@@ -13,9 +13,9 @@ from fsxds.client.client_tls import ClientTls
 from fsxds.client.polls import open_session, words_of
 from fsxds.client.streams import credentials_of
 from fsxds.errors import FsxdsError, UsageError
+from fsxds.settings.access_rules import read_token
 from fsxds.settings.forms import OFF, Address, TcpAddress, parse_address
 from fsxds.settings.options import Settings
-from fsxds.settings.token_file import read_token
 
 # It is answered at once, unless a history of fifty snapshots is read from a slow disk.
 READ_PATIENCE_S = 30.0

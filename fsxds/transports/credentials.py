@@ -10,8 +10,8 @@ from typing import Never
 from fsxds.access import Access, AccessInUse
 from fsxds.errors import UsageError
 from fsxds.events import Observer, TokensExposed, TokensKept, TokensRead
+from fsxds.settings.access_rules import Tokens, read_tokens
 from fsxds.settings.options import Settings
-from fsxds.settings.token_file import Tokens, read_tokens
 from fsxds.views import Views
 
 # Between two looks at the files. What is read is used when two looks found the same: a file may be half written.

@@ -11,8 +11,7 @@ import grpc
 
 from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
-from fsxds.protocol.messages import ClientStatus
-from fsxds.protocol.resource_status import OwnStatus
+from fsxds.protocol.messages import ClientStatus, OwnStatus
 from fsxds.store import Latest
 from fsxds.transports.rest.http_edge import Handler
 from fsxds.values import OfferedManifest

@@ -15,8 +15,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from fsxds.errors import ProtocolError
-from fsxds.settings.forms import TcpAddress
-from fsxds.settings.origins import ANY_HOST, ANY_ORIGIN
+from fsxds.settings.forms import ANY_HOST, ANY_ORIGIN, TcpAddress
 from fsxds.transports.sockets import is_local
 
 _OWN_SITES = frozenset({"none", "same-origin"})

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.quotes import shown_pointer
+from fsxds.api.fields import shown_pointer
 from fsxds.api.walk import unreadable_parts
 from fsxds.client.updates import Update
 from fsxds.resource_names import Locator, MalformedName, is_structured

@@ -13,9 +13,8 @@ from fsxds import __version__
 from fsxds.client.client_tls import ClientTls
 from fsxds.protocol.messages import Node
 from fsxds.protocol.ttl import SOTW_TTL_FEATURES, TTL_FEATURE
-from fsxds.settings.token_file import read_token
-from fsxds.settings.upstream_node import UpstreamNode
-from fsxds.settings.upstream_rules import UpstreamRule
+from fsxds.settings.access_rules import read_token
+from fsxds.settings.upstream_rules import UpstreamNode, UpstreamRule
 
 AGENT = "fsxds"
 # Times to live are passed on, so they are wanted.

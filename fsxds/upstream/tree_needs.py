@@ -12,9 +12,9 @@ from fsxds.events import Observer
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_types import BY_TYPE_URL
 from fsxds.resources import Key
-from fsxds.snapshots.elsewhere import Elsewhere, UpstreamScope
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.redirects import Followed
+from fsxds.snapshots.upstream_content import Elsewhere, UpstreamScope
 from fsxds.snapshots.upstream_rows import Shadowed, Shadowing, shadowing_of
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.subscriptions import targets_of_locator

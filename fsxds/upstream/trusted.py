@@ -19,10 +19,10 @@ from types import MappingProxyType
 
 from fsxds.relay_ids import NOT_LISTED
 from fsxds.resources import Key, Resource, Rows
+from fsxds.signing.certificates import UntrustedError
 from fsxds.signing.offered import read_offers
 from fsxds.signing.tree_manifest import ManifestError, digest_of
 from fsxds.signing.trusted_tree import SignedManifest, verified
-from fsxds.signing.untrusted import UntrustedError
 from fsxds.store import Latest
 from fsxds.tree_trust import SeenInProcess, SeenManifest, SeenManifests, TrustedSigners
 from fsxds.upstream.responses import ReadResponse

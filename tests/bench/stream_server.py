@@ -22,7 +22,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.events import Event
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
-from fsxds.publishing.removed_members import RemovedMembers
+from fsxds.publishing.kept_places import RemovedMembers
 from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.settings.forms import TcpAddress

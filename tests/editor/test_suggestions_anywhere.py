@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.editor.api_words import hover
 from fsxds.editor.edited_tree import NOTHING_READ
-from fsxds.editor.hover import hover
 from fsxds.editor.navigation import Navigator
 from fsxds.editor.suggestions import Completion
 

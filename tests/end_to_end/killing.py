@@ -29,8 +29,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 import fsxds
 from fsxds.channels import ChannelKey
-from fsxds.history.kept_objects import snapshot_near
-from fsxds.history.object_table import read_object
+from fsxds.history.kept_objects import read_object, snapshot_near
 from fsxds.history.rollout_rows import channel_text, decode_state
 from fsxds.history.state_directory import DATABASE
 from fsxds.resource_types import BY_SHORT_NAME

@@ -21,8 +21,8 @@ from rich.console import Console
 from fsxds.api.secrets import Masker, mask_reason
 from fsxds.cli import main, show
 from fsxds.client.updates import Update
+from fsxds.editor.api_words import hover
 from fsxds.editor.diagnostics import diagnostics_of
-from fsxds.editor.hover import hover
 from fsxds.editor.suggestions import Completion
 from fsxds.events import Level
 from fsxds.formats import FORMATS

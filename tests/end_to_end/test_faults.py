@@ -50,7 +50,7 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
     "start-up": ("fsxds.serving.report_waits",),
     "readiness": ("fsxds.readiness.Readiness.look",),
-    "certificates": ("fsxds.transports.listener_security.ListenerSecurity.keep_current",),
+    "certificates": ("fsxds.transports.server_tls.ListenerSecurity.keep_current",),
     "tokens": ("fsxds.transports.credentials.Credentials._receive",),
     "REST listener": ("fsxds.transports.sockets.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.transports.sockets.until_lost", lambda address: isinstance(address, UnixAddress)),

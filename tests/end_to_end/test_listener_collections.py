@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.envoy.bootstrap_collections import read_collection, with_lists
+from fsxds.envoy.envoy_bootstrap import read_collection, with_lists
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.mirror.files import FORMS, path_of
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions

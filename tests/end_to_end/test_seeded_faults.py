@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.cli.problems import FOUND_PROBLEMS
+from fsxds.cli.subjects import FOUND_PROBLEMS
 from fsxds.lint.rules import rules
 from tests.end_to_end.seeded_faults import FAULTS, FORMATS, GOLDEN, SeededFault, checked, seed
 

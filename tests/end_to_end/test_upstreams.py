@@ -14,9 +14,9 @@ import pytest
 
 from fsxds.cli.main import main
 from fsxds.history.state_directory import DATABASE
-from fsxds.settings.authorities import Authority
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
+from fsxds.settings.upstream_rules import Authority
 from fsxds.testing import Server, serve
 from fsxds.testing.server import SETTLE_S
 from fsxds.values import Severity

@@ -7,8 +7,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
-from fsxds.api.listener_addresses import addresses_taken
-from fsxds.api.walk import field_path_of
+from fsxds.api.walk import addresses_taken, field_path_of
 from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
 from fsxds.snapshots.load import Acceptance

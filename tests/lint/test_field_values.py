@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.listener_addresses import ip_version
+from fsxds.api.walk import ip_version
 from fsxds.lint.field_values import RegexChecks
 from fsxds.values import Severity
 from tests.lint.envoy_answers import (

@@ -46,7 +46,7 @@ FINDING = (
     *("api", "envoy", "formats", "lint", "signing", "snapshots", "source", "tools/doctor"),
     *(
         "cli/check.py",
-        "cli/problems.py",
+        "cli/subjects.py",
         "parse_worker.py",
         "parsing.py",
         "publishing/held_resources.py",

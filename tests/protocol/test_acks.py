@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.protocol.acks import MOST_UNANSWERED, Acks, PolledVersion, PollEvidence, PollState, Sent
-from fsxds.protocol.sync_states import SyncState
+from fsxds.protocol.messages import SyncState
 from fsxds.resources import ResourceList
 from fsxds.rollout import Nack
 from fsxds.values import Nonce, Version

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.protocol.messages import WatchStatus
+from fsxds.protocol.messages import SyncState, WatchStatus, combined_state
 from fsxds.protocol.polling_node import LEAST_PAUSE_S
 from fsxds.protocol.subscription import Subscription, select, version_of
-from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resources import Snapshot
 from fsxds.values import Nonce
 from tests.protocol.test_polling_node import BEFORE, CDS, LDS, Polls, eds

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from fsxds.channels import Channel, ChannelClient, ChannelKey
 from fsxds.protocol.tombstones import NO_TOMBSTONES
 from fsxds.publishing.channel_rollout import LANE_PATIENCE, ChannelRollout, Generations, Holding
-from fsxds.publishing.removed_members import RemovedMembers
+from fsxds.publishing.kept_places import RemovedMembers
 from fsxds.resources import Snapshot, key_of
 from fsxds.rollout import (
     Completed,

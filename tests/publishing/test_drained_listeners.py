@@ -17,7 +17,7 @@ from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Reference, Snapshot
 from fsxds.rollout import RolloutOptions
 from fsxds.settings.forms import TcpAddress, UnixAddress
-from fsxds.transports.mirror.envoy_page import EnvoyPage
+from fsxds.transports.mirror.envoy_reader import EnvoyPage
 from fsxds.values import Severity, Version
 from tests.end_to_end.test_draining_envoy import LONG_S, ask, clusters, connection, inline
 from tests.end_to_end.test_mirror_envoy import BACKENDS, LDS, Out

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fsxds.channels import Channel
-from fsxds.protocol.messages import ClientStatus, Node
-from fsxds.protocol.sync_states import SyncState
+from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.resources import Snapshot

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fsxds.events import VersionsHeld, VersionsReleased
-from fsxds.protocol.messages import Node
-from fsxds.protocol.sync_states import SyncState
+from fsxds.protocol.messages import Node, SyncState
 from fsxds.publishing.verdicts import has_version
 from fsxds.rollout import Nack, RolloutOptions
 from fsxds.rollout.rejections import VOTES_FOR_S

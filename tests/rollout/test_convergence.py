@@ -11,9 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.rollout.machine import Rollout
-from fsxds.rollout.rollout_events import StepTimedOut
 from fsxds.rollout.rollout_state import RolloutOptions
-from fsxds.rollout.step import Client, Standing, Step
+from fsxds.rollout.step import Client, Standing, Step, StepTimedOut
 from fsxds.values import TypeUrl
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url

@@ -8,15 +8,17 @@ from fsxds.resources import Snapshot
 from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.lingering import Lingering
 from fsxds.rollout.machine import Rollout
-from fsxds.rollout.rollout_events import (
+from fsxds.rollout.rollout_state import RolloutOptions
+from fsxds.rollout.step import (
     Completed,
     LingeringEnded,
     RolloutEvent,
+    Standing,
+    Step,
     StepStarted,
     StepTimedOut,
+    snapshot_id,
 )
-from fsxds.rollout.rollout_state import RolloutOptions
-from fsxds.rollout.step import Standing, Step, snapshot_id
 from fsxds.rollout.target import Target
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url

@@ -11,11 +11,10 @@ from jsonschema import Draft202012Validator
 
 from fsxds.cli.main import main
 from fsxds.errors import UsageError
-from fsxds.settings.authorities import Authority
 from fsxds.settings.options import BY_NAME, Settings
 from fsxds.settings.reading import SettingsChange, read_settings
 from fsxds.settings.structured import MistakesFound
-from fsxds.settings.upstream_rules import UPSTREAMS, UpstreamRule, fault_of_server
+from fsxds.settings.upstream_rules import UPSTREAMS, Authority, UpstreamRule, fault_of_server
 from tests.cli.test_command import settings_of
 from tests.support.settings_files import complaints_of, read_file
 

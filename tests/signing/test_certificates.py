@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509 import verification
 
-from fsxds.signing.certificates import UNREADABLE, verify_chain
-from fsxds.signing.untrusted import UntrustedError
+from fsxds.signing.certificates import UNREADABLE, UntrustedError, verify_chain
 from tests.support.signing import (
     AUTHORITY,
     CODE_SIGNING,

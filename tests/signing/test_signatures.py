@@ -7,9 +7,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import PrivateFormat
 
 from fsxds.errors import UsageError
+from fsxds.signing.certificates import UntrustedError
 from fsxds.signing.signatures import Signer, TrustAnchors
 from fsxds.signing.tree_manifest import ManifestError
-from fsxds.signing.untrusted import UntrustedError
 from tests.support.signing import (
     AUTHORITY,
     CODE_SIGNING,

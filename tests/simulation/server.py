@@ -10,18 +10,17 @@ from fsxds.channels import Channel, ChannelKey
 from fsxds.events import Event, InternalError, VersionsHeld
 from fsxds.history.rejection_rows import encode_rejections, restore_rejections
 from fsxds.protocol.delta import DeltaStream
-from fsxds.protocol.messages import ClientStatus, DeltaRequest, Node, SotwRequest
+from fsxds.protocol.messages import ClientStatus, DeltaRequest, Node, SotwRequest, SyncState, combined_state
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Selection, SharedMemory
-from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import MOST_HELD, NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.resources import Key, Snapshot
 from fsxds.rollout import Rejections, RolloutState, Standing, Step
-from fsxds.transports.grpc_streams.waking import Waking
+from fsxds.transports.grpc_streams.stream_responses import Waking
 from fsxds.transports.rest.application import HeldPolls
 from fsxds.transports.rest.polling_clients import RestClients
 from fsxds.values import Layers, TypeUrl

@@ -11,7 +11,7 @@ from typing import Any
 from fsxds.resource_names import ResourceName
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import ADDRESS, Origin, Reference, Resource, Rows, Snapshot
-from fsxds.settings.collection_rules import CollectionRule
+from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.folder_collections import Collected, CollectionRules, with_collections
 from fsxds.snapshots.references import CLUSTER
 from fsxds.values import Severity

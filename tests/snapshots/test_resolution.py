@@ -13,8 +13,8 @@ from fsxds.lint.linter import Linter
 from fsxds.resource_names import ResourceName
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource
-from fsxds.settings.authorities import Authority
-from fsxds.settings.collection_rules import CollectionRule
+from fsxds.settings.naming_rules import CollectionRule
+from fsxds.settings.upstream_rules import Authority
 from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
+from fsxds.protocol.messages import ClientStatus, Node, SyncState, WatchStatus, combined_state
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resources import Snapshot
 from fsxds.status.type_reports import state_of, subscribed_types, type_detail, type_report
 from fsxds.transports.admin.status_reports import TypeDetail, TypeReport

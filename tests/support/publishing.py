@@ -17,9 +17,8 @@ from fsxds.channels import Channel
 from fsxds.events import Event, HoldsChanged, RolloutChanged
 from fsxds.history.state_writer import StateWriter
 from fsxds.protocol.delta import DeltaStream
-from fsxds.protocol.messages import ClientStatus, DeltaRequest, DeltaResponse, Node
+from fsxds.protocol.messages import ClientStatus, DeltaRequest, DeltaResponse, Node, SyncState, combined_state
 from fsxds.protocol.subscription import SharedMemory
-from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules

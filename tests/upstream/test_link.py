@@ -19,8 +19,7 @@ from fsxds.errors import UsageError
 from fsxds.events import AckReceived, NackReceived
 from fsxds.relay_ids import LoopError, RelayIds
 from fsxds.settings.forms import TcpAddress
-from fsxds.settings.upstream_node import UpstreamNode
-from fsxds.settings.upstream_rules import UpstreamRule
+from fsxds.settings.upstream_rules import UpstreamNode, UpstreamRule
 from fsxds.upstream.server_order import ASKED_WITHIN_S
 from fsxds.upstream_events import (
     UpstreamChanged,

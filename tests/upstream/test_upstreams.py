@@ -6,9 +6,8 @@ import pytest
 
 from fsxds.errors import UsageError
 from fsxds.row_source import rules_of
-from fsxds.settings.authorities import Authority
 from fsxds.settings.options import Settings
-from fsxds.settings.upstream_rules import UpstreamRule
+from fsxds.settings.upstream_rules import Authority, UpstreamRule
 
 
 @pytest.mark.parametrize(

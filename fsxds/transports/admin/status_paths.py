@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from fsxds.errors import ProtocolError
-from fsxds.protocol.sync_states import SyncState
+from fsxds.protocol.messages import SyncState
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Words

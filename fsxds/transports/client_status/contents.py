@@ -22,8 +22,15 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import HIDDEN, Masker, mask_reason
 from fsxds.errors import ApiError
-from fsxds.protocol.messages import ClientStatus, WatchStatus, without_message
-from fsxds.protocol.resource_status import ClientResourceStatus, ConfigStatus, OwnStatus, ResourceStatus
+from fsxds.protocol.messages import (
+    ClientResourceStatus,
+    ClientStatus,
+    ConfigStatus,
+    OwnStatus,
+    ResourceStatus,
+    WatchStatus,
+    without_message,
+)
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.resources import Resource

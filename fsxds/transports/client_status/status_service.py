@@ -20,8 +20,7 @@ from google.protobuf.message import DecodeError
 from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.errors import ProtocolError
-from fsxds.protocol.messages import ClientStatus, Node
-from fsxds.protocol.resource_status import OwnStatus
+from fsxds.protocol.messages import ClientStatus, Node, OwnStatus
 from fsxds.resources import Resource
 from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
 from fsxds.transports.client_status.nodes import node_filter

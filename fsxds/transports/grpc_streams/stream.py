@@ -39,11 +39,12 @@ from fsxds.protocol.messages import (
     Reaction,
     SotwRequest,
     SotwResponse,
+    SyncState,
     WatchStatus,
+    combined_state,
 )
 from fsxds.protocol.requested_names import reason_of
 from fsxds.protocol.subscription import SharedMemory, Subscription
-from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.protocol.ttl import TtlMode
 from fsxds.relay_ids import RelayIds
 from fsxds.resource_types import BY_TYPE_URL
@@ -51,8 +52,7 @@ from fsxds.resources import Snapshot
 from fsxds.rollout import Standing, Step
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
-from fsxds.transports.grpc_streams.stream_responses import ResponseWriter
-from fsxds.transports.grpc_streams.waking import Waking
+from fsxds.transports.grpc_streams.stream_responses import ResponseWriter, Waking
 from fsxds.transports.limits import Limiter, report_rejection
 from fsxds.transports.peers import peer_of_call
 from fsxds.transports.web_pages import check_page

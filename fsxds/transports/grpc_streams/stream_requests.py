@@ -22,7 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 
 from fsxds.api.catalogue import DynamicMessage
-from fsxds.api.quotes import quoted_type_url
+from fsxds.api.fields import quoted_type_url
 from fsxds.errors import LimitError, ProtocolError
 from fsxds.memo import Lru
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, check_length, without_message

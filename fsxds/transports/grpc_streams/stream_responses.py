@@ -8,9 +8,12 @@ Source: https://protobuf.dev/programming-guides/encoding#last-one-wins; envoy/se
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Never, Protocol
 
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.any_pb2 import Any as PackedAny
@@ -18,8 +21,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import status_pb2
 from grpc import StatusCode
 
+from fsxds.channels import Channel
 from fsxds.memo import Lru
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
+from fsxds.protocol.on_demand import OnDemand
 from fsxds.relay_ids import SERVER
 from fsxds.resources import Resource, ResourceList
 from fsxds.values import TypeUrl, Version
@@ -223,3 +228,71 @@ def _packed(wrapper: discovery_pb2.Resource) -> PackedAny:
 def _duration(seconds: float) -> Duration:
     whole, nanos = divmod(round(seconds * 1_000_000_000), 1_000_000_000)
     return Duration(seconds=whole, nanos=nanos)
+
+
+# How long waking streams may occupy the event loop at a time, so that requests are received in between.
+WAKE_SLICE_S = 0.005
+
+
+class Awaiting(Protocol):
+    """A stream that waits to hear what does not exist."""
+
+    def wake_for_answers(self) -> None:
+        """Look again at what nobody knew."""
+
+
+class Waking:
+    """Wakes the clients of the channels that it follows.
+
+    Attributes:
+        awaiting: the streams that wait to hear what does not exist.
+    """
+
+    def __init__(self, on_demand: OnDemand) -> None:
+        self.awaiting: dict[Awaiting, None] = {}
+        # Those with something newer; None for those that wait for answers.
+        self._due: asyncio.Queue[Channel | None] = asyncio.Queue()
+        self._are_answers_due = False
+        self._on_demand = on_demand
+
+    def follow(self, channel: Channel) -> None:
+        """Wake the clients of a channel for each newer snapshot for streams, as long as the channel exists."""
+        if self not in channel.streams.listeners:
+            channel.streams.listeners[self] = partial(self._due.put_nowait, channel)
+
+    def _receive_answers(self) -> None:
+        if self.awaiting and not self._are_answers_due:
+            self._are_answers_due = True
+            self._due.put_nowait(None)
+
+    async def keep_waking(self) -> Never:
+        """Wake clients, until cancelled; what a failure leaves over is done the next time."""
+        self._on_demand.listeners[self] = self._receive_answers
+        self._receive_answers()
+        try:
+            while True:
+                await self._wake(await self._due.get())
+        finally:
+            del self._on_demand.listeners[self]
+
+    async def _wake(self, channel: Channel | None) -> None:
+        is_done = False
+        try:
+            if channel is None:
+                self._are_answers_due = False
+                await _each_in_turn(stream.wake_for_answers for stream in tuple(self.awaiting))
+            else:
+                await _each_in_turn(client.wake for client in tuple(channel.clients))
+            is_done = True
+        finally:
+            if not is_done:
+                self._due.put_nowait(channel)
+
+
+async def _each_in_turn(wakes: Iterable[Callable[[], object]]) -> None:
+    slice_end_s = time.monotonic() + WAKE_SLICE_S
+    for wake in wakes:
+        wake()
+        if time.monotonic() >= slice_end_s:
+            await asyncio.sleep(0)
+            slice_end_s = time.monotonic() + WAKE_SLICE_S

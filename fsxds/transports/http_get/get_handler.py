@@ -19,7 +19,7 @@ from fsxds.events import Observer, ResponseSent
 from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, find
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
 from fsxds.protocol.subscription import Subscription
-from fsxds.settings.origins import ANY_ORIGIN
+from fsxds.settings.forms import ANY_ORIGIN
 from fsxds.store import end_wait
 from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_requests import GetRequest, read_get

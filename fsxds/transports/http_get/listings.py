@@ -14,7 +14,7 @@ from fsxds.protocol.get import FoundRedirect, Parameters
 from fsxds.resource_names import FileName, ResourceName, parse_or_none, query_of
 from fsxds.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.resources import Resource, Rows, Snapshot
-from fsxds.settings.authorities import Authority
+from fsxds.settings.upstream_rules import Authority
 from fsxds.transports.http_get.representations import url_of
 from fsxds.values import PlainValue
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.listener_addresses import addresses_taken
 from fsxds.api.locator_messages import locator_of
+from fsxds.api.walk import addresses_taken
 from fsxds.resource_names import Locator, MalformedName
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.resources import Resource, Snapshot, version_of_body

@@ -16,9 +16,8 @@ from fsxds.api.secrets import CredentialFinder
 from fsxds.channels import Channel, Channels
 from fsxds.errors import UsageError
 from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
-from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
+from fsxds.protocol.messages import ClientStatus, Node, SyncState, WatchStatus, combined_state
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.resources import Rows, RowsChange, Snapshot
 from fsxds.rollout import Standing, Step, StepKind
@@ -28,13 +27,21 @@ from fsxds.store import end_wait
 from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
 from fsxds.transports.mirror.envoy_reader import NO_LISTS, EnvoyReader, FileRejection
-from fsxds.transports.mirror.files import COLLECTIONS, MirrorEncoding, MirrorFile
+from fsxds.transports.mirror.files import (
+    COLLECTIONS,
+    FileStep,
+    MirrorEncoding,
+    MirrorFile,
+    Pause,
+    Remove,
+    Write,
+    steps_to,
+)
 from fsxds.transports.mirror.foreign_changes import ForeignChanges
 from fsxds.transports.mirror.inlining import ListenerFinder, by_name
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
 from fsxds.transports.mirror.resource_layout import ResourceLayoutMaker
-from fsxds.transports.mirror.steps import FileStep, Pause, Remove, Write, steps_to
 from fsxds.values import BackOff, TypeUrl
 
 Value = TypeVar("Value")

@@ -18,8 +18,7 @@ from google.protobuf.message import EncodeError
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
-from fsxds.api.fields import camel_case
-from fsxds.api.quotes import quoted_type_url, shown_pointer
+from fsxds.api.fields import camel_case, quoted_type_url, shown_pointer
 from fsxds.errors import ProtocolError
 from fsxds.memo import Lru
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, Node, check_length, without_message

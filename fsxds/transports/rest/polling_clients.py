@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from fsxds.channels import Channel
-from fsxds.protocol.messages import ClientStatus, Node
+from fsxds.protocol.messages import ClientStatus, Node, SyncState, combined_state
 from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.polling_node import POLLING, PollingNode
-from fsxds.protocol.sync_states import SyncState, combined_state
 from fsxds.rollout import Standing, Step
 from fsxds.store import end_wait
 from fsxds.values import TypeUrl

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from fsxds.access import Access, AccessInUse
+from fsxds.settings.access_rules import Tokens
 from fsxds.settings.forms import TcpAddress
-from fsxds.settings.token_file import Tokens
 from fsxds.transports.admin.admin_api import AdminApi, AdminPath, Words
 from fsxds.transports.rest.http_server import listening
 from tests.support.errors import Recorder

@@ -6,9 +6,8 @@ import pytest
 from envoy.admin.v3 import config_dump_shared_pb2
 from envoy.service.status.v3 import csds_pb2
 
-from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
+from fsxds.protocol.messages import ClientResourceStatus, ClientStatus, ConfigStatus, Node, ResourceStatus, WatchStatus
 from fsxds.protocol.polling_node import POLLING
-from fsxds.protocol.resource_status import ClientResourceStatus, ConfigStatus, ResourceStatus
 from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.client_status.contents import resource_statuses
 from fsxds.values import Version

@@ -19,10 +19,9 @@ from fsxds.access import Access, AccessInUse
 from fsxds.channels import Channel
 from fsxds.events import LimitReached
 from fsxds.protocol.messages import Node
-from fsxds.settings.access_rules import AccessRule
+from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.settings.options import Settings
-from fsxds.settings.token_file import Tokens
 from fsxds.settings.view_rules import ViewRule
 from fsxds.transports import peers
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE

@@ -19,9 +19,9 @@ from fsxds.channels import Channel
 from fsxds.events import ResponseSent
 from fsxds.protocol.messages import Node
 from fsxds.settings.access_rules import AccessRule
-from fsxds.settings.authorities import Authority
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
+from fsxds.settings.upstream_rules import Authority
 from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES

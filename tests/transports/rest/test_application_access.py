@@ -10,11 +10,10 @@ import pytest
 
 from fsxds.access import Access, AccessInUse
 from fsxds.errors import ProtocolError
-from fsxds.settings.access_rules import AccessRule
-from fsxds.settings.authorities import Authority
+from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
-from fsxds.settings.token_file import Tokens
+from fsxds.settings.upstream_rules import Authority
 from fsxds.transports import peers
 from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.web_pages import check_host

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from fsxds.resources import Snapshot
-from fsxds.transports.mirror.files import FileOnDisk, Layout
+from fsxds.transports.mirror.files import FileOnDisk, FileStep, Layout, Pause, Remove, Write, steps_to
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
-from fsxds.transports.mirror.steps import FileStep, Pause, Remove, Write, steps_to
 from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import Plain, assignment, by_eds, by_rds, routes, snapshot, static
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fsxds.transports.http_get.kept_content import KeptContent
+from fsxds.transports.http_get.get_responses import KeptContent
 from tests.support.polls import until
 
 

@@ -5,8 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from fsxds.envoy.bootstrap_tls import EnvoyTls, with_tls
-from fsxds.envoy.envoy_bootstrap import BootstrapRequest, ads_bootstrap, mirror_bootstrap, rest_bootstrap
+from fsxds.envoy.envoy_bootstrap import (
+    BootstrapRequest,
+    EnvoyTls,
+    ads_bootstrap,
+    mirror_bootstrap,
+    rest_bootstrap,
+    with_tls,
+)
 
 ALL = BootstrapRequest(clusters=True, listeners=True)
 ONE_WAY = EnvoyTls(PurePath("/ca.crt"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.history.git_commit import commit_of
+from fsxds.history.state_writer import commit_of
 
 
 def git(folder: Path, *arguments: str) -> str:

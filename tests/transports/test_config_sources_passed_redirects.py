@@ -10,8 +10,8 @@ from xds.core.v3.resource_locator_pb2 import ResourceLocator
 
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
 from fsxds.resources import Resource, Rows, Snapshot
+from fsxds.transports.config_sources import PassedRedirects
 from fsxds.transports.grpc_streams.stream_responses import LOCATOR_TYPE_URL, RESOURCE_TYPE_URL, ResponseWriter
-from fsxds.transports.passed_redirects import PassedRedirects
 from fsxds.values import Nonce, Version
 from tests.support.snapshots import resource, snapshot, type_url
 

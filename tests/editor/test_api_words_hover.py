@@ -8,8 +8,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.editor.api_words import ApiWords
-from fsxds.editor.hover import hover
+from fsxds.editor.api_words import ApiWords, hover
 from tests.editor.trees import FILES, workbench
 
 SECRETS = """\

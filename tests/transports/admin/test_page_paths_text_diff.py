@@ -7,8 +7,8 @@ import pytest
 import fsxds
 from fsxds.api.catalogue import Catalogue
 from fsxds.resources import Snapshot
-from fsxds.transports.admin import text_diff
-from fsxds.transports.admin.text_diff import SnapshotDiff, diff_of
+from fsxds.transports.admin import page_paths
+from fsxds.transports.admin.page_paths import SnapshotDiff, diff_of
 
 CANARY = "canary-in-a-secret"
 CLUSTERS = """\
@@ -40,7 +40,7 @@ def loaded(directory: Path, clusters: str, secret: str) -> Snapshot:
     return fsxds.load(directory).snapshot
 
 
-def by_name(found: SnapshotDiff) -> dict[str, text_diff.ResourceDiff]:
+def by_name(found: SnapshotDiff) -> dict[str, page_paths.ResourceDiff]:
     """Return the resources of a difference by their names."""
     return {each.name: each for each in found.resources}
 
@@ -76,8 +76,8 @@ def test_what_is_large_is_cut(
     snapshots: tuple[Snapshot, Snapshot], catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says so, and how much there is."""
-    monkeypatch.setattr(text_diff, "MOST_RESOURCES", 2)
-    monkeypatch.setattr(text_diff, "MOST_LINES", 2)
+    monkeypatch.setattr(page_paths, "MOST_RESOURCES", 2)
+    monkeypatch.setattr(page_paths, "MOST_LINES", 2)
     found = diff_of(*snapshots, catalogue)
 
     assert (len(found.resources), found.total) == (2, 4)
@@ -88,7 +88,7 @@ def test_a_large_resource_is_not_compared(
     snapshots: tuple[Snapshot, Snapshot], catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would take long."""
-    monkeypatch.setattr(text_diff, "LONGEST_BODY_BYTES", 1)
+    monkeypatch.setattr(page_paths, "LONGEST_BODY_BYTES", 1)
 
     assert "too large" in by_name(diff_of(*snapshots, catalogue))["changes"].omitted
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.protocol.glob_members import is_empty, members_of
-from fsxds.protocol.subscription import Subscription, missing_names, select, version_of
+from fsxds.protocol.subscription import Subscription, is_empty, members_of, missing_names, select, version_of
 from fsxds.resource_names import glob_of
 from fsxds.resources import Rows, RowsChange
 from tests.support.snapshots import resource, snapshot, type_url

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.settings.authorities import AUTHORITIES, Authority
 from fsxds.settings.structured import MistakesFound
+from fsxds.settings.upstream_rules import AUTHORITIES, Authority
 
 
 def test_each_authority_has_a_base_url_without_a_slash_at_its_end():

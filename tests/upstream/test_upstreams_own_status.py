@@ -14,9 +14,9 @@ from fsxds.client.updates import ConnectionLostError
 from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import Node
 from fsxds.transports.client_status.status_service import ClientReports
-from fsxds.upstream.own_status import Rejected, own_statuses
 from fsxds.upstream.subscriptions import PATIENCE_S, NameScope
 from fsxds.upstream.upstream import Upstream
+from fsxds.upstream.upstreams import Rejected, own_statuses
 from tests.support.snapshots import type_url
 from tests.upstream.made import CDS, EDS, NOW_S, SERVER, came, cluster, update, update_of, upstream_of
 

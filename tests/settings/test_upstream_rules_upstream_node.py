@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fsxds.settings.structured import DEEPEST, MistakesFound
-from fsxds.settings.upstream_node import UPSTREAM_NODE, UpstreamNode
+from fsxds.settings.upstream_rules import UPSTREAM_NODE, UpstreamNode
 from fsxds.values import PlainValue
 from tests.support.settings_files import complaints_of
 

@@ -6,9 +6,8 @@ import pytest
 
 from fsxds.resource_names import is_structured
 from fsxds.resources import Rows
-from fsxds.snapshots.elsewhere import NOWHERE, Elsewhere, UpstreamScope
 from fsxds.snapshots.references import ANY, IN_FILE
-from fsxds.snapshots.upstream_content import UpstreamContent
+from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, UpstreamContent, UpstreamScope
 from fsxds.values import TypeUrl
 from tests.support.snapshots import resource, type_url
 

@@ -29,7 +29,7 @@ def load(path: str | PathLike[str], settings: Settings | None = None) -> Loaded:
         >>> loaded = fsxds.load("config/xds")
         >>> [str(problem) for problem in loaded.problems if problem.severity is problem.severity.ERROR]
         []
-        >>> from fsxds.resource_types import BY_SHORT_NAME
+        >>> from fsxds.model.resource_types import BY_SHORT_NAME
         >>> clusters = loaded.snapshot.resources(BY_SHORT_NAME["cds"].type_url)
         >>> list(clusters)
         ['backend', 'secure-web']

@@ -13,8 +13,11 @@ from time import monotonic
 from fsxds.access import Access
 from fsxds.app import ADMIN, GRACE_S, Application
 from fsxds.channels import ChannelKey
-from fsxds.errors import UsageError
 from fsxds.events import Event, HoldsChanged, Observer, TreeLoaded
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
 from fsxds.observe.log_lines import type_name
 from fsxds.observe.metrics import OTHER, Labels, Metrics, Readings
 from fsxds.publishing.channel_rollout import ChannelRollout
@@ -22,8 +25,6 @@ from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.reload import Reload
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Snapshot
 from fsxds.settings.forms import Address
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
@@ -37,7 +38,6 @@ from fsxds.transports.admin.status_paths import StatusPaths, health_paths, metri
 from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.rest.http_server import listening
 from fsxds.upstream_events import UpstreamStatus
-from fsxds.values import Layers
 
 
 class AdminAddress:

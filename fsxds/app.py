@@ -16,7 +16,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Never, Protocol
 
 from fsxds.access import Access
-from fsxds.errors import FsxdsError, UsageError
 from fsxds.events import (
     ApiFound,
     Event,
@@ -32,6 +31,11 @@ from fsxds.events import (
 )
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.mirror_settings import require_views
+from fsxds.model.errors import FsxdsError, UsageError
+from fsxds.model.relay_ids import NOT_LISTED
+from fsxds.model.resources import Key, Snapshot
+from fsxds.model.tree_trust import SeenInProcess, SeenManifests
+from fsxds.model.values import OfferedManifest
 from fsxds.observe.clients import Clients
 from fsxds.observe.internal_errors import observed_by
 from fsxds.observe.log import Log
@@ -41,7 +45,6 @@ from fsxds.publishing.exposed_secrets import reject_exposed_secrets
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.readiness import FirstAnswers, Readiness, is_barren, reported_wait, unready_reason
-from fsxds.relay_ids import NOT_LISTED
 from fsxds.reload import (
     NOTHING,
     Loader,
@@ -53,7 +56,6 @@ from fsxds.reload import (
     scanner_of,
     verifier_of,
 )
-from fsxds.resources import Key, Snapshot
 from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
@@ -73,9 +75,7 @@ from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.server_tls import ListenerSecurity
 from fsxds.transports.services import ExtraServices, ServiceContext
 from fsxds.transports.sockets import Listener, reject_unbindable
-from fsxds.tree_trust import SeenInProcess, SeenManifests
 from fsxds.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
-from fsxds.values import OfferedManifest
 from fsxds.views import Views
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.protocol.on_demand import OnDemand
-from fsxds.resources import Snapshot
 from fsxds.rollout import Client, Nack, NodeKey, ResourceVersion, RolloutOptions, Step
 from fsxds.store import SnapshotStore
-from fsxds.values import Layers, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)

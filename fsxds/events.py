@@ -12,11 +12,11 @@ from enum import IntEnum
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import HeldFile, Layers, Problem, Version
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription, files_of
-from fsxds.resources import Snapshot
 from fsxds.rollout import Client, RejectingNode, ResourceVersion, RolloutEvent
-from fsxds.values import HeldFile, Layers, Problem, Version
 
 
 @dataclass(frozen=True, slots=True)

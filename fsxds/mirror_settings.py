@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import UsageError
-from fsxds.resource_names import Locator
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, Snapshot
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_names import Locator
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource, Snapshot
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.snapshots.locators import NotThere, Resolver

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from time import monotonic
 
-from fsxds.resources import ParsedFile
-from fsxds.values import SourceFile
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import SourceFile
 
 # So many bytes of small files are handed to a worker at once: each exchange costs half a millisecond.
 BATCH_BYTES = 256 * 1024

@@ -15,9 +15,19 @@ from fsxds.disk_cache.parsed_files import ParseCache
 from fsxds.events import Observer, TreeLoaded
 from fsxds.formats import format_of
 from fsxds.formats.libyaml import require_libyaml
+from fsxds.model.resources import ParsedFile, Snapshot
+from fsxds.model.tree_trust import (
+    SeenInProcess,
+    SeenManifests,
+    TreeTrust,
+    TreeVerifier,
+    TrustDecision,
+    TrustedSigners,
+    nothing_of,
+)
+from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree
 from fsxds.parse_worker import ParseRules
 from fsxds.parsing import ParseLimits, Parsing, parse_now
-from fsxds.resources import ParsedFile, Snapshot
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import at_urls
@@ -35,16 +45,6 @@ from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.store import Latest
 from fsxds.supervisor import Attempts, internal_problem
-from fsxds.tree_trust import (
-    SeenInProcess,
-    SeenManifests,
-    TreeTrust,
-    TreeVerifier,
-    TrustDecision,
-    TrustedSigners,
-    nothing_of,
-)
-from fsxds.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree
 from fsxds.views import Views
 
 if TYPE_CHECKING:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.relay_ids import RelayIds
+from fsxds.model.tree_trust import TrustedSigners
+from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import OwnStatus
-from fsxds.relay_ids import RelayIds
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, UpstreamContent
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
-from fsxds.tree_trust import TrustedSigners
 from fsxds.upstream_events import UpstreamStatus
-from fsxds.values import OfferedManifest
 
 if TYPE_CHECKING:
     from fsxds.history.state_writer import StateWriter
-    from fsxds.resources import Snapshot
+    from fsxds.model.resources import Snapshot
 
 
 class RowSource:

@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 
 from fsxds.app import Application, CheckOf, RunningServer
-from fsxds.errors import UsageError
 from fsxds.mirror_settings import mirrors_of, reject_loop, require_views
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.values import PlainValue
 from fsxds.observe.log import Log
 from fsxds.readiness import ReadyFile, report_waits
-from fsxds.resource_types import BY_TYPE_URL
 from fsxds.row_source import rules_of
 from fsxds.service_manager import ServiceManager
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader, service_environment
 from fsxds.supervisor import until_stopped
-from fsxds.values import PlainValue
 
 
 async def serve(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, Never, TypeVar
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 
 Value = TypeVar("Value")
 

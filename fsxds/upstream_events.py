@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from fsxds.events import Event
-from fsxds.resources import Key
-from fsxds.values import TypeUrl
+from fsxds.model.resources import Key
+from fsxds.model.values import TypeUrl
 
 UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
 """How the connection with an upstream is: `refused` where another attempt would end in the same way."""

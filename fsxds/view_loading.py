@@ -10,6 +10,7 @@ from typing import TypeAlias
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats.libyaml import require_libyaml
+from fsxds.model.values import Layers, SourceTree
 from fsxds.parsing import parse_now
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
@@ -17,7 +18,6 @@ from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.layered_tree import LayeredTree
 from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, with_served
-from fsxds.values import Layers, SourceTree
 from fsxds.views import View, Views
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]

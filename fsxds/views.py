@@ -16,12 +16,12 @@ from pathlib import PurePosixPath
 
 import re2
 
-from fsxds.memo import Lru
+from fsxds.model.memo import Lru
+from fsxds.model.values import NO_LAYERS, WHOLE_TREE, Layers, Problem
 from fsxds.protocol.messages import Node
 from fsxds.settings.view_rules import REGEX, TEMPLATE, Variables, ViewRule
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.layered_tree import LostLayer
-from fsxds.values import NO_LAYERS, WHOLE_TREE, Layers, Problem
 
 # Longer values match no pattern, and select no layer: nobody names a folder so, and a client may send a megabyte.
 LONGEST_VALUE = 1024

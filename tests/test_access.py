@@ -5,7 +5,7 @@ from hashlib import sha256
 import pytest
 
 from fsxds.access import SECRET, Access, AccessInUse, Peer
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.view_rules import ViewRule

@@ -19,6 +19,9 @@ from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.events import Event, Level, Remark
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import RowsChange, TypeChange
+from fsxds.model.values import HeldFile, Problem, Version
 from fsxds.observe.internal_errors import LibraryLogs
 from fsxds.observe.log import Log, LogOutput
 from fsxds.observe.log_catalogue import CATALOGUE, EVENTS_BY_NAME, FIELDS
@@ -26,8 +29,6 @@ from fsxds.observe.log_lines import LogLine
 from fsxds.observe.problem_reports import MOST_LINES
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import RowsChange, TypeChange
 from fsxds.rollout import (
     Completed,
     Held,
@@ -43,7 +44,6 @@ from fsxds.rollout import (
     StepTimedOut,
     Superseded,
 )
-from fsxds.values import HeldFile, Problem, Version
 from tests.support.log_events import events_section
 from tests.support.snapshots import snapshot
 

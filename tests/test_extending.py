@@ -23,7 +23,7 @@ TOML_FORMAT = '''
 import tomllib
 
 from fsxds.formats.decoded import Decoded, PlainDocument, unreadable
-from fsxds.values import Fault
+from fsxds.model.values import Fault
 
 
 def decode(content, catalogue, message_type):
@@ -81,7 +81,7 @@ def as_paths(report):
 NAMES_TRANSPORT = '''
 """The names of all clusters in a file, one a line."""
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 
 
 async def serve_names(store, path):
@@ -100,7 +100,7 @@ import time
 from pathlib import PurePosixPath
 
 from fsxds.source.watcher import Settled
-from fsxds.values import SourceFile, SourceTree
+from fsxds.model.values import SourceFile, SourceTree
 
 CONTENT = b"resources: [{name: remembered, type: STATIC, connect_timeout: 1s}]"
 

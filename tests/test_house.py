@@ -60,7 +60,7 @@ SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_thr
 # Kinds of tests that belong to a package as a whole, not to one module.
 WHOLE_PACKAGE_TESTS = {"test_examples", "test_conversations", "test_convergence", "test_trees"}
 PURE = (
-    *("values.py", "errors.py", "memo.py", "resource_types.py", "resources.py"),
+    *("model/values.py", "model/errors.py", "model/memo.py", "model/resource_types.py", "model/resources.py"),
     *("api/", "comparison/", "formats/", "rules/", "snapshots/", "doctor/", "protocol/", "rollout/"),
 )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import fsxds
-from fsxds.errors import FsxdsError
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.errors import FsxdsError
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.snapshots.load import Loaded
 from tests.cli.trees import CLUSTERS, TYPO, write_tree
 

@@ -44,7 +44,7 @@ for arguments in (
 def with_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a copy of fsxds with one more row, which every process that is started imports."""
     copy = ChangedCopy(tmp_path)
-    copy.insert("resource_types.py", END_OF_TABLE, ROW)
+    copy.insert("model/resource_types.py", END_OF_TABLE, ROW)
     monkeypatch.setenv("PYTHONPATH", str(copy.site))
     # `python -m` looks into the current directory first.
     monkeypatch.chdir(copy.site)

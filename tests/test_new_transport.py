@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fsxds import app
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.settings.forms import Address, TcpAddress
 from tests.support.faulty_server import serving_with_faults, until
 

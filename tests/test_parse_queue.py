@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import count
 from time import monotonic
 
+from fsxds.model.resources import ParsedFile
 from fsxds.parse_queue import BATCH_BYTES, ParseJob, ParseQueue
-from fsxds.resources import ParsedFile
 from tests.support.trees import tree_of
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.errors import UsageError
 from fsxds.events import Event, ReadinessChanged
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Snapshot
 from fsxds.readiness import NOT_LOADED, NOT_MIRRORED, FirstAnswers, Readiness, ReadyFile, unready_reason
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Snapshot
 from fsxds.store import Latest
 from fsxds.upstream_events import UpstreamStatus
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.store import Latest, SnapshotStore
 from tests.support.snapshots import snapshot
 

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.values import BackOff
 from fsxds.supervisor import Attempts, Supervisor, place_of
-from fsxds.values import BackOff
 from tests.support.errors import AT_ONCE, Recorder
 
 SLOW = BackOff(first_s=600.0, longest_s=600.0, well_after_s=0.02)
@@ -200,5 +200,5 @@ def test_the_place_of_an_error_is_that_of_fsxds() -> None:
         BackOff().pause_s("x")  # type: ignore[arg-type]
 
     assert "test_supervisor.py:" in place_of(caught.value)
-    assert place_of(of_fsxds.value).startswith("values.py:")
+    assert place_of(of_fsxds.value).startswith("model/values.py:")
     assert place_of(ExceptionGroup("both", [of_fsxds.value])).endswith(" in pause_s")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from fsxds.lint.linter import Linter
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import SourceFile, SourceTree
 from fsxds.reload import scan_once
-from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.loaded_views import LoadedViews, only_view
-from fsxds.values import SourceFile, SourceTree
 from fsxds.view_loading import ViewLoader
 from tests.support.polls import envoy_catalogue
 

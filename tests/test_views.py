@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.model.values import NO_LAYERS, WHOLE_TREE
 from fsxds.protocol.messages import Node
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.view_rules import Variables
-from fsxds.values import NO_LAYERS, WHOLE_TREE
 from fsxds.views import LONGEST_VALUE, MOST_COMBINATIONS, View, Views, layers_within, node_of
 
 EXISTING = frozenset({"common", "edge", "nodes", "nodes/a", "nodes/b", "regions/eu", "regions/us"})

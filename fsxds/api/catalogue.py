@@ -14,7 +14,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.descriptors import completed, parse_set
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, DURATION, TIMESTAMP, WRAPPERS, FieldValue, is_map, map_parts
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 
 Rules: TypeAlias = Mapping[str, FieldValue]
 """The rules of one group by their names, only those that are stated: `{"min_len": 1}`."""

@@ -37,7 +37,7 @@ from fsxds.api.constraint_options import ApiRules, RuleGroups
 from fsxds.api.fields import ANY, FieldValue, descriptor_of, is_map, map_parts
 from fsxds.api.secrets import Secrecy
 from fsxds.api.walk import MAX_DEPTH, Hook, Path, TooManyFaultsError, Visit, Walk
-from fsxds.memo import Lru
+from fsxds.model.memo import Lru
 
 # Where Envoy 1.40 does not hold messages to the rules of the API, as trying each out has shown.
 

@@ -48,7 +48,7 @@ from fsxds.api.fields import (
 from fsxds.api.scalars import Read, WrongValueError
 from fsxds.api.secrets import Secrecy
 from fsxds.api.v2_spellings import successor_of
-from fsxds.values import Fault, FieldPath, PlainValue, Severity
+from fsxds.model.values import Fault, FieldPath, PlainValue, Severity
 
 _API_REMEDY = "give --envoy PATH of the Envoy in use, or --descriptors FILE with your own types"
 

@@ -41,8 +41,8 @@ from fsxds.api.fields import (
     type_of_url,
 )
 from fsxds.api.scalars import Read, WrongValueError
-from fsxds.memo import Lru
-from fsxds.values import Fault, PlainValue, Severity, SpelledFloat
+from fsxds.model.memo import Lru
+from fsxds.model.values import Fault, PlainValue, Severity, SpelledFloat
 
 
 @dataclass(frozen=True, slots=True)

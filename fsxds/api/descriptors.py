@@ -24,7 +24,7 @@ from google.protobuf import (
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 
 _WELL_KNOWN = (
     any_pb2, api_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2,

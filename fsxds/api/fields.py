@@ -26,8 +26,8 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.v2_spellings import remedy_for
-from fsxds.memo import Lru
-from fsxds.values import FieldPath, SpelledFloat, pointer_of
+from fsxds.model.memo import Lru
+from fsxds.model.values import FieldPath, SpelledFloat, pointer_of
 
 FieldValue: TypeAlias = Any
 """What a field of a message holds: a scalar, a message, a list or a map. Only the field's descriptor knows which."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fsxds.api.catalogue import DynamicMessage
-from fsxds.resource_names import DEEPEST, FileName, Locator, MalformedName, ResourceName
-from fsxds.values import PlainValue
+from fsxds.model.resource_names import DEEPEST, FileName, Locator, MalformedName, ResourceName
+from fsxds.model.values import PlainValue
 
 RESOURCE_LOCATOR = "xds.core.v3.ResourceLocator"
 

@@ -19,7 +19,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import FieldNames, is_map, map_parts
-from fsxds.values import FieldPath, PlainValue
+from fsxds.model.values import FieldPath, PlainValue
 
 DIRECTIVE, DELETE = "$patch", "delete"
 

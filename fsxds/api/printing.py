@@ -37,8 +37,8 @@ from fsxds.api.fields import (
     map_parts,
     type_of_url,
 )
-from fsxds.errors import ApiError
-from fsxds.values import PlainValue, TypeUrl
+from fsxds.model.errors import ApiError
+from fsxds.model.values import PlainValue, TypeUrl
 
 
 def dump_plainly(plain: PlainValue) -> bytes:

@@ -17,7 +17,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from fsxds.api.fields import INTEGERS, LARGEST_FLOAT, LONG_INTEGERS, NULL_VALUE, UNSIGNED_INTEGERS, enum_of
-from fsxds.values import PlainValue, SpelledFloat
+from fsxds.model.values import PlainValue, SpelledFloat
 
 # Envoy counts nanoseconds in 63 bits; found by asking it: 9223372035s is taken, 9223372036s is not.
 LONGEST_S = 9_223_372_035

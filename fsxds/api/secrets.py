@@ -30,8 +30,8 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, LIST_VALUE, SPECIAL_JSON, STRUCT, VALUE, is_map, map_parts, owner_of, type_of_url
 from fsxds.api.printing import Printer
-from fsxds.memo import Lru
-from fsxds.values import PlainValue, TypeUrl
+from fsxds.model.memo import Lru
+from fsxds.model.values import PlainValue, TypeUrl
 
 # So many resources are known to have credentials or none: an edit asks again only about those that changed.
 MOST_KNOWN = 100_000

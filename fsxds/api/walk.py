@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY, FieldValue
-from fsxds.resources import Reference
-from fsxds.values import Fault, FieldPath, Severity, TypeUrl
+from fsxds.model.resources import Reference
+from fsxds.model.values import Fault, FieldPath, Severity, TypeUrl
 
 # Messages in messages, counted through every Any; the deepest real Envoy configurations have about 40.
 MAX_DEPTH = 100

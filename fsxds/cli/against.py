@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.resources import Key
+from fsxds.model.values import Layers, Problem, Severity
 from fsxds.observe.log_lines import escape
-from fsxds.resources import Key
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.settings.options import Settings
@@ -20,7 +21,6 @@ from fsxds.snapshots.view_problems import named_in
 from fsxds.tools.admin_client import AdminServer, ask_admin
 from fsxds.tools.held_changes import HeldChange, held_changes
 from fsxds.transports.admin.status_paths import OUTLINE
-from fsxds.values import Layers, Problem, Severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,15 +30,15 @@ from fsxds.envoy.envoy_bootstrap import (
     with_lists,
     with_tls,
 )
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import TypeUrl
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.protocol.node_attributes import metadata_of
-from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import may_define
 from fsxds.transports.mirror.files import path_of
-from fsxds.values import TypeUrl
 
 # As long as Envoy itself waits. The start of a server is not a moment to give up early.
 INITIAL_FETCH_TIMEOUT = "15s"

@@ -16,18 +16,18 @@ from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import progress_bar, spinner
 from fsxds.cli.subjects import FOUND_PROBLEMS, STDIN, Subject, base_for, path_from, print_report, read_subjects
-from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.undefined_names import with_undefined_names
-from fsxds.resources import Key, Resource, key_of
+from fsxds.model.errors import UsageError
+from fsxds.model.resources import Key, Resource, key_of
+from fsxds.model.values import Layers, Problem, Severity
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.proposals import Records
 from fsxds.snapshots.view_problems import named_in
 from fsxds.source.envoy_api import ApiCache, find_envoy
-from fsxds.values import Layers, Problem, Severity
 from fsxds.view_loading import ViewLoader
 from fsxds.views import View, Views
 

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from fsxds.cli.completion import directories, values_of
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.forms import SWITCH
 from fsxds.settings.option import LASTING, Option
 from fsxds.settings.options import OPTIONS

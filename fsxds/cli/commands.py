@@ -30,7 +30,7 @@ from fsxds.cli.command import (
 )
 from fsxds.cli.completion import COMPLETION_VARIABLE, SCRIPTS, any_path, directories, message_types, rule_names
 from fsxds.cli.writing_commands import export, mirror, sign
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.settings.options import Settings
 
 if TYPE_CHECKING:

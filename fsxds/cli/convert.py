@@ -10,11 +10,12 @@ import click
 
 from fsxds import reload
 from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of
-from fsxds.errors import UsageError
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.libyaml import require_libyaml
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME, type_from_path
+from fsxds.model.values import SourceFile, pointer_of
 from fsxds.observe.log_lines import escape
-from fsxds.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.settings.options import Settings
 from fsxds.tools.conversion import (
     ConversionLossError,
@@ -23,7 +24,6 @@ from fsxds.tools.conversion import (
     NotOneResponseError,
     has_comments,
 )
-from fsxds.values import SourceFile, pointer_of
 
 STDIN = "-"
 

@@ -19,14 +19,15 @@ from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import line_of
 from fsxds.client.client_tls import ClientTls
-from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Rows, Snapshot
+from fsxds.model.values import Layers, Problem, Severity, SourceTree
 from fsxds.observe.log_lines import escape
 from fsxds.protocol.messages import Node
 from fsxds.publishing.publisher import PublishRules
 from fsxds.reload import has_upstreams
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.resources import Rows, Snapshot
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
@@ -39,7 +40,6 @@ from fsxds.tools.diff.sides import Repository, fetch_served, is_kept, is_running
 from fsxds.tools.diff.view_groups import ComparedView, grouped
 from fsxds.tools.held_changes import HeldChange, held_changes
 from fsxds.transports.admin.rollout_control import StatusReport
-from fsxds.values import Layers, Problem, Severity, SourceTree
 from fsxds.view_loading import ViewLoader
 from fsxds.views import layers_within, node_of
 

@@ -17,11 +17,12 @@ from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, path_from, print_report, warn_if_empty
-from fsxds.errors import UsageError
 from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.rules import RuleLevels, chapters
+from fsxds.model.errors import UsageError
+from fsxds.model.values import Problem, Severity, SourceTree
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.protocol.messages import ENVOY
 from fsxds.protocol.node_attributes import attributes_of_message
@@ -31,7 +32,6 @@ from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap, resource_problems
 from fsxds.tools.doctor.examine import Case, drain_remark, examine
 from fsxds.tools.doctor.facts import look_at
-from fsxds.values import Problem, Severity, SourceTree
 from fsxds.view_loading import ViewLoader
 from fsxds.views import View, Views
 

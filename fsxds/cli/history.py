@@ -8,7 +8,7 @@ from datetime import datetime
 from fsxds.cli.rollout import AdminFlags, asked, meant, number_of, print_answer
 from fsxds.cli.tables import print_table
 from fsxds.history.entries import HistoryChange, HistoryEntry, SomeNames
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import report_of
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.observe.log_lines import escape
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.cli.command import Choice
-from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
+from fsxds.model.errors import UsageError
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
 from fsxds.view_loading import ViewLoader

@@ -11,8 +11,8 @@ from typing import BinaryIO
 import click
 
 from fsxds import reload
-from fsxds.errors import UsageError
 from fsxds.lint.linter import linter_of
+from fsxds.model.errors import UsageError
 from fsxds.observe.log import open_log
 from fsxds.settings.options import Settings
 from fsxds.supervisor import AbandonedThreads

@@ -14,7 +14,7 @@ from click.shell_completion import add_completion_class
 from fsxds import __version__
 from fsxds.cli.commands import COMMANDS
 from fsxds.cli.completion import SCRIPTS
-from fsxds.errors import FsxdsError
+from fsxds.model.errors import FsxdsError
 from fsxds.settings.reading import GONE
 
 WRONG_USE = 2

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 
-from fsxds.errors import FsxdsError
+from fsxds.model.errors import FsxdsError
 from fsxds.observe.log_lines import escape
 from fsxds.readiness import reported_wait
 

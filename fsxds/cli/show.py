@@ -17,11 +17,11 @@ from fsxds.cli.loading import load_chosen
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import warn_if_empty
 from fsxds.cli.tables import print_table
+from fsxds.model.resources import Resource
+from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.observe.log_lines import count_of, type_name
-from fsxds.resources import Resource
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
-from fsxds.values import PlainValue, TypeUrl
 
 SHORT_DIGITS = 12
 

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from fsxds.cli.status_tables import Overview, bad_files, is_synced, node_detail, overview
 from fsxds.cli.tables import console_of_stdout
-from fsxds.errors import FsxdsError, UsageError
+from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.observe.log_lines import escape
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin, report_of

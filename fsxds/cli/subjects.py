@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from fsxds import reload
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.observe.log_lines import escape
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.source.listing import Exclusion
 from fsxds.source.scan import FileContent, UnreadableFile, read_file
-from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
 if TYPE_CHECKING:
     from fsxds.cli.against import AskedServer

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import grpc
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.transports.server_tls import CERTIFICATE, PRIVATE_KEY, explained_tls, read_pem
 
 

@@ -17,11 +17,11 @@ from fsxds.client.dialogues import DeltaDialogue, SotwDialogue
 from fsxds.client.polls import PollingClient
 from fsxds.client.streams import StreamClient
 from fsxds.client.updates import ConnectionLostError, Update, WrongResponseError, targets_of
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import ResourceType
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import Node
-from fsxds.resource_types import ResourceType
 from fsxds.settings.forms import TcpAddress, parse_address
-from fsxds.values import TypeUrl
 
 _OPTIONS = (
     # Each client has a connection of its own, as each Envoy has.

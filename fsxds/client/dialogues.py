@@ -27,11 +27,11 @@ from fsxds.client.updates import (
     read_anys,
     read_wrapper,
 )
+from fsxds.model.relay_ids import relays_of_identifier
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.relay_ids import relays_of_identifier
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import Nonce, TypeUrl, Version
 
 # So many names are in one request of those that begin a Delta stream; a server may take no more than 4 MB in one.
 MOST_NAMES_AT_ONCE = 10_000

@@ -25,11 +25,11 @@ from fsxds.client.updates import (
     WrongResponseError,
     node_message,
 )
+from fsxds.model.relay_ids import HEADER, relays_in
+from fsxds.model.resource_types import ResourceType
+from fsxds.model.values import Nonce, PlainValue, TypeUrl, Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
-from fsxds.relay_ids import HEADER, relays_in
-from fsxds.resource_types import ResourceType
-from fsxds.values import Nonce, PlainValue, TypeUrl, Version
 
 # For so long the server is asked to hold a poll; it may hold it for less.
 HOLD_S = 60.0

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 import grpc.aio
 
 from fsxds.client.updates import ENDED_EARLY, ConnectionLostError, Update, WrongResponseError, lost_by
-from fsxds.values import TypeUrl
+from fsxds.model.values import TypeUrl
 
 # A server that sends, but does not read, makes the requests to it pile up; so many are kept for one that is slow.
 MOST_UNSENT = 10_000

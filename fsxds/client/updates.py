@@ -19,14 +19,14 @@ from xds.core.v3.resource_locator_pb2 import ResourceLocator
 from xds.core.v3.resource_name_pb2 import ResourceName as ResourceNameMessage
 
 from fsxds.api.catalogue import DynamicMessage
-from fsxds.errors import FsxdsError
+from fsxds.model.errors import FsxdsError
+from fsxds.model.resource_names import Locator, MalformedName, ResourceName
+from fsxds.model.resource_types import PREFIX
+from fsxds.model.resources import Origin, Resource, version_of_body
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
-from fsxds.resource_names import Locator, MalformedName, ResourceName
-from fsxds.resource_types import PREFIX
-from fsxds.resources import Origin, Resource, version_of_body
 from fsxds.snapshots.redirect_payloads import locator_in
-from fsxds.values import Nonce, TypeUrl, Version
 
 # What came over a wire was written in no file that is known here.
 ELSEWHERE = Origin(PurePosixPath(), 0)

@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 
 
 class DirectoryLock:

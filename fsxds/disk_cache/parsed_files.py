@@ -27,11 +27,11 @@ from fsxds.disk_cache.pack import NAME_BYTES, Pack, Record
 from fsxds.disk_cache.private_directory import NotPrivateError
 from fsxds.events import CacheFailed, CacheRead, Observer
 from fsxds.formats import format_of
-from fsxds.resource_types import BY_SHORT_NAME, type_from_path
-from fsxds.resources import ParsedFile
+from fsxds.model.resource_types import BY_SHORT_NAME, type_from_path
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import SourceFile
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
-from fsxds.values import SourceFile
 
 # Part of every name: records of another form are not found, rather than misread.
 _FORM = b"fsxds-parsed-1"

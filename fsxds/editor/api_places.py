@@ -15,12 +15,12 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, LIST_VALUE, SPECIAL_JSON, STRUCT, VALUE, fields_by_name, is_map, map_parts
 from fsxds.editor.outline import Form, OutlineNode, Trail
 from fsxds.lint.extensions import extension_facts
-from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType, type_from_path
+from fsxds.model.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType, type_from_path
+from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.snapshots.layer_documents import KIND, PATCH, TYPE_WORDS
 from fsxds.snapshots.references import NAMING_FIELDS, TYPED_STRUCTS
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
 from fsxds.tools.packed_places import PackedTypes, Place
-from fsxds.values import PlainValue, TypeUrl
 
 _FREE = frozenset({STRUCT, VALUE, LIST_VALUE})
 _PER_ROUTE = ".typed_per_filter_config"

@@ -33,8 +33,8 @@ from fsxds.editor.outline import Trail
 from fsxds.editor.text_positions import Span
 from fsxds.lint.rules import rules
 from fsxds.lint.sarif import page_as_markdown
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import Problem
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.values import Problem
 
 MOST_VALUES = 20
 """Values of an enum that are listed."""

@@ -13,7 +13,7 @@ from fsxds.editor.text_positions import ProblemPositions, Span
 from fsxds.formats import format_of
 from fsxds.lint.report import presentable_text
 from fsxds.lint.rules import PAGES, chapters
-from fsxds.values import Problem, Severity
+from fsxds.model.values import Problem, Severity
 
 MOST_SHOWN = 1000
 """Problems of one file that are shown; more of them only make an editor slow."""

@@ -34,9 +34,9 @@ from fsxds.editor.suggestions import Completion
 from fsxds.editor.text_positions import Span, TextPositions
 from fsxds.events import InternalError, Observer
 from fsxds.lint.linter import Linter
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.values import Problem
 from fsxds.settings.options import Settings
-from fsxds.values import Problem
 
 Answer = TypeVar("Answer")
 Handler = Callable[[Any], Awaitable[Any]]

@@ -11,12 +11,12 @@ from fsxds.api.fields import camel_case
 from fsxds.editor.outline import Form, TextOutline, Trail
 from fsxds.editor.text_positions import Span
 from fsxds.lint.mentions import choices_of
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import CLAIMED, Key, ParsedFile, key_of
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import CLAIMED, Key, ParsedFile, key_of
+from fsxds.model.values import FieldPath, TypeUrl
 from fsxds.snapshots.references import ANY, IN_FILE
 from fsxds.snapshots.shape import wrapper_path
 from fsxds.snapshots.structured_names import NameWriter
-from fsxds.values import FieldPath, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from fsxds.editor.mentions_of_names import NamePlace, name_trails, scalar_text, 
 from fsxds.editor.outline import Form, OutlineNode, TextOutline, Trail, read_outline
 from fsxds.editor.text_positions import Span
 from fsxds.lint.mentions import choices_of
-from fsxds.memo import Lru
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
-from fsxds.resources import Key
+from fsxds.model.memo import Lru
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Key
+from fsxds.model.values import Problem, TypeUrl
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS
 from fsxds.snapshots.structured_names import NameWriter
-from fsxds.values import Problem, TypeUrl
 
 MOST_SYMBOLS = 500
 """Symbols of a tree that an editor is sent at once: it asks again for each letter."""

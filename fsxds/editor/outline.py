@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from fsxds.editor.text_positions import Span
-from fsxds.values import FieldPath
+from fsxds.model.values import FieldPath
 
 MOST_CHARACTERS = 2_000_000
 """A longer text has no outline: to read one of this length takes a second."""

@@ -13,7 +13,7 @@ from fsxds.editor.navigation import Symbol, TextPlace, TreeSymbol
 from fsxds.editor.remedies import Remedy
 from fsxds.editor.suggestions import Suggestion, Suggestions, SuggestionSort
 from fsxds.editor.text_positions import EditorPosition, Span, TextPositions
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 
 SOURCE = "fsxds"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fsxds.editor.diagnostics import problem_positions, span_of_problem
 from fsxds.editor.outline import Form, OutlineNode, TextOutline, Trail
 from fsxds.editor.text_positions import Span
-from fsxds.values import Problem
+from fsxds.model.values import Problem
 
 _MEANT = re.compile(r'did you mean "([^"\\]+)"\?')
 _PERHAPS = re.compile(r"perhaps ([\w.]+) is meant")

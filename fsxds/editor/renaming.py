@@ -17,11 +17,11 @@ from fsxds.editor.navigation import NameAt, Navigator
 from fsxds.editor.outline import Form, Trail
 from fsxds.editor.text_positions import Span
 from fsxds.formats.yaml_scalars import resolve_plain
-from fsxds.resource_names import MalformedName, ResourceName, is_structured
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key
+from fsxds.model.resource_names import MalformedName, ResourceName, is_structured
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Key
+from fsxds.model.values import Problem, Severity
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, ROUTES, SECRET, VIRTUAL_HOST
-from fsxds.values import Problem, Severity
 
 Edits = Mapping[PurePosixPath, Mapping[Span, str]]
 """What to write in place of which parts, by file."""

@@ -16,9 +16,9 @@ from fsxds.editor.diagnostics import Diagnostic, diagnostics_of
 from fsxds.editor.edited_tree import EditedTree, TreeView
 from fsxds.editor.navigation import MOST_OUTLINES, Navigator, OutlineMemory
 from fsxds.events import InternalError, Observer
-from fsxds.memo import Lru
+from fsxds.model.memo import Lru
+from fsxds.model.values import Problem
 from fsxds.store import Latest
-from fsxds.values import Problem
 
 Value = TypeVar("Value")
 

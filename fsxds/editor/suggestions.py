@@ -23,10 +23,10 @@ from fsxds.editor.api_places import ApiPlaces, Expectation, Role, named_type
 from fsxds.editor.api_words import ApiWords, is_switch, siblings, type_words
 from fsxds.editor.outline import Form, OutlineNode, Trail, read_outline
 from fsxds.editor.text_positions import Span
-from fsxds.resource_types import PREFIX, RESOURCE_TYPES
+from fsxds.model.resource_types import PREFIX, RESOURCE_TYPES
+from fsxds.model.values import TypeUrl
 from fsxds.snapshots.layer_documents import DELETE, PATCH
 from fsxds.tools.packed_places import ANYTHING, PackedTypes, packable_types
-from fsxds.values import TypeUrl
 
 MOST_SUGGESTIONS = 1000
 

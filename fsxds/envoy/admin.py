@@ -14,10 +14,10 @@ from types import MappingProxyType
 
 import aiohttp
 
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
-from fsxds.resources import Snapshot
-from fsxds.values import TypeUrl, Version
 
 Statistics = Mapping[str, int | str]
 """Counters and gauges as numbers, text readouts as text, by name."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from fsxds.envoy.envoy_bootstrap import Section
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 LINE_LENGTH = 120
 _STEP = "  "

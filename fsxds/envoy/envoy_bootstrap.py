@@ -20,12 +20,12 @@ from pathlib import PurePath
 from types import MappingProxyType
 from urllib.parse import quote
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_names import MalformedName, ResourceName, is_structured
+from fsxds.model.resource_types import BY_SHORT_NAME, ResourceType
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import PlainValue
 from fsxds.observe.log_lines import escape
-from fsxds.resource_names import MalformedName, ResourceName, is_structured
-from fsxds.resource_types import BY_SHORT_NAME, ResourceType
-from fsxds.resources import Snapshot
-from fsxds.values import PlainValue
 
 Section = dict[str, PlainValue]
 

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 from fsxds.api.catalogue import Command, Extensions, Features
 from fsxds.envoy.stub_files import STUB_CERTIFICATE, STUB_PRIVATE_KEY
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 
 PATIENCE_S = 20.0
 

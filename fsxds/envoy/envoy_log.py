@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fsxds.envoy.static_bootstrap import Member, Rendering
+from fsxds.model.resource_types import BY_REST_PATH, BY_SHORT_NAME
+from fsxds.model.resources import Origin, Resource
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import without_message
-from fsxds.resource_types import BY_REST_PATH, BY_SHORT_NAME
-from fsxds.resources import Origin, Resource
-from fsxds.values import TypeUrl
 
 # Arguments that make Envoy log one line per message, `level logger message`, with escapes in the message.
 LOG_ARGUMENTS = ("--log-format", "%l %n %v", "--log-format-escaped")

@@ -16,13 +16,13 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.api.secrets import HIDDEN, Masker, mask_reason
 from fsxds.envoy.stub_files import STAND_IN
-from fsxds.errors import ApiError
 from fsxds.formats import format_of
 from fsxds.formats.decoded import PlainDocument
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Resource
+from fsxds.model.errors import ApiError
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Resource
+from fsxds.model.values import FieldPath, PlainValue, Problem, Severity, pointer_of
 from fsxds.snapshots.document import authored_path
-from fsxds.values import FieldPath, PlainValue, Problem, Severity, pointer_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, files_of
 from fsxds.envoy.envoy_log import EnvoyLogLine, LoggedRejection, read_rejection
 from fsxds.envoy.process import EndedEnvoy, EnvoyLog, LocalEnvoy, running_envoy
 from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, InProgress, Nacked, StatisticsAcks, nacks_of
-from fsxds.resource_types import ResourceType
-from fsxds.resources import Snapshot
+from fsxds.model.resource_types import ResourceType
+from fsxds.model.resources import Snapshot
 from fsxds.store import SnapshotStore
 
 # Asking more often slows Envoy itself down; of an Envoy with many statistics, an answer takes its time.

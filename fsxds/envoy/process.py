@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from fsxds.envoy.envoy_bootstrap import Section
 from fsxds.envoy.envoy_log import LOG_ARGUMENTS, EnvoyLogLine, read_log_line
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 
 # How long Envoy may take to end after SIGTERM; it needs some milliseconds.
 PATIENCE_S = 2.0

@@ -13,12 +13,12 @@ from typing import Protocol
 
 from fsxds.envoy.admin import VERSION_TEXT, WARMING, Expected, Scope, Statistics, scopes_in
 from fsxds.envoy.envoy_log import LoggedRejection, origin_of
+from fsxds.model.resource_types import BY_TYPE_URL, ResourceType
+from fsxds.model.resources import Key, Origin, Snapshot
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import WatchStatus
-from fsxds.resource_types import BY_TYPE_URL, ResourceType
-from fsxds.resources import Key, Origin, Snapshot
 from fsxds.rollout import ResourceVersion
 from fsxds.store import SnapshotStore
-from fsxds.values import TypeUrl, Version
 
 
 @dataclass(frozen=True, slots=True)

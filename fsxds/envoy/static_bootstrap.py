@@ -16,8 +16,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.envoy.stand_ins import StandIns
 from fsxds.envoy.stub_files import STAND_IN, FileStubs, Reshaper
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, PREFIX
-from fsxds.resources import Resource
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, PREFIX
+from fsxds.model.resources import Resource
 
 CDS, SDS, SRDS, ECDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "sds", "srds", "ecds"))
 

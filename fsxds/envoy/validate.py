@@ -31,10 +31,10 @@ from fsxds.envoy.envoy_log import (
 from fsxds.envoy.envoy_rejections import EnvoyRejection, ProblemWriter
 from fsxds.envoy.static_bootstrap import BOOTSTRAP, SRDS, Member, Prepared, Renderer, Rendering
 from fsxds.envoy.stub_files import STUB_FILE
-from fsxds.errors import UsageError
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Resource
-from fsxds.values import Problem
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.model.resources import Resource
+from fsxds.model.values import Problem
 
 Members: TypeAlias = tuple[Member, ...]
 

@@ -13,7 +13,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.formats.decoded import Decoded, MessageDocument, unreadable
-from fsxds.values import Fault
+from fsxds.model.values import Fault
 
 _RESPONSE: Final = "envoy.service.discovery.v3.DiscoveryResponse"
 _REMEDY: Final = "write it again, whole; Envoy itself would delete what it has"

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.values import Fault, FieldPath, PlainValue
+from fsxds.model.values import Fault, FieldPath, PlainValue
 
 MAX_DEPTH = 100
 """Levels of nesting that are read; the deepest real Envoy configurations have about 40."""

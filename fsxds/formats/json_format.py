@@ -34,7 +34,7 @@ from fsxds.formats.decoded import (
     too_deep,
     unreadable,
 )
-from fsxds.values import Fault, FieldPath, PlainValue
+from fsxds.model.values import Fault, FieldPath, PlainValue
 
 # (how json's own message begins, what the user can do)
 _REMEDIES: Final = (

@@ -9,9 +9,9 @@ from yaml import YAMLError, __with_libyaml__
 from yaml.error import Mark, MarkedYAMLError
 from yaml.reader import ReaderError
 
-from fsxds.errors import UsageError
 from fsxds.formats.decoded import place_after
-from fsxds.values import Fault
+from fsxds.model.errors import UsageError
+from fsxds.model.values import Fault
 
 if __with_libyaml__ or TYPE_CHECKING:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs do not know it

@@ -27,7 +27,7 @@ from fsxds.formats.decoded import MAX_DEPTH, AllFoundError, UnreadableError, Vis
 from fsxds.formats.json_format import JsonWalk, make_strict
 from fsxds.formats.libyaml import read_events
 from fsxds.formats.textproto_tokens import CLOSERS, BadEscapeError, Cursor, is_name, is_text, unquote
-from fsxds.values import FieldPath
+from fsxds.model.values import FieldPath
 
 Wanted: TypeAlias = Collection[tuple[int, FieldPath]]
 """Paths of values: keys as the file has them, and indexes; each with the number of its document, from 0."""

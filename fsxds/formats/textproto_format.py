@@ -41,7 +41,6 @@ from fsxds.api.fields import (
     owner_of,
 )
 from fsxds.api.printing import Printer
-from fsxds.errors import ApiError
 from fsxds.formats.decoded import (
     LONGEST_TYPE,
     MAX_DEPTH,
@@ -63,8 +62,9 @@ from fsxds.formats.textproto_tokens import (
     is_name,
     scalar_reader,
 )
-from fsxds.resource_types import PREFIX
-from fsxds.values import Fault, PlainValue, TypeUrl
+from fsxds.model.errors import ApiError
+from fsxds.model.resource_types import PREFIX
+from fsxds.model.values import Fault, PlainValue, TypeUrl
 
 RESPONSE: Final = "envoy.service.discovery.v3.DiscoveryResponse"
 WRAPPER: Final = "envoy.service.discovery.v3.Resource"

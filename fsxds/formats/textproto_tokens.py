@@ -17,7 +17,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from fsxds.api.fields import INTEGERS, NULL_VALUE, enum_of
 from fsxds.formats.decoded import MAX_FAULTS, LineIndex
-from fsxds.values import Fault, PlainValue
+from fsxds.model.values import Fault, PlainValue
 
 # A type in brackets is one word: `[type.googleapis.com/envoy.config.cluster.v3.Cluster]`.
 _WORD: Final = re.compile(

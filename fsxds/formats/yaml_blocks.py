@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from fsxds.formats.decoded import MAX_DEPTH, Decoded, PlainDocument
 from fsxds.formats.yaml_scalars import is_ambiguous, resolve_plain
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 ReadFlow: TypeAlias = Callable[[str], PlainValue]
 """Returns the value of a faultless flow collection, None for anything else."""

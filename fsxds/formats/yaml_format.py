@@ -39,7 +39,7 @@ from fsxds.formats.yaml_scalars import (
     is_ambiguous,
     resolve_plain,
 )
-from fsxds.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
+from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
 if yaml.__with_libyaml__ or TYPE_CHECKING:
     from yaml import CSafeDumper

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from math import isfinite
 
-from fsxds.values import PlainText, PlainValue, SpelledFloat
+from fsxds.model.values import PlainText, PlainValue, SpelledFloat
 
 NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _TRUE_WORDS = ("y", "yes", "on")

@@ -10,10 +10,10 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any
 
-from fsxds.name_table import NameTable
-from fsxds.resources import Reference, Resource, Snapshot, version_of_body
+from fsxds.model.name_table import NameTable
+from fsxds.model.resources import Reference, Resource, Snapshot, version_of_body
+from fsxds.model.values import Severity, TypeUrl, Version
 from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of
-from fsxds.values import Severity, TypeUrl, Version
 
 # Databases of earlier versions get it when they are opened. The body is last, so that a renewed time to live, which changes
 # what is before it, is written without it.

@@ -20,11 +20,11 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from fsxds.name_table import Chunk
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Resource, Rows, Snapshot, version_of_body
+from fsxds.model.name_table import Chunk
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Resource, Rows, Snapshot, version_of_body
+from fsxds.model.values import TypeUrl
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode_resources, encode_resources
-from fsxds.values import TypeUrl
 
 Digest: TypeAlias = bytes
 """What an object is found by."""

@@ -6,10 +6,10 @@ import json
 import sqlite3
 from collections.abc import Mapping
 
+from fsxds.model.resources import Key
+from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones
-from fsxds.resources import Key
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.values import Layers, TypeUrl
 
 # So many views are kept, those that changed last; the rows of each are bounded by `tombstones.py`.
 MOST_VIEWS = 1000

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from fsxds.channels import ChannelKey
-from fsxds.errors import StateError, UsageError
 from fsxds.events import Observer
 from fsxds.history.entries import (
     HistoryEntry,
@@ -51,12 +50,13 @@ from fsxds.history.rollout_rows import (
 from fsxds.history.seen_manifests import read_seen, write_seen
 from fsxds.history.state_directory import DATABASE, StateDirectory, is_damage
 from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams, UpstreamTable
+from fsxds.model.errors import StateError, UsageError
+from fsxds.model.resources import Snapshot
+from fsxds.model.tree_trust import SeenManifest
+from fsxds.model.values import Layers
 from fsxds.protocol.tombstones import Tombstones
-from fsxds.resources import Snapshot
 from fsxds.rollout import Rejections, RolloutState, snapshot_id
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.tree_trust import SeenManifest
-from fsxds.values import Layers
 
 # Of each view.
 MOST_SNAPSHOTS = 50

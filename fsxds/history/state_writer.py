@@ -13,16 +13,16 @@ from threading import Lock
 from typing import NamedTuple, Never, Self
 
 from fsxds.channels import ChannelKey
-from fsxds.errors import StateError
 from fsxds.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.rejection_rows import encode_rejections
 from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
 from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams
+from fsxds.model.errors import StateError
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import BackOff, Layers
 from fsxds.protocol.tombstones import Tombstones
-from fsxds.resources import Snapshot
 from fsxds.rollout import DrainingListener, Rejections, ResourceVersion, RolloutState
-from fsxds.values import BackOff, Layers
 
 BACK_OFF = BackOff()
 

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fsxds.history.held_rows import HeldReader, remove_held, write_changes
-from fsxds.name_table import NameTable
-from fsxds.resources import Snapshot
+from fsxds.model.name_table import NameTable
+from fsxds.model.resources import Snapshot
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.upstream_content import Held, HeldResource
 

@@ -21,9 +21,9 @@ from types import MappingProxyType
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Path, Walk, addresses_taken
 from fsxds.lint.reference_findings import ReferenceFinding
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
-from fsxds.resources import ADDRESS, CLAIMED, HOST, HOST_NAME, UNNAMED, ParsedFile, Reference, Resource
-from fsxds.values import Fault, Severity, TypeUrl
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, name_of_domain
+from fsxds.model.resources import ADDRESS, CLAIMED, HOST, HOST_NAME, UNNAMED, ParsedFile, Reference, Resource
+from fsxds.model.values import Fault, Severity, TypeUrl
 
 _LISTENER = BY_SHORT_NAME["lds"].message_type
 _COLLECTION = BY_SHORT_NAME["lcds"].message_type

@@ -18,8 +18,8 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
 from fsxds.lint.field_values import packed_type
+from fsxds.model.values import Fault
 from fsxds.snapshots.references import TYPED_STRUCTS
-from fsxds.values import Fault
 
 # Of these packages nothing is an extension by itself, in whatever Envoy.
 _PLAIN_PACKAGES = (

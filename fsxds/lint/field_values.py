@@ -11,7 +11,7 @@ import re2
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.scalars import LONGEST_S
 from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of, ip_version
-from fsxds.memo import Lru
+from fsxds.model.memo import Lru
 
 _HOST_OR_NUMBERS = re.compile(r"[0-9a-fA-F:./]{1,60}|localhost|[\w-]{1,60}(\.[\w-]{1,60}){1,8}")
 

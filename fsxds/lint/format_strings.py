@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from fsxds.api.catalogue import Catalogue, DynamicMessage, Features
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
-from fsxds.memo import Lru
+from fsxds.model.memo import Lru
 
 _COMMAND = re.compile(r"%([A-Z0-9_]+)(?:\((.*?)\))?(?::([0-9]+))?%", re.ASCII)
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z:]*")

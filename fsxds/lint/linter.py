@@ -27,8 +27,8 @@ from fsxds.lint.rules import RuleLevels, read_levels
 from fsxds.lint.tree_names import OutsideNames, StaticNames, read_bootstrap_file, static_names
 from fsxds.lint.tree_references import ReferenceCheck, ReferenceMemory
 from fsxds.lint.tree_report import ReferenceSettings
+from fsxds.model.resources import Key
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resources import Key
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import FieldLocator, Found
 from fsxds.snapshots.parse import field_rules

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from fsxds.lint.mentions import IN_COLLECTIONS, TouchedKeys, collection_of
 from fsxds.lint.reference_findings import ReferenceFinding, nearest
 from fsxds.lint.tree_names import TreeNames
-from fsxds.resource_types import route_configuration_of
-from fsxds.resources import Key, ParsedFile, Resource
+from fsxds.model.resource_types import route_configuration_of
+from fsxds.model.resources import Key, ParsedFile, Resource
+from fsxds.model.values import Fault, FieldPath, Severity, TypeUrl
 from fsxds.snapshots.references import ROUTES, VIRTUAL_HOST
-from fsxds.values import Fault, FieldPath, Severity, TypeUrl
 
 # Each takes some milliseconds where there are many route configurations, whenever one of them changes.
 MOST_HINTS = 5

@@ -15,11 +15,11 @@ from typing import TypeAlias, TypeVar
 
 from rpds import HashTrieMap, HashTrieSet
 
-from fsxds.resource_names import Locator, MalformedName, glob_of, is_structured
-from fsxds.resource_types import route_configuration_of
-from fsxds.resources import CLAIMED, Key, ParsedFile, Resource, key_of
+from fsxds.model.resource_names import Locator, MalformedName, glob_of, is_structured
+from fsxds.model.resource_types import route_configuration_of
+from fsxds.model.resources import CLAIMED, Key, ParsedFile, Resource, key_of
+from fsxds.model.values import Severity, TypeUrl
 from fsxds.snapshots.references import ANY, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
-from fsxds.values import Severity, TypeUrl
 
 IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})
 """Types of which Envoy asks for what is in a collection."""

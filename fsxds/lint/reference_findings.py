@@ -15,11 +15,11 @@ from types import MappingProxyType
 from urllib.parse import quote
 
 from fsxds.lint.tree_names import StaticNames, TreeNames
-from fsxds.resource_names import parse_or_none
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key, ParsedFile, Reference, Resource, key_of
+from fsxds.model.resource_names import parse_or_none
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Key, ParsedFile, Reference, Resource, key_of
+from fsxds.model.values import Fault, Severity, TypeUrl
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, EXTENSION_CONFIG, IN_FILE, ROUTES, SCOPED_ROUTE, SECRET
-from fsxds.values import Fault, Severity, TypeUrl
 
 _WAITS = "Envoy waits for it until initial_fetch_timeout"
 _REJECTS = "Envoy rejects what names it"

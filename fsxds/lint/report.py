@@ -10,11 +10,11 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_text
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Problem, Severity
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.observe.source_lines import Excerpt, Source
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Snapshot
-from fsxds.values import Problem, Severity
 
 # How messages name another place of the tree: `already defined at clusters.yaml:3`.
 _PLACE = re.compile(r"\bat (?P<path>\S.*?):(?P<line>\d+)\b")

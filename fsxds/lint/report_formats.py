@@ -16,8 +16,8 @@ from rich.text import Text
 
 from fsxds.lint.report import Report, ReportedProblem, fact_of, line_of, place_of
 from fsxds.lint.sarif import as_sarif
+from fsxds.model.values import Problem, Severity
 from fsxds.observe.source_lines import Excerpt
-from fsxds.values import Problem, Severity
 
 # What XML 1.0 has no way to write, not even as a reference.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

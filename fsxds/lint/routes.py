@@ -10,7 +10,7 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hooks, Leave, Path, Walk
 from fsxds.lint.field_values import inline, is_longer, packed_type, repeated
-from fsxds.resource_types import lowered
+from fsxds.model.resource_types import lowered
 
 _LARGEST_BODY = 4096
 _LARGEST_WEIGHT = 4_294_967_295

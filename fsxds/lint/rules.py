@@ -16,8 +16,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fsxds.errors import UsageError
-from fsxds.values import PlainValue, Severity
+from fsxds.model.errors import UsageError
+from fsxds.model.values import PlainValue, Severity
 
 if TYPE_CHECKING:
     # Shell completion reads the names of rules, and has no time to import how trees are loaded, or how text is coloured.

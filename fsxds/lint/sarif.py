@@ -16,7 +16,7 @@ from urllib.parse import quote
 from fsxds import __version__
 from fsxds.lint.report import Report, fact_of, remedy_of
 from fsxds.lint.rules import Rule, rules
-from fsxds.values import PlainValue, Problem
+from fsxds.model.values import PlainValue, Problem
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

@@ -13,7 +13,7 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
 from fsxds.lint.field_values import inline
-from fsxds.memo import Lru
+from fsxds.model.memo import Lru
 
 _TLS = "envoy.extensions.transport_sockets.tls.v3."
 _BLOCK = re.compile(

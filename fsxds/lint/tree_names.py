@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsxds.errors import UsageError
 from fsxds.formats.decoded import PlainDocument, UnreadableError, read_text, unreadable
 from fsxds.formats.yaml_format import read_yaml
 from fsxds.lint.mentions import KeySet, Mentions, NamesChange, TouchedKeys, choices_of
-from fsxds.resource_names import FILE_SCHEME
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Key, Resource, key_of
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_names import FILE_SCHEME
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Key, Resource, key_of
+from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.snapshots.proposals import Proposals
 from fsxds.snapshots.references import (
     ANY,
@@ -25,7 +26,6 @@ from fsxds.snapshots.references import (
     VIRTUAL_HOST,
 )
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
-from fsxds.values import PlainValue, TypeUrl
 
 LISTENER = BY_SHORT_NAME["lds"].type_url
 

@@ -25,11 +25,11 @@ from fsxds.lint.mentions import NamesChange, TouchedKeys
 from fsxds.lint.reference_findings import FileAt, ReferenceFinding, ReferenceFindings, ReferenceScope
 from fsxds.lint.tree_names import Definitions, NamesOfFiles, TreeNames
 from fsxds.lint.tree_report import KnownReport, ReferenceSettings, ReportedFindings, ReportedTree, TreeReport, claiming
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key, ParsedFile, Resource
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Key, ParsedFile, Resource
+from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.snapshots.check_protocol import Conflicts, FieldLocator, FileRule, problem_at
 from fsxds.snapshots.proposals import Decision, Proposal, Proposals, ServedFiles
-from fsxds.values import Problem, Severity, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,11 @@ from fsxds.lint.reference_findings import (
 )
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import USERS, OpenNames, OutsideNames, StaticNames, TreeNames
-from fsxds.resources import Key, ParsedFile, Resource, key_of
+from fsxds.model.resources import Key, ParsedFile, Resource, key_of
+from fsxds.model.values import Problem, Severity, TypeUrl, pointer_of
 from fsxds.snapshots.load import may_define
 from fsxds.snapshots.proposals import Decision, FileRecord, Records
 from fsxds.snapshots.references import IN_FILE, ROUTES, VIRTUAL_HOST
-from fsxds.values import Problem, Severity, TypeUrl, pointer_of
 
 # Problems of a whole resource, which name it.
 _NAMED = frozenset({"duplicate-name"})

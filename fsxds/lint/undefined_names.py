@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fsxds.lint.reference_findings import REFERENTS
+from fsxds.model.values import Problem, Severity
 from fsxds.rollout.uses import HANDED_OUT
 from fsxds.settings.options import Settings
-from fsxds.values import Problem, Severity
 
 _DEMANDED = frozenset(referent.missing for type_url, referent in REFERENTS.items() if type_url not in HANDED_OUT)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Never
 
 from fsxds.events import FilesWritten, Level, MirrorFailed
+from fsxds.model.resources import Snapshot, TypeChange
+from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.observe.log_lines import LONGEST_NAME, MOST_NAMES, LogLine, count_of, noun_of, some_of, type_name
-from fsxds.resources import Snapshot, TypeChange
-from fsxds.values import PlainValue, TypeUrl
 
 # Held polls are answered within milliseconds; a change is reported when so long nobody more was answered …
 QUIET_S = 0.2

@@ -57,6 +57,7 @@ from fsxds.events import (
     WatchStarted,
 )
 from fsxds.formats import FORMATS
+from fsxds.model.values import TypeUrl, Version
 from fsxds.observe.log_lines import (
     Details,
     LogLine,
@@ -71,7 +72,6 @@ from fsxds.observe.rollout_lines import canary_line, held_line, released_line, r
 from fsxds.protocol.messages import Node
 from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
 from fsxds.upstream_events import UpstreamsRestored
-from fsxds.values import TypeUrl, Version
 
 # Names of files in one line for programs.
 MOST_FILES = 20

@@ -32,6 +32,7 @@ from fsxds.events import (
     StreamOpened,
     TreeLoaded,
 )
+from fsxds.model.values import Problem, TypeUrl
 from fsxds.observe.change_reports import ChangeReports, MirrorReports
 from fsxds.observe.event_lines import line_of
 from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
@@ -48,7 +49,6 @@ from fsxds.observe.log_lines import (
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.observe.upstream_lines import UpstreamReports
 from fsxds.upstream_events import UpstreamChanged, UpstreamEvent
-from fsxds.values import Problem, TypeUrl
 
 LAST_FLUSH_S = 1.0
 

@@ -48,9 +48,10 @@ from fsxds.events import (
     TreeReturned,
     VersionsHeld,
 )
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.values import Severity, TypeUrl
 from fsxds.observe.log_lines import LONGEST_NAME, escape, name_of, type_name
 from fsxds.observe.metric_catalogue import CATALOGUE, MetricRow
-from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
 from fsxds.upstream_events import (
     UpstreamChanged,
@@ -63,7 +64,6 @@ from fsxds.upstream_events import (
     UpstreamRejected,
     UpstreamShadowed,
 )
-from fsxds.values import Severity, TypeUrl
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of the labels of a row of the catalogue, in its order."""

@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from fsxds.events import Level
+from fsxds.model.values import HeldFile, Problem, Severity
 from fsxds.observe.log_lines import Details, LogLine, count_of, some_of
-from fsxds.values import HeldFile, Problem, Severity
 
 LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.DEBUG}
 

@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 from fsxds.api.secrets import mask_reason
 from fsxds.events import CanaryAwaited, Level, RolloutChanged, VersionsHeld, VersionsReleased
+from fsxds.model.resources import Key, RowsChange
+from fsxds.model.values import PlainValue
 from fsxds.observe.log_lines import (
     LONGEST_NAME,
     MOST_NAMES,
@@ -18,7 +20,6 @@ from fsxds.observe.log_lines import (
     some_of,
     type_name,
 )
-from fsxds.resources import Key, RowsChange
 from fsxds.rollout import (
     Client,
     Completed,
@@ -32,7 +33,6 @@ from fsxds.rollout import (
     StepTimedOut,
     Superseded,
 )
-from fsxds.values import PlainValue
 
 # Names of resources in one line for programs.
 MOST_RESOURCES = 20

@@ -9,6 +9,7 @@ from functools import partial, singledispatch
 
 from fsxds.api.secrets import mask_reason
 from fsxds.events import Level
+from fsxds.model.values import PlainValue
 from fsxds.observe.internal_errors import RepeatLimit
 from fsxds.observe.log_lines import (
     LONGEST_FOREIGN_TEXT,
@@ -37,7 +38,6 @@ from fsxds.upstream_events import (
     UpstreamShadowed,
     UpstreamUnanswered,
 )
-from fsxds.values import PlainValue
 
 # An outage is one line, and one more as long as it lasts.
 REMINDER_S = 300.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fsxds.model.resource_names import glob_of
+from fsxds.model.resource_types import ResourceType
+from fsxds.model.resources import Snapshot
 from fsxds.protocol.acks import NOTHING, Acks
 from fsxds.protocol.lookup import Changes, Lookup
 from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.resource_names import glob_of
-from fsxds.resource_types import ResourceType
-from fsxds.resources import Snapshot
 from fsxds.rollout.uses import names_in_use
 
 

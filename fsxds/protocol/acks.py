@@ -19,13 +19,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from fsxds.model.resources import NO_RESOURCES, Resource, ResourceList
+from fsxds.model.values import Nonce, Version
 from fsxds.protocol.messages import Acknowledgement, SyncState, WatchStatus
 from fsxds.protocol.subscription import WILDCARD, Subscription
-from fsxds.resources import NO_RESOURCES, Resource, ResourceList
 from fsxds.rollout import late_nack_of, nack_of
 from fsxds.rollout.pending import BACK_OFF, Pending, Share
 from fsxds.rollout.rejections import MOST_SUSPECTS
-from fsxds.values import Nonce, Version
 
 # So many late NACKs count of one response: each may be about other resources.
 MOST_LATE = 16

@@ -20,7 +20,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from fsxds.name_table import Chunk
+from fsxds.model.name_table import Chunk
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
+from fsxds.model.resources import NO_RESOURCES, Resource, Rows, RowsChange, Snapshot
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.absence import Absence
 from fsxds.protocol.acks import NOTHING, Acks, Sent
 from fsxds.protocol.delta_order import Arrival, DeltaUpdate, removals_last
@@ -39,11 +42,8 @@ from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, na
 from fsxds.protocol.tombstones import removed_members
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
 from fsxds.protocol.virtual_hosts import ROUTES, VIRTUAL_HOSTS, HostNames, ends_of_any_wait, ends_of_wait
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES, ResourceType, in_push_order
-from fsxds.resources import NO_RESOURCES, Resource, Rows, RowsChange, Snapshot
 from fsxds.rollout import Standing, Step
 from fsxds.rollout.pending import MOST_PARTS
-from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url

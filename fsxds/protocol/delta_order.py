@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import NO_RESOURCES, ResourceList
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.acks import NOTHING
 from fsxds.protocol.lookup import NO_ALIASES, Changes
 from fsxds.protocol.ttl import earliest
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import NO_RESOURCES, ResourceList
 from fsxds.rollout import RolloutOptions
-from fsxds.values import TypeUrl, Version
 
 AT_ONCE = RolloutOptions(is_on=False)
 

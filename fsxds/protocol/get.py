@@ -21,15 +21,10 @@ from difflib import get_close_matches
 from itertools import chain
 from urllib.parse import unquote
 
-from fsxds.errors import ProtocolError
-from fsxds.memo import Lru
-from fsxds.name_table import Chunk
-from fsxds.protocol.messages import Node, check_length
-from fsxds.protocol.node_attributes import attributes_of_json
-from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
-from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED, Unavailable
-from fsxds.protocol.subscription import WILDCARD
-from fsxds.resource_names import (
+from fsxds.model.errors import ProtocolError
+from fsxds.model.memo import Lru
+from fsxds.model.name_table import Chunk
+from fsxds.model.resource_names import (
     GLOB,
     SCHEME,
     Locator,
@@ -38,9 +33,14 @@ from fsxds.resource_names import (
     canonical,
     is_structured,
 )
-from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
-from fsxds.resources import Resource, Rows, Snapshot
-from fsxds.values import Version
+from fsxds.model.resource_types import BY_MESSAGE_TYPE, ResourceType
+from fsxds.model.resources import Resource, Rows, Snapshot
+from fsxds.model.values import Version
+from fsxds.protocol.messages import Node, check_length
+from fsxds.protocol.node_attributes import attributes_of_json
+from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
+from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED, Unavailable
+from fsxds.protocol.subscription import WILDCARD
 
 NODE_PREFIX = "xds.node."
 _METADATA = f"{NODE_PREFIX}metadata."

@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, Self
 
-from fsxds.memo import Lru
+from fsxds.model.memo import Lru
+from fsxds.model.resource_names import SCHEME, glob_of, is_glob
+from fsxds.model.resources import Resource, Rows, RowsChange
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.acks import NOTHING, Answer
 from fsxds.protocol.messages import DeltaRequest
 from fsxds.protocol.name_index import NameIndex
 from fsxds.protocol.requested_names import Spellings
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without
-from fsxds.resource_names import SCHEME, glob_of, is_glob
-from fsxds.resources import Resource, Rows, RowsChange
-from fsxds.values import TypeUrl, Version
 
 # Names come from clients: of so many that were looked up, those that were asked for last are remembered.
 MOST_KEPT = 100_000

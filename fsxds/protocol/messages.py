@@ -12,12 +12,12 @@ from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
+from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.node_attributes import Attributes
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resources import Resource, Snapshot
 from fsxds.rollout.rejections import Nack
-from fsxds.values import Nonce, TypeUrl, Version
 
 
 class SyncState(Enum):

@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fsxds.name_table import NameTable
-from fsxds.resource_names import SCHEME, glob_of
-from fsxds.resources import Resource, RowsChange
+from fsxds.model.name_table import NameTable
+from fsxds.model.resource_names import SCHEME, glob_of
+from fsxds.model.resources import Resource, RowsChange
 
 # So many names are found faster in a sorted list than by sorting that.
 FEW_CHANGES = 128

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from envoy.config.core.v3 import base_pb2
 from google.protobuf.struct_pb2 import Struct, Value
 
-from fsxds.values import PlainValue, scalar_text
+from fsxds.model.values import PlainValue, scalar_text
 
 Attributes: TypeAlias = tuple[tuple[str, str], ...]
 """Names such as `metadata.labels.tier`, with their values, sorted."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeAlias
 
-from fsxds.values import TypeUrl
+from fsxds.model.values import TypeUrl
 
 Unanswered: TypeAlias = Callable[[TypeUrl, AbstractSet[str]], frozenset[str]]
 """Returns those of some names of a type, `*` for everything, that nothing served has, and that may still exist elsewhere.

@@ -22,14 +22,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Nonce, Version
 from fsxds.protocol.acks import PolledVersion, PollEvidence, PollState
 from fsxds.protocol.messages import Acknowledgement, Node, SyncState
 from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.polling_node import PolledWatch, PollingNode
 from fsxds.protocol.subscription import WILDCARD, Selection, Subscription, select, version_of
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Snapshot
-from fsxds.values import Nonce, Version
 
 # So many clients are remembered, and so many subscriptions for each on average: an Envoy polls for each cluster's endpoints
 # apart. The one that polled longest ago is forgotten, and counts as new when it comes again.

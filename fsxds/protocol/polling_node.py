@@ -21,13 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import ResourceList, RowsChange, Snapshot
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.acks import NOTHING, PolledVersion, PollState
 from fsxds.protocol.messages import ENVOY, ClientStatus, Node, SyncState, WatchStatus
 from fsxds.protocol.subscription import Subscription, has_any, missing_names, version_of
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import ResourceList, RowsChange, Snapshot
 from fsxds.rollout import Nack, ResourceVersion, Standing, Step, late_nack_of, nack_of
-from fsxds.values import TypeUrl, Version
 
 CLUSTERS = Subscription(BY_SHORT_NAME["cds"].type_url)
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url

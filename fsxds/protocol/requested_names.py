@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 
-from fsxds.errors import LimitError, ProtocolError
-from fsxds.protocol.messages import DeltaRequest
-from fsxds.resource_names import (
+from fsxds.model.errors import LimitError, ProtocolError
+from fsxds.model.resource_names import (
     MalformedName,
     canonical,
     canonical_of_type,
@@ -25,8 +24,9 @@ from fsxds.resource_names import (
     is_structured,
     names_no_authority,
 )
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import TypeUrl
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import TypeUrl
+from fsxds.protocol.messages import DeltaRequest
 
 VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
 

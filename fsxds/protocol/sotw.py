@@ -22,6 +22,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
+from fsxds.model.resources import NO_RESOURCES, ResourceList, Rows, RowsChange, Snapshot
+from fsxds.model.set_versions import version_of_set
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.acks import NOTHING, Acks, Answer, Sent
 from fsxds.protocol.messages import ENVOY, Node, Reaction, SotwRequest, SotwResponse, SyncState, WatchStatus
 from fsxds.protocol.subscription import (
@@ -36,11 +40,7 @@ from fsxds.protocol.subscription import (
     version_of,
 )
 from fsxds.protocol.ttl import Heartbeats, TtlMode, TtlUse, earliest, ttl_use
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, in_push_order
-from fsxds.resources import NO_RESOURCES, ResourceList, Rows, RowsChange, Snapshot
 from fsxds.rollout import Standing, Step
-from fsxds.set_versions import version_of_set
-from fsxds.values import Nonce, TypeUrl, Version
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url

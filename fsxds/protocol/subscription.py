@@ -28,13 +28,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from weakref import WeakValueDictionary
 
-from fsxds.memo import Lru
-from fsxds.name_table import NameTable
+from fsxds.model.memo import Lru
+from fsxds.model.name_table import NameTable
+from fsxds.model.resource_names import GLOB, SCHEME, glob_of, is_glob
+from fsxds.model.resources import Resource, ResourceList, Rows, RowsChange, Snapshot
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
-from fsxds.resource_names import GLOB, SCHEME, glob_of, is_glob
-from fsxds.resources import Resource, ResourceList, Rows, RowsChange, Snapshot
 from fsxds.rollout import RolloutOptions
-from fsxds.values import TypeUrl, Version
 
 WILDCARD = "*"
 

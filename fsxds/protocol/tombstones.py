@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from fsxds.resource_names import SCHEME, glob_of
-from fsxds.resources import Key, Snapshot
-from fsxds.values import TypeUrl
+from fsxds.model.resource_names import SCHEME, glob_of
+from fsxds.model.resources import Key, Snapshot
+from fsxds.model.values import TypeUrl
 
 # An Envoy is told all of them when it connects again: these are less than a megabyte.
 MOST_OF_A_COLLECTION = 10_000

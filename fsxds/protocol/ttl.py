@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.values import TypeUrl
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.values import TypeUrl
 
 TTL_FEATURE = "xds.config.supports-resource-ttl"
 SOTW_TTL_FEATURE = "xds.config.supports-resource-in-sotw"

@@ -19,14 +19,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from fsxds.memo import Lru
-from fsxds.name_table import NameTable
+from fsxds.model.memo import Lru
+from fsxds.model.name_table import NameTable
+from fsxds.model.resource_types import BY_SHORT_NAME, route_configuration_of
+from fsxds.model.resources import Resource, Rows, RowsChange, Snapshot
 from fsxds.protocol.acks import NOTHING, Answer
 from fsxds.protocol.lookup import MOST_KEPT, NO_CHANGES, Changes, DeltaNames, Held, Lookup, unheld
 from fsxds.protocol.messages import DeltaRequest
 from fsxds.protocol.subscription import WILDCARD, SharedMemory
-from fsxds.resource_types import BY_SHORT_NAME, route_configuration_of
-from fsxds.resources import Resource, Rows, RowsChange, Snapshot
 
 VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
 ROUTES = BY_SHORT_NAME["rds"].type_url

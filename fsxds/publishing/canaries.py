@@ -25,11 +25,12 @@ from typing import TypeAlias
 
 from fsxds.channels import ChannelClient, ChannelKey, node_key
 from fsxds.events import CanaryAwaited
+from fsxds.model.resources import Key, Snapshot
+from fsxds.model.values import Layers, Version
 from fsxds.observe.log_lines import some_of
 from fsxds.protocol.messages import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.held_resources import WordedHold, held_resources
-from fsxds.resources import Key, Snapshot
 from fsxds.rollout import (
     Composed,
     Hold,
@@ -42,7 +43,6 @@ from fsxds.rollout import (
     compose,
     version_of,
 )
-from fsxds.values import Layers, Version
 
 Change: TypeAlias = tuple[Key, Version | None]
 """A version of a resource that the others are to get; None for its removal."""

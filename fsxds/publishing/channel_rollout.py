@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from fsxds.channels import Channel, ChannelClient
+from fsxds.model.resources import Key, Snapshot
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.publishing.kept_places import RemovedMembers
-from fsxds.resources import Key, Snapshot
 from fsxds.rollout import (
     NO_HOLDS,
     Composed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fsxds.access import SECRET
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher
 

@@ -8,11 +8,11 @@ from itertools import islice
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.model.resources import Key, Resource, Snapshot
+from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.observe.log_lines import some_of
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.resources import Key, Resource, Snapshot
 from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, ResourceVersion, Target
-from fsxds.values import Problem, Severity, TypeUrl
 
 # Of more, the rest is in the status.
 MOST_PROBLEMS = 100

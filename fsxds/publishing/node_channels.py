@@ -21,7 +21,8 @@ from itertools import count
 from typing import Protocol
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey, HoldsOf, holds_nothing, node_key
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
+from fsxds.model.values import WHOLE_TREE, Layers
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import Attributes
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
@@ -30,7 +31,6 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.rollout import NodeKey, ResourceVersion, Rollout, RolloutOptions, RolloutState, Standing
 from fsxds.settings.rollout_forms import Canary
-from fsxds.values import WHOLE_TREE, Layers
 from fsxds.views import Views
 
 # A channel that nobody followed for so long is dropped, and its layers are not loaded any more.

@@ -21,6 +21,8 @@ from fsxds.events import (
     SnapshotPublished,
     SnapshotSetAside,
 )
+from fsxds.model.resources import Key, Snapshot
+from fsxds.model.values import Layers, Problem
 from fsxds.publishing.canaries import BakeRules, CanaryGate
 from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding
 from fsxds.publishing.held_resources import (
@@ -33,7 +35,6 @@ from fsxds.publishing.held_resources import (
 )
 from fsxds.publishing.kept_places import PlaceKeeper, RemovedMembers
 from fsxds.publishing.verdicts import Verdicts
-from fsxds.resources import Key, Snapshot
 from fsxds.rollout import (
     Client,
     Composed,
@@ -55,7 +56,6 @@ from fsxds.settings.rollout_forms import Canary, NackLimit
 from fsxds.snapshots.load import same_content
 from fsxds.store import Latest, SnapshotStore
 from fsxds.supervisor import Attempts
-from fsxds.values import Layers, Problem
 
 # An Envoy has taken a listener before it drains the one before, and reads files a while after they were written. What
 # lingers for as long as the drain takes goes too early by this (ENVOY.md E69).

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 from fsxds.channels import ChannelClient, ChannelKey
-from fsxds.errors import ProtocolError, StateError
+from fsxds.model.errors import ProtocolError, StateError
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
 from fsxds.observe.rollout_lines import shares_of
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Snapshot
 from fsxds.rollout import Client, HoldingRules, HoldReason, snapshot_id
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.transports.admin.rollout_control import (
@@ -29,7 +30,6 @@ from fsxds.transports.admin.rollout_control import (
     WaitingReport,
     no_snapshot,
 )
-from fsxds.values import Layers
 
 Result = TypeVar("Result")
 

@@ -10,14 +10,14 @@ from functools import partial
 
 from fsxds.channels import ChannelClient, ChannelKey, node_key
 from fsxds.events import Observer, VersionsHeld, VersionsReleased
+from fsxds.model.resources import Key, Resource, Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
-from fsxds.resources import Key, Resource, Snapshot
 from fsxds.rollout import Nack, NodeKey, RejectingNode, Rejections, ResourceVersion
 from fsxds.rollout.rejections import Votes
 from fsxds.rollout.uses import dependencies_of
 from fsxds.settings.rollout_forms import NackLimit
-from fsxds.values import TypeUrl
 
 # Clients that have not taken all that they are served.
 _UNSETTLED = frozenset((SyncState.NACK, SyncState.STALE))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsxds.resources import Resource, Snapshot
+from fsxds.model.resources import Resource, Snapshot
 from fsxds.rollout.guard import COLLECTIONS
 from fsxds.rollout.holding import Basis, Composed, HoldingRules, Holds, with_rows
 

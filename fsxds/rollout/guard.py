@@ -14,9 +14,9 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Key, Rows, Snapshot
-from fsxds.values import TypeUrl
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Key, Rows, Snapshot
+from fsxds.model.values import TypeUrl
 
 # Of fewer resources, a share says nothing.
 LEAST_RESOURCES = 5

@@ -29,7 +29,8 @@ from enum import Enum
 from functools import partial
 from types import MappingProxyType
 
-from fsxds.resources import Key, Resource, Rows, Snapshot, claims_of, key_of
+from fsxds.model.resources import Key, Resource, Rows, Snapshot, claims_of, key_of
+from fsxds.model.values import TypeUrl
 from fsxds.rollout.guard import Removal, approval_id, removals_to_approve
 from fsxds.rollout.uses import (
     CLAIMING,
@@ -44,7 +45,6 @@ from fsxds.rollout.uses import (
     names_any,
     users_of,
 )
-from fsxds.values import TypeUrl
 
 
 class HoldReason(Enum):

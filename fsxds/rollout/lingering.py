@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Key, Resource, RowsChange, Snapshot
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Key, Resource, RowsChange, Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.rollout.uses import is_pattern, names_meant
-from fsxds.values import TypeUrl
 
 LISTENERS = BY_SHORT_NAME["lds"].type_url
 

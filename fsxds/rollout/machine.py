@@ -23,7 +23,8 @@ from dataclasses import replace
 from math import inf
 from types import MappingProxyType
 
-from fsxds.resources import Resource, Snapshot
+from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.rollout.lingering import (
     Draining,
     LingeringByKey,
@@ -49,7 +50,6 @@ from fsxds.rollout.step import (
     Superseded,
     snapshot_id,
 )
-from fsxds.values import TypeUrl
 
 
 class Rollout:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
-from fsxds.resources import Key
-from fsxds.values import BackOff, Version
+from fsxds.model.resources import Key
+from fsxds.model.values import BackOff, Version
 
 ResourceVersion: TypeAlias = tuple[Key, Version]
 """One version of one resource: a digest of content, the same in every view that has it."""

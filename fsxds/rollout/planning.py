@@ -22,9 +22,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from fsxds.name_table import Chunk
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Resource, Rows, RowsChange, Snapshot
+from fsxds.model.name_table import Chunk
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.resources import Resource, Rows, RowsChange, Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.rollout.lingering import (
     Changes,
     Draining,
@@ -35,7 +36,6 @@ from fsxds.rollout.lingering import (
 )
 from fsxds.rollout.step import Step, StepKind
 from fsxds.rollout.uses import names_meant
-from fsxds.values import TypeUrl
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url

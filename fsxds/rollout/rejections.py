@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from fsxds.resources import Resource
+from fsxds.model.resources import Resource
 from fsxds.rollout.pending import Pending, ResourceVersion
 from fsxds.settings.rollout_forms import NackLimit
 

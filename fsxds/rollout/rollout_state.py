@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fsxds.resources import Key, Snapshot
+from fsxds.model.resources import Key, Snapshot
 from fsxds.rollout.lingering import Draining
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.target import Pin

@@ -11,11 +11,11 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import CLAIMED, Key, Origin, Reference, Resource, Rows, Snapshot
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.model.resources import CLAIMED, Key, Origin, Reference, Resource, Rows, Snapshot
+from fsxds.model.values import Layers, PlainValue, Severity, TypeUrl, Version
 from fsxds.rollout.guard import COLLECTIONS, body_with_entries, entry_count
 from fsxds.rollout.holding import Hold, HoldReason, Holds
-from fsxds.values import Layers, PlainValue, Severity, TypeUrl, Version
 
 # What follows from other resources is worked out anew.
 _EXPLICIT = frozenset({HoldReason.REJECTED, HoldReason.PINNED})

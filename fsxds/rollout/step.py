@@ -9,10 +9,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Protocol
 
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key, RowsChange, Snapshot
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Key, RowsChange, Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.rollout.guard import Removal
-from fsxds.values import TypeUrl
 
 ID_DIGITS = 12
 

@@ -30,11 +30,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import MappingProxyType
 
-from fsxds.resources import Key, Resource, Rows, Snapshot, key_of
+from fsxds.model.resources import Key, Resource, Rows, Snapshot, key_of
+from fsxds.model.values import TypeUrl, Version
 from fsxds.rollout.composed_again import composed_again
 from fsxds.rollout.holding import NO_HOLDS, NOTHING_BEGUN, Composed, Hold, HoldingRules, HoldReason, Holds, compose
 from fsxds.rollout.pending import ResourceVersion
-from fsxds.values import TypeUrl, Version
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
 
-from fsxds.name_table import Chunk
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.resources import Key, Resource, Snapshot, claims_of
-from fsxds.values import Severity, TypeUrl
+from fsxds.model.name_table import Chunk
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.model.resources import Key, Resource, Snapshot, claims_of
+from fsxds.model.values import Severity, TypeUrl
 
 CLUSTERS, ROUTES, SECRETS, SCOPES = (BY_SHORT_NAME[name].type_url for name in ("cds", "rds", "sds", "srds"))
 EXTENSIONS = BY_SHORT_NAME["ecds"].type_url

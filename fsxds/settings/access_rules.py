@@ -10,11 +10,11 @@ from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.values import FieldPath
 from fsxds.settings.forms import SWITCH, Schema
 from fsxds.settings.structured import SettingPart, object_schema, structured
 from fsxds.settings.view_rules import PATTERNS, REGEX, no_such_view, read_patterns
-from fsxds.values import FieldPath
 
 TOKEN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 """What a token may be called in the file of tokens."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
-from fsxds.errors import UsageError
-from fsxds.values import Severity
+from fsxds.model.errors import UsageError
+from fsxds.model.values import Severity
 
 _TCP = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>[0-9]{1,5})", re.ASCII)
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fsxds.model.values import FieldPath
 from fsxds.settings.forms import ADDRESS, DURATION, MIRROR_FORMAT, MIRROR_LAYOUT, PATH, SWITCH, Address
 from fsxds.settings.structured import SettingPart, object_schema, structured
 from fsxds.settings.view_rules import SCALAR, attributes_schema, no_such_view, read_attributes
-from fsxds.values import FieldPath
 
 
 @dataclass(frozen=True, slots=True)

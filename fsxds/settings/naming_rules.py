@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
-from fsxds.resource_names import MalformedName, ResourceName, is_structured
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_names import MalformedName, ResourceName, is_structured
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.settings.forms import SWITCH, OptionForm, Schema
 from fsxds.settings.structured import SettingPart, object_schema, structured
 

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.values import Severity
 from fsxds.settings.forms import (
     DURATION,
     EXECUTABLE,
@@ -69,7 +70,6 @@ from fsxds.settings.rollout_forms import (
 )
 from fsxds.settings.upstream_rules import AUTHORITIES, UPSTREAM_NODE, UPSTREAMS, Authority, UpstreamNode, UpstreamRule
 from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
-from fsxds.values import Severity
 
 # Names that one tool owns, so that nobody keeps resources in a file of such a name; what could be a name for resources
 # (values.yaml) is reported as a mistake instead, and is for the user to exclude. Hidden names are never read anyway.

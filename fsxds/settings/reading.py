@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.access_rules import unknown_access_views
 from fsxds.settings.forms import SWITCH, TRUE, Schema
 from fsxds.settings.mirror_rules import unknown_views

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsxds.errors import UsageError
-from fsxds.values import FieldPath, pointer_of
+from fsxds.model.errors import UsageError
+from fsxds.model.values import FieldPath, pointer_of
 
 
 @dataclass(frozen=True, slots=True, order=True)

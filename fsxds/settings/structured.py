@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeVar
 
+from fsxds.model.values import FieldPath, scalar_text
 from fsxds.settings.forms import OptionForm, Schema
-from fsxds.values import FieldPath, scalar_text
 
 Value = TypeVar("Value")
 

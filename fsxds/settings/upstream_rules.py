@@ -8,10 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.values import PlainValue
 from fsxds.settings.forms import PATH, OptionForm, TcpAddress, parse_address
 from fsxds.settings.structured import DEEPEST, MistakesFound, SettingPart, object_schema, structured
-from fsxds.values import PlainValue
 
 _CREDENTIALS = (
     "has a user or a password, which logs would show; put a token into a file, and name it by --upstream-token"

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
-from fsxds.errors import FsxdsError
+from fsxds.model.errors import FsxdsError
 
 # The signer's and four of authorities between it and a trusted one. Each more of one name multiplies the ways to try.
 MOST_CERTIFICATES = 5

@@ -6,8 +6,8 @@ import base64
 import json
 from collections.abc import Iterable
 
+from fsxds.model.values import OfferedManifest
 from fsxds.signing.tree_manifest import ManifestError, read_object
-from fsxds.values import OfferedManifest
 
 SERVICE = "fsxds.v1.Manifests"
 METHOD = f"/{SERVICE}/StreamManifests"

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.utils import CryptographyDeprecationWarning
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.signing.certificates import (
     MOST_CERTIFICATES,
     UNREADABLE,

@@ -20,9 +20,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fsxds.errors import FsxdsError
-from fsxds.resources import Resource
-from fsxds.values import SourceFile, TypeUrl
+from fsxds.model.errors import FsxdsError
+from fsxds.model.resources import Resource
+from fsxds.model.values import SourceFile, TypeUrl
 
 FORM = "fsxds-manifest-1"
 

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.tree_trust import MANIFEST_PATH, SeenManifest, SeenManifests, TrustedSigners
+from fsxds.model.values import MANIFEST_SIGNATURE, Problem, Severity, SourceTree
 from fsxds.signing.certificates import UntrustedError
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, digest_of, read_manifest
-from fsxds.tree_trust import MANIFEST_PATH, SeenManifest, SeenManifests, TrustedSigners
-from fsxds.values import MANIFEST_SIGNATURE, Problem, Severity, SourceTree
 
 SIGNATURE_PATH = PurePosixPath(MANIFEST_SIGNATURE)
 

@@ -27,11 +27,11 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import ParsedFile, key_of
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import ParsedFile, key_of
+from fsxds.model.values import Problem, Severity, TypeUrl, Version
 from fsxds.snapshots.check_protocol import Conflicts, FileRule
 from fsxds.snapshots.proposals import Decision, FileChange, FileRecord, Proposal, Proposals, Records, ServedFiles
-from fsxds.values import Problem, Severity, TypeUrl, Version
 
 # Each group of held files that is tried again costs all rules once; groups are tried one by one up to this many files.
 MOST_TRIED_ALONE = 16

@@ -15,10 +15,10 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import camel_case
 from fsxds.api.walk import Hooks
 from fsxds.formats import format_of
-from fsxds.resources import Key, Origin, ParsedFile
+from fsxds.model.resources import Key, Origin, ParsedFile
+from fsxds.model.values import Fault, FieldPath, Problem, SourceFile, Tree, pointer_of
 from fsxds.snapshots.proposals import Decision, Proposals, ServedFiles
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
-from fsxds.values import Fault, FieldPath, Problem, SourceFile, Tree, pointer_of
 
 Found = TypeVar("Found", Fault, Problem)
 

@@ -17,16 +17,16 @@ from fsxds.api.fields import camel_case
 from fsxds.api.v2_spellings import similar_type
 from fsxds.api.walk import Unreadable, unreadable_parts
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
-from fsxds.resource_names import Locator, MalformedName, is_locator, is_structured
-from fsxds.resource_types import BY_MESSAGE_TYPE, ResourceType
-from fsxds.resources import LayerEdit, Origin, Reference, Resource, UnreadResource, version_of_body
+from fsxds.model.resource_names import Locator, MalformedName, is_locator, is_structured
+from fsxds.model.resource_types import BY_MESSAGE_TYPE, ResourceType
+from fsxds.model.resources import LayerEdit, Origin, Reference, Resource, UnreadResource, version_of_body
+from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots import list_collections, names, redirect_payloads, shape
 from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
 from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unmatchable_fault, unnamed_fault
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of, wrapper_path
 from fsxds.snapshots.structured_names import NameWriter, may_hold_names
-from fsxds.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
 
 
 @dataclass(slots=True)

@@ -20,14 +20,14 @@ from types import MappingProxyType
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator, locator_of
-from fsxds.name_table import Chunk
-from fsxds.resource_names import Locator, ResourceName, parse_or_none
-from fsxds.resource_types import BY_SHORT_NAME, in_push_order
-from fsxds.resources import CLAIMED, Origin, Reference, Resource, Rows, Snapshot, version_of_body
+from fsxds.model.name_table import Chunk
+from fsxds.model.resource_names import Locator, ResourceName, parse_or_none
+from fsxds.model.resource_types import BY_SHORT_NAME, in_push_order
+from fsxds.model.resources import CLAIMED, Origin, Reference, Resource, Rows, Snapshot, version_of_body
+from fsxds.model.values import Problem, Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of
-from fsxds.values import Problem, Severity
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
 

@@ -19,9 +19,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeGuard
 
 from fsxds.api.fields import quoted
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
-from fsxds.resources import Key, LayerEdit, Origin, ParsedFile
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, pointer_of
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Key, LayerEdit, Origin, ParsedFile
+from fsxds.model.values import Fault, FieldPath, PlainValue, Problem, Severity, pointer_of
 
 KIND = "Layer"
 DELETE, PATCH = "delete", "patch"

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Protocol
 
+from fsxds.model.values import HeldFile, Problem, Severity, SourceFile, SourceTree
 from fsxds.snapshots.load import differing_files
-from fsxds.values import HeldFile, Problem, Severity, SourceFile, SourceTree
 
 NO_LAYER = ""
 """Stands for the layer of what is in none."""

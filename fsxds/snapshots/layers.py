@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from operator import is_
 from pathlib import PurePosixPath
 
-from fsxds.resources import Key, ParsedFile
+from fsxds.model.resources import Key, ParsedFile
+from fsxds.model.values import OverlaidTree, Problem, ProjectedFile, Severity, SourceFile, SourceTree
 from fsxds.snapshots.check_protocol import FieldLocator
 from fsxds.snapshots.load import Acceptance, Loaded, following, load
 from fsxds.snapshots.patches import digest_of_done
@@ -28,7 +29,6 @@ from fsxds.snapshots.projections import (
     with_carried,
 )
 from fsxds.snapshots.proposals import differing
-from fsxds.values import OverlaidTree, Problem, ProjectedFile, Severity, SourceFile, SourceTree
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from google.protobuf.message import DecodeError
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator, locator_of, plain_locator
-from fsxds.resource_names import Locator, MalformedName, ResourceName, is_structured
-from fsxds.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME
-from fsxds.resources import Reference, version_of_body
+from fsxds.model.resource_names import Locator, MalformedName, ResourceName, is_structured
+from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME
+from fsxds.model.resources import Reference, version_of_body
+from fsxds.model.values import Fault, FieldPath, PlainValue, Severity
 from fsxds.snapshots.shape import wrapper_path
-from fsxds.values import Fault, FieldPath, PlainValue, Severity
 
 LISTENER_COLLECTION = BY_SHORT_NAME["lcds"]
 LISTENER = BY_SHORT_NAME["lds"]

@@ -16,8 +16,9 @@ from types import MappingProxyType
 
 from rpds import HashTrieMap
 
-from fsxds.resource_types import RESOURCE_TYPES, exact_type_from_path
-from fsxds.resources import Key, ParsedFile, Resource, Rows, Snapshot, TypeChange, key_of
+from fsxds.model.resource_types import RESOURCE_TYPES, exact_type_from_path
+from fsxds.model.resources import Key, ParsedFile, Resource, Rows, Snapshot, TypeChange, key_of
+from fsxds.model.values import HeldFile, OverlaidTree, Problem, Severity, SourceFile, Tree, TypeUrl
 from fsxds.snapshots.accept import (
     AuthoredVersions,
     Declarations,
@@ -33,7 +34,6 @@ from fsxds.snapshots.names import unique_names
 from fsxds.snapshots.patches import Patching
 from fsxds.snapshots.proposals import FileChange, FileRecord, Proposals, Records, ServedFiles, common_ends
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
-from fsxds.values import HeldFile, OverlaidTree, Problem, Severity, SourceFile, Tree, TypeUrl
 
 # At some 1.6 kB for each resource, this takes as many GB as a server of configuration is given.
 MOST_RESOURCES = 1_000_000

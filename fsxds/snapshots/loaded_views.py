@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from fsxds.resources import Key, ParsedFile, Snapshot
+from fsxds.model.resources import Key, ParsedFile, Snapshot
+from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree, VariedFile
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.folder_collections import Collected, with_collections
 from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerRules, LayerSource
@@ -20,7 +21,6 @@ from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
 from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.snapshots.upstream_rows import MergedView, with_upstreams
 from fsxds.snapshots.view_problems import merged_held, merged_problems, named_in
-from fsxds.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree, VariedFile
 
 # Files in no layer that are named in their note; the others are counted.
 MOST_NAMED = 5

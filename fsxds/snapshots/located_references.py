@@ -14,12 +14,12 @@ from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_names import Locator, MalformedName, is_structured
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Reference, Resource, version_of_body
+from fsxds.model.resource_names import Locator, MalformedName, is_structured
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Reference, Resource, version_of_body
+from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.settings.naming_rules import NO_RULES
 from fsxds.snapshots.structured_names import NameWriter
-from fsxds.values import Problem, Severity, TypeUrl
 
 FindName: TypeAlias = Callable[[Locator, TypeUrl], str | None]
 """Returns the name by which clients get what a locator without alternatives leads to; None where nothing is there."""

@@ -22,12 +22,12 @@ from typing import TypeAlias
 from google.protobuf.message import DecodeError
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.name_table import Chunk
-from fsxds.resource_names import FileName, Locator, ResourceName, parse_or_none
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key, Resource, Snapshot, version_of_body
+from fsxds.model.name_table import Chunk
+from fsxds.model.resource_names import FileName, Locator, ResourceName, parse_or_none
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Key, Resource, Snapshot, version_of_body
+from fsxds.model.values import TypeUrl
 from fsxds.settings.naming_rules import CollectionRule
-from fsxds.values import TypeUrl
 
 COLLECTION = "Collection"
 """What the name of a type of list collections ends with; before it is the type of their entries."""

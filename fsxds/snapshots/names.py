@@ -14,13 +14,13 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Any
 
-from fsxds.resource_names import parse_or_none
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, name_of_domain, route_configuration_of
-from fsxds.resources import HOST, HOST_NAME, UNNAMED, Document, Key, Reference, Resource, key_of
+from fsxds.model.resource_names import parse_or_none
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType, name_of_domain, route_configuration_of
+from fsxds.model.resources import HOST, HOST_NAME, UNNAMED, Document, Key, Reference, Resource, key_of
+from fsxds.model.values import Fault, FieldPath, Problem, Severity
 from fsxds.snapshots.check_protocol import Conflicts
 from fsxds.snapshots.proposals import Proposal, Proposals
 from fsxds.snapshots.shape import wrapper_path
-from fsxds.values import Fault, FieldPath, Problem, Severity
 
 LISTENER = BY_SHORT_NAME["lds"]
 VIRTUAL_HOST = BY_SHORT_NAME["vhds"]

@@ -25,9 +25,10 @@ from fsxds.api.walk import merge_hooks
 from fsxds.formats import Format, format_of
 from fsxds.formats.decoded import MAX_FAULTS, MessageDocument, PlainDocument
 from fsxds.formats.positions import Found, Locate
-from fsxds.memo import Lru
-from fsxds.resource_types import ResourceType, type_from_path
-from fsxds.resources import Document, LayerEdit, Origin, ParsedFile, Resource
+from fsxds.model.memo import Lru
+from fsxds.model.resource_types import ResourceType, type_from_path
+from fsxds.model.resources import Document, LayerEdit, Origin, ParsedFile, Resource
+from fsxds.model.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile, Tree, VariedFile
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots import references
@@ -35,7 +36,6 @@ from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
 from fsxds.snapshots.names import repeated_names
 from fsxds.snapshots.variables import Substitution
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, SourceFile, Tree, VariedFile
 
 # Below this size a file parses in less time than anybody notices.
 SMALLEST_BYTES = 100_000

@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 from sys import intern
 from typing import Any, TypeAlias
 
-from fsxds.resources import Document, LayerEdit, Origin, ParsedFile, Reference, Resource, UnreadResource
-from fsxds.values import FieldPath, PlainValue, Problem, Severity, SpelledFloat, TypeUrl, Version
+from fsxds.model.resources import Document, LayerEdit, Origin, ParsedFile, Reference, Resource, UnreadResource
+from fsxds.model.values import FieldPath, PlainValue, Problem, Severity, SpelledFloat, TypeUrl, Version
 
 # The fastest: a tenth of the size is left of usual bodies; more effort takes longer than writing the rest.
 _LEVEL = 1

@@ -19,15 +19,15 @@ from fsxds.api.fields import shown_pointer
 from fsxds.api.merge_patch import PatchMerger
 from fsxds.api.printing import Printer
 from fsxds.formats.decoded import PlainDocument
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Document, Key, LayerEdit, Origin, ParsedFile, Patched, Resource
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Document, Key, LayerEdit, Origin, ParsedFile, Patched, Resource
+from fsxds.model.values import Fault, FieldPath, PlainValue, Problem, Severity, pointer_of
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots import names
 from fsxds.snapshots.check_protocol import Check, FieldLocator, problem_at
 from fsxds.snapshots.document import DocumentReader, Tools
 from fsxds.snapshots.layer_documents import edit_problem, nothing_below
 from fsxds.snapshots.parse import field_rules
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, Severity, pointer_of
 
 RESOURCE = "resource"
 

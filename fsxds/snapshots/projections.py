@@ -13,10 +13,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from fsxds.resources import Key, ParsedFile, Resource, key_of
+from fsxds.model.resources import Key, ParsedFile, Resource, key_of
+from fsxds.model.values import HeldFile, Problem, ProjectedFile, SourceFile, TypeUrl
 from fsxds.snapshots.load import Loaded, may_define
 from fsxds.snapshots.proposals import FileRecord
-from fsxds.values import HeldFile, Problem, ProjectedFile, SourceFile, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from operator import is_not
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from fsxds.resources import Key, ParsedFile, Resource, Rows, Snapshot, key_of
-from fsxds.values import FieldPath, Problem, Severity, TypeUrl, pointer_of
+from fsxds.model.resources import Key, ParsedFile, Resource, Rows, Snapshot, key_of
+from fsxds.model.values import FieldPath, Problem, Severity, TypeUrl, pointer_of
 
 Found = TypeVar("Found")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.api.locator_messages import RESOURCE_LOCATOR, locator_of
-from fsxds.resource_names import (
+from fsxds.model.resource_names import (
     FileName,
     Locator,
     MalformedName,
@@ -21,9 +21,9 @@ from fsxds.resource_names import (
     is_locator,
     parse_or_none,
 )
-from fsxds.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, ResourceType
-from fsxds.resources import Origin, Reference, Resource, version_of_body
-from fsxds.values import Fault, FieldPath, PlainValue, Severity
+from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, ResourceType
+from fsxds.model.resources import Origin, Reference, Resource, version_of_body
+from fsxds.model.values import Fault, FieldPath, PlainValue, Severity
 
 RESOURCE_NAME = "xds.core.v3.ResourceName"
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
-from fsxds.resource_names import FileName, Locator, parse_or_none
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
-from fsxds.resources import Key, Reference, Resource, claims_of, version_of_body
+from fsxds.model.resource_names import FileName, Locator, parse_or_none
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
+from fsxds.model.resources import Key, Reference, Resource, claims_of, version_of_body
+from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.snapshots import names
 from fsxds.snapshots.located_references import located, locates
 from fsxds.snapshots.locators import NotThere, Place, Resolver
-from fsxds.values import Problem, Severity, TypeUrl
 
 MOST_FOLLOWED = 10
 """Redirects that are followed one after another."""

@@ -20,11 +20,11 @@ from fsxds.api.converter import Converter
 from fsxds.api.fields import FieldValue
 from fsxds.api.printing import Printer
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
-from fsxds.errors import ApiError
-from fsxds.resource_names import is_structured
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Reference
-from fsxds.values import FieldPath, Severity, TypeUrl
+from fsxds.model.errors import ApiError
+from fsxds.model.resource_names import is_structured
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Reference
+from fsxds.model.values import FieldPath, Severity, TypeUrl
 
 TYPED_STRUCTS = ("xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct")
 

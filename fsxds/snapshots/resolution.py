@@ -15,8 +15,9 @@ from rpds import HashTrieMap
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
-from fsxds.name_table import Chunk
-from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange, claims_of, key_of
+from fsxds.model.name_table import Chunk
+from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange, claims_of, key_of
+from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
 from fsxds.settings.upstream_rules import Authority
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.folder_collections import CollectionRules
@@ -32,7 +33,6 @@ from fsxds.snapshots.redirects import (
     kept_content,
     leads_elsewhere,
 )
-from fsxds.values import HeldFile, Problem, Severity, TypeUrl
 
 
 @dataclass(frozen=True, slots=True)

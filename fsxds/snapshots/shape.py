@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from fsxds.api.fields import camel_case, may_quote_type
 from fsxds.api.scalars import LONGEST_S
-from fsxds.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
-from fsxds.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
+from fsxds.model.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
+from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
 # A time to live is renewed when half of it is over; whatever delays that by the other half removes the resource.
 SHORTEST_TTL_S = 0.5

@@ -18,11 +18,11 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, VALUE, FieldValue, is_map, map_parts
 from fsxds.api.secrets import Secrecy, is_secret_field
-from fsxds.resource_names import Locator, MalformedName, ResourceName, is_structured
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
-from fsxds.resources import Reference
+from fsxds.model.resource_names import Locator, MalformedName, ResourceName, is_structured
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
+from fsxds.model.resources import Reference
+from fsxds.model.values import Fault, FieldPath, Severity
 from fsxds.settings.naming_rules import NamingRules
-from fsxds.values import Fault, FieldPath, Severity
 
 ROUTES = BY_SHORT_NAME["rds"]
 VIRTUAL_HOST = BY_SHORT_NAME["vhds"]

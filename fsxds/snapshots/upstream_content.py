@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from rpds import HashTrieSet
 
-from fsxds.name_table import NameTable
-from fsxds.resource_names import is_structured
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key, Origin, Resource, Rows
+from fsxds.model.name_table import NameTable
+from fsxds.model.resource_names import is_structured
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Key, Origin, Resource, Rows
+from fsxds.model.values import TypeUrl
 from fsxds.snapshots.references import ANY
-from fsxds.values import TypeUrl
 
 LetGo: TypeAlias = "Mapping[TypeUrl, HashTrieSet[str]]"
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from types import MappingProxyType
 
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Key, Resource, Rows, Snapshot, TypeChange
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange
+from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
-from fsxds.values import Problem, Severity, TypeUrl
 
 # Shadowed resources that are named in one note; the others are counted.
 MOST_NAMED = 5

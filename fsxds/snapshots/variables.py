@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fsxds.formats.yaml_scalars import resolve_plain
+from fsxds.model.values import Fault, FieldPath, PlainText, PlainValue
 from fsxds.settings.view_rules import Variables
-from fsxds.values import Fault, FieldPath, PlainText, PlainValue
 
 _FOUND = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
 
+from fsxds.model.values import HeldFile, Layers, Problem, Severity
 from fsxds.snapshots.layers import LoadedLayer
-from fsxds.values import HeldFile, Layers, Problem, Severity
 
 # Views that are named in one problem.
 MOST_NAMED = 3

@@ -28,7 +28,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from fsxds.api.catalogue import Catalogue, Features
 from fsxds.api.descriptors import merged, parse_set, read_descriptors, read_version
 from fsxds.disk_cache.private_directory import evict_old
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 
 # What one Envoy has, for where none can be asked. `python -m fsxds.envoy.envoy_features ENVOY > FILE` writes it anew.
 PACKAGED = Path(__file__).parent / "envoy_features.json"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeAlias
 
-from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, Problem
+from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, Problem
 
 Signature: TypeAlias = tuple[int, int, int, int, int]
 """What changes when a file changes: mtime_ns, size, inode, ctime_ns, device."""

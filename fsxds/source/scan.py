@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from fsxds.errors import TreeLost
+from fsxds.model.errors import TreeLost
+from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, ManifestFiles, Problem, SourceFile, SourceTree
 from fsxds.source.listing import (
     BOUNDS,
     MANIFEST_NAMES,
@@ -29,7 +30,6 @@ from fsxds.source.listing import (
     remedy_of,
     signature_of,
 )
-from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, ManifestFiles, Problem, SourceFile, SourceTree
 
 # A generation that is swapped while it is read is read again; more than a few swaps in a row are no swap but an
 # upheaval, which `Look.is_steady` reports to the watcher. Nor is a tree read again that takes long to read.

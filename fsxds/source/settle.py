@@ -30,9 +30,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from fsxds.model.values import SourceFile
 from fsxds.source.listing import MANIFEST_NAMES, Exclusion, is_passed_over
 from fsxds.source.notifications import FileEvent, FileEventType
-from fsxds.values import SourceFile
 
 # A file that is replaced so often within so many seconds is restless: nobody edits as fast, and a tool that writes a
 # whole tree touches each of its files once or twice.

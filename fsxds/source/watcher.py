@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from fsxds.errors import TreeLost
 from fsxds.events import ConfigurationMissing, FilesIgnored, Observer, TreeDisappeared, TreeReturned
+from fsxds.model.errors import TreeLost
+from fsxds.model.values import SourceFile, SourceTree
 from fsxds.source.scan import Look, Scanner
 from fsxds.source.settle import SAVE_SETTLE_S, Activity, Save
 from fsxds.source.targets import WatchOptions, WatchTargets
 from fsxds.source.writers import Patience, Writers, read_undisturbed
-from fsxds.values import SourceFile, SourceTree
 
 # An event is up to 4 ms behind its change (p99), so a change that began during a look is known this long after it.
 _ECHO_S = 0.005

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fsxds.values import SourceFile
+from fsxds.model.values import SourceFile
 
 # The line in a file `.git`: a key, and a path.
 _MOST_GITDIR_BYTES = 8 + 4096

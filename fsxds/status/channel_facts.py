@@ -10,13 +10,14 @@ from dataclasses import fields
 from typing import TypeVar
 
 from fsxds.channels import ChannelClient, ChannelKey
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
 from fsxds.protocol.messages import SyncState, combined_state
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Snapshot
 from fsxds.status.type_reports import subscribed_types, type_detail, type_report
 from fsxds.transports.admin.rollout_paths import is_called
 from fsxds.transports.admin.status_reports import (
@@ -30,7 +31,6 @@ from fsxds.transports.admin.status_reports import (
     ServedType,
     ViewReport,
 )
-from fsxds.values import Layers
 
 # Clients are counted again when so much time has passed for each of them: ten thousand take 0.1 s, at most once a second.
 COUNTED_FOR_EACH_S = 100e-6

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from fsxds.api.secrets import mask_text
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import WHOLE_TREE, Problem, Severity, Tree
 from fsxds.observe.source_lines import Source
 from fsxds.publishing.held_resources import REJECTED as REJECTED_RULE
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import ParsedFile
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.upstream_content import origin_of
 from fsxds.transports.admin.status_reports import (
@@ -25,7 +26,6 @@ from fsxds.transports.admin.status_reports import (
     RowQuery,
     SourceLine,
 )
-from fsxds.values import WHOLE_TREE, Problem, Severity, Tree
 
 GOOD, HELD, BROKEN, IGNORED = "good", "held", "broken", "ignored"
 # Of resources, in files that are good.

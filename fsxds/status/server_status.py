@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from fsxds import __version__
 from fsxds.api.secrets import mask_text
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.observe.log_lines import type_name
 from fsxds.observe.upstream_lines import quoted
-from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
 from fsxds.transports.admin.rollout_control import ChannelReport, RolloutControl

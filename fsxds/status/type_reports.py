@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from dataclasses import fields as fields_of
 
 from fsxds.api.secrets import mask_reason
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import ClientStatus, SyncState, WatchStatus, combined_state, without_message
 from fsxds.protocol.subscription import WILDCARD, Subscription, has_any, version_of
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Snapshot
 from fsxds.transports.admin.status_reports import MOST_NAMES, ListedNames, TypeDetail, TypeReport
-from fsxds.values import TypeUrl, Version
 
 
 @dataclass(frozen=True, slots=True)

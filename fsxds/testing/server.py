@@ -21,20 +21,20 @@ from types import TracebackType
 from typing import Never, Self, TypeAlias, TypedDict, Unpack
 
 from fsxds.app import Application
-from fsxds.errors import UsageError
 from fsxds.events import Event, HoldsChanged, Level, TreeDisappeared
 from fsxds.lint.linter import linter_of
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import WHOLE_TREE, Layers, Problem, SourceTree
 from fsxds.observe.log import Log, LogOutput
 from fsxds.reload import scan_once
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.resources import Snapshot
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.settings.upstream_rules import UPSTREAMS
 from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews
-from fsxds.values import WHOLE_TREE, Layers, Problem, SourceTree
 
 Tree: TypeAlias = str | PathLike[str] | Mapping[str, str | bytes]
 """A directory, or the contents of files by their paths within one."""

@@ -12,7 +12,7 @@ import aiohttp
 from fsxds.client.client_tls import ClientTls
 from fsxds.client.polls import open_session, words_of
 from fsxds.client.streams import credentials_of
-from fsxds.errors import FsxdsError, UsageError
+from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.settings.access_rules import read_token
 from fsxds.settings.forms import OFF, Address, TcpAddress, parse_address
 from fsxds.settings.options import Settings

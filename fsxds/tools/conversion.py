@@ -28,11 +28,11 @@ from fsxds.formats import Format
 from fsxds.formats.decoded import PlainDocument
 from fsxds.formats.json_format import encode_plain as encode_json
 from fsxds.formats.yaml_format import encode_plain as encode_yaml
-from fsxds.resource_types import PREFIX, ResourceType
+from fsxds.model.resource_types import PREFIX, ResourceType
+from fsxds.model.values import Fault, FieldPath, PlainValue, Problem, SourceFile, TypeUrl
 from fsxds.snapshots import shape
 from fsxds.snapshots.parse import problems_of
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, is_envelope, is_wrapper
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, SourceFile, TypeUrl
 
 _READ_BACK = PurePosixPath("read-back")
 _ONE_RESPONSE = "became one DiscoveryResponse"

@@ -34,17 +34,18 @@ from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
 from fsxds.envoy.process import DRAIN_S
 from fsxds.envoy.snapshot_status import AckSource, RejectedResource, StatisticsAcks, StreamAcks
-from fsxds.errors import UsageError
 from fsxds.events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.mirror_serving import mirrored, start_mirrors
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Key, Origin, Resource, Snapshot
+from fsxds.model.values import Fault, Problem
 from fsxds.observe.log import Log
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import ENVOY, WatchStatus
 from fsxds.protocol.node_attributes import attributes_of_json
 from fsxds.readiness import report_waits
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Key, Origin, Resource, Snapshot
 from fsxds.rollout import ResourceVersion
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
@@ -59,7 +60,6 @@ from fsxds.tools.doctor.facts import look_at
 from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.mirror.files import path_of
 from fsxds.transports.sockets import unbindable
-from fsxds.values import Fault, Problem
 from fsxds.views import node_of
 
 # Let the tree say which transport it needs.

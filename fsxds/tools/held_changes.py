@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from fsxds.model.resources import Key, Rows, Snapshot, key_of
 from fsxds.observe.rollout_lines import shares_of
 from fsxds.publishing.held_resources import CLAIMS, DEPENDS, IN_USE, REJECTED, UNDEFINED, claimed_as, noun_of
-from fsxds.resources import Key, Rows, Snapshot, key_of
 from fsxds.rollout import Composed, Hold, HoldingRules, HoldReason
 from fsxds.rollout.holding import compose
 from fsxds.rollout.served_outline import ServedOutline

@@ -16,7 +16,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, SPECIAL_JSON, is_map, map_parts
 from fsxds.lint.extensions import extension_facts
 from fsxds.lint.matchers import CONTEXTS
-from fsxds.resource_types import BY_MESSAGE_TYPE
+from fsxds.model.resource_types import BY_MESSAGE_TYPE
 from fsxds.snapshots.references import TYPED_STRUCTS
 from fsxds.source.envoy_api import packaged_features
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import UsageError
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.snapshots.layer_documents import DELETE, KIND, PATCH
 from fsxds.tools.json_schema import MessageSchemas, Spelling
 from fsxds.tools.packed_places import PackedTypes, packable_types

@@ -17,12 +17,12 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator
 from fsxds.channels import Channel
 from fsxds.events import Observer, SnapshotSetAside
-from fsxds.name_table import Chunk
-from fsxds.resource_names import Locator
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Resource, Rows, Snapshot, TypeChange, version_of_body
+from fsxds.model.name_table import Chunk
+from fsxds.model.resource_names import Locator
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.resources import Resource, Rows, Snapshot, TypeChange, version_of_body
+from fsxds.model.values import TypeUrl
 from fsxds.supervisor import Attempts
-from fsxds.values import TypeUrl
 
 CDS, EDS, RDS, SDS, SRDS, ECDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "eds", "rds", "sds", "srds", "ecds"))
 WITH_CONFIG_SOURCES = tuple(row.type_url for row in RESOURCE_TYPES if row.holds_config_sources)

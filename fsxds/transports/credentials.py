@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Never
 
 from fsxds.access import Access, AccessInUse
-from fsxds.errors import UsageError
 from fsxds.events import Observer, TokensExposed, TokensKept, TokensRead
+from fsxds.model.errors import UsageError
 from fsxds.settings.access_rules import Tokens, read_tokens
 from fsxds.settings.options import Settings
 from fsxds.views import Views

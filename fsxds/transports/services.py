@@ -11,10 +11,10 @@ import grpc
 
 from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
+from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import ClientStatus, OwnStatus
 from fsxds.store import Latest
 from fsxds.transports.rest.http_edge import Handler
-from fsxds.values import OfferedManifest
 
 
 class ClientRegistry(Protocol):

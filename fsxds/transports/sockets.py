@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Never
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.forms import Address, SocketOwner, TcpAddress, UnixAddress
 
 # Between two looks at the file of a unix socket.

@@ -14,7 +14,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
 from fsxds.settings.forms import ANY_HOST, ANY_ORIGIN, TcpAddress
 from fsxds.transports.sockets import is_local
 

@@ -17,11 +17,11 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import TypeVar
 
-from fsxds.name_table import NameTable
-from fsxds.resources import Key, Resource, Rows
+from fsxds.model.name_table import NameTable
+from fsxds.model.resources import Key, Resource, Rows
+from fsxds.model.values import TypeUrl
 from fsxds.snapshots.upstream_content import Held, HeldResource
 from fsxds.upstream.responses import ReadResponse
-from fsxds.values import TypeUrl
 
 NO_TABLE: NameTable[HeldResource] = NameTable()
 

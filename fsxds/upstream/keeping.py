@@ -9,7 +9,7 @@ from typing import Never
 from fsxds.events import Observer
 from fsxds.history.state_writer import StateWriter
 from fsxds.history.upstream_table import KeptUpstream
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamsRestored
 

@@ -21,13 +21,13 @@ from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
 from fsxds.events import Observer
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key, Rows
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Key, Rows
+from fsxds.model.values import BackOff, TypeUrl
 from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.rollout.rejections import names_as_envoy
 from fsxds.settings.options import Settings
 from fsxds.upstream_events import UpstreamNacked
-from fsxds.values import BackOff, TypeUrl
 
 # What an upstream took back is NACKed for so long; it offers it again once a minute at least.
 BACK_OFF = BackOff(first_s=10.0, longest_s=600.0)

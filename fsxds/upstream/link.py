@@ -12,8 +12,8 @@ from typing import Never, Protocol
 
 from fsxds.client.connection import Wire
 from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError
-from fsxds.errors import UsageError
-from fsxds.relay_ids import OWN_UPSTREAM, REMEDY, relays_of_words
+from fsxds.model.errors import UsageError
+from fsxds.model.relay_ids import OWN_UPSTREAM, REMEDY, relays_of_words
 from fsxds.settings.upstream_rules import URLS
 from fsxds.store import Latest, end_wait
 from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError

@@ -12,7 +12,7 @@ import grpc.aio
 from fsxds.client.polls import base_of, open_session, read_body
 from fsxds.client.streams import credentials_of
 from fsxds.client.updates import ConnectionLostError
-from fsxds.relay_ids import HEADER
+from fsxds.model.relay_ids import HEADER
 from fsxds.signing.offered import METHOD, PATH
 from fsxds.upstream.intake import Intake
 

@@ -8,14 +8,14 @@ from typing import Never
 
 from fsxds.client.polls import PollingClient
 from fsxds.client.updates import ConnectionLostError
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.relay_ids import HEADER
+from fsxds.model.resource_types import BY_TYPE_URL, ResourceType, in_push_order
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.relay_ids import HEADER
-from fsxds.resource_types import BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.store import end_wait
 from fsxds.upstream.intake import LONGEST_REASON, Intake
 from fsxds.upstream.manifest_session import follow_polls
-from fsxds.values import TypeUrl
 
 # How often a type is asked for again that the server has nothing of, while it has others.
 FAILED_TYPE_S = 5.0

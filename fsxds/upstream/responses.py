@@ -21,9 +21,10 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import shown_pointer
 from fsxds.api.walk import unreadable_parts
 from fsxds.client.updates import Update
-from fsxds.resource_names import Locator, MalformedName, is_structured
-from fsxds.resource_types import BY_TYPE_URL, ResourceType
-from fsxds.resources import Reference, Resource, Rows, version_of_body
+from fsxds.model.resource_names import Locator, MalformedName, is_structured
+from fsxds.model.resource_types import BY_TYPE_URL, ResourceType
+from fsxds.model.resources import Reference, Resource, Rows, version_of_body
+from fsxds.model.values import Fault, Severity, TypeUrl
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.snapshots import list_collections
 from fsxds.snapshots.check_protocol import Check
@@ -32,7 +33,6 @@ from fsxds.snapshots.parse import field_rules
 from fsxds.snapshots.redirect_payloads import read_redirect
 from fsxds.snapshots.structured_names import NameWriter, may_hold_names
 from fsxds.snapshots.upstream_content import origin_of
-from fsxds.values import Fault, Severity, TypeUrl
 
 # What a NACK and a log line say at most.
 MOST_FAULTS = 10

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fsxds.values import BackOff
+from fsxds.model.values import BackOff
 
 PAUSES = BackOff(first_s=0.5, longest_s=30.0, well_after_s=60.0)
 LONGEST_PATIENCE = 8

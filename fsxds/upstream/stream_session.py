@@ -16,12 +16,12 @@ from fsxds.client.connection import ChannelLimits, Streaming, Wire, open_channel
 from fsxds.client.dialogues import MOST_NAMES_AT_ONCE, DeltaDialogue, SotwDialogue
 from fsxds.client.streams import StreamClient
 from fsxds.client.updates import ConnectionLostError, Update
+from fsxds.model.relay_ids import HEADER
+from fsxds.model.resource_types import BY_TYPE_URL, in_push_order
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.relay_ids import HEADER
-from fsxds.resource_types import BY_TYPE_URL, in_push_order
 from fsxds.upstream.intake import LONGEST_REASON, Intake
 from fsxds.upstream.manifest_session import follow_stream
-from fsxds.values import TypeUrl
 
 WILDCARD_ALONE = frozenset({WILDCARD})
 

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from itertools import takewhile
 from types import MappingProxyType
 
+from fsxds.model.resource_names import Locator, MalformedName, ResourceName, glob_of, is_structured, parse_or_none
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.model.resources import Key, Resource
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.ttl import earliest
-from fsxds.resource_names import Locator, MalformedName, ResourceName, glob_of, is_structured, parse_or_none
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Key, Resource
 from fsxds.snapshots.names import VIRTUAL_HOST
 from fsxds.upstream.responses import ReadResponse
-from fsxds.values import TypeUrl
 
 Names = Mapping[TypeUrl, frozenset[str]]
 

@@ -9,9 +9,10 @@ from operator import is_
 from rpds import HashTrieMap
 
 from fsxds.events import Observer
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Key
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Key
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.redirects import Followed
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamScope
@@ -20,7 +21,6 @@ from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.subscriptions import targets_of_locator
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamShadowed
-from fsxds.values import TypeUrl
 
 
 class TreeNeeds:

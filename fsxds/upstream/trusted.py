@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
 
-from fsxds.relay_ids import NOT_LISTED
-from fsxds.resources import Key, Resource, Rows
+from fsxds.model.relay_ids import NOT_LISTED
+from fsxds.model.resources import Key, Resource, Rows
+from fsxds.model.tree_trust import SeenInProcess, SeenManifest, SeenManifests, TrustedSigners
+from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.signing.certificates import UntrustedError
 from fsxds.signing.offered import read_offers
 from fsxds.signing.tree_manifest import ManifestError, digest_of
 from fsxds.signing.trusted_tree import SignedManifest, verified
 from fsxds.store import Latest
-from fsxds.tree_trust import SeenInProcess, SeenManifest, SeenManifests, TrustedSigners
 from fsxds.upstream.responses import ReadResponse
-from fsxds.values import OfferedManifest, TypeUrl
 
 # So many resources are kept for a manifest that may come.
 MOST_WAITING = 10_000

@@ -24,12 +24,13 @@ from types import MappingProxyType
 from rpds import HashTrieSet
 
 from fsxds.client.updates import ConnectionLostError, Update
+from fsxds.model.resource_names import is_glob
+from fsxds.model.resource_types import BY_TYPE_URL, in_push_order
+from fsxds.model.resources import Key, Rows
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.lookup import Lookup
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.ttl import earliest
-from fsxds.resource_names import is_glob
-from fsxds.resource_types import BY_TYPE_URL, in_push_order
-from fsxds.resources import Key, Rows
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.upstream_content import Held, LetGo, UpstreamContent
 from fsxds.store import Latest
@@ -37,7 +38,6 @@ from fsxds.upstream.holdings import HeldResources, Taken
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
 from fsxds.upstream_events import UpstreamState, UpstreamStatus
-from fsxds.values import TypeUrl
 
 # Of so many resources that could not be taken in, it is remembered why.
 MOST_REJECTED = 1000

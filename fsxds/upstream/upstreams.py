@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Never
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.events import Observer
+from fsxds.model.relay_ids import RelayIds
+from fsxds.model.resources import Snapshot
+from fsxds.model.tree_trust import SeenManifests, TrustedSigners
+from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import OwnStatus
-from fsxds.relay_ids import RelayIds
-from fsxds.resources import Snapshot
 from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamContent
 from fsxds.supervisor import Supervisor
-from fsxds.tree_trust import SeenManifests, TrustedSigners
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
 from fsxds.upstream.late_nacks import LateNacks
@@ -33,7 +34,6 @@ from fsxds.upstream.tree_needs import TreeNeeds
 from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
-from fsxds.values import OfferedManifest
 
 if TYPE_CHECKING:
     from fsxds.history.state_writer import StateWriter
@@ -42,13 +42,13 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from fsxds.api.secrets import mask_reason, mask_text
+from fsxds.model.resource_names import is_glob
+from fsxds.model.resources import Key
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import ClientResourceStatus, ConfigStatus, Node, ResourceStatus
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.resource_names import is_glob
-from fsxds.resources import Key
 from fsxds.snapshots.upstream_content import HeldResource
 from fsxds.upstream.holdings import NO_TABLE
-from fsxds.values import TypeUrl, Version
 
 # Between two looks at what expires.
 SHORTEST_WAIT_S = 0.05

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 from tests.agreement.edits import edited, shown
 from tests.agreement.mutation_values import snake_case
 from tests.agreement.mutations import ALL, Mutation, Pool, Scene, holds_place

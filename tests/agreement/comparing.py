@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Problem
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import Problem
 from tests.agreement import envoy_bootstrap, static_judge
 from tests.agreement.cases import Case, text_of
 from tests.agreement.envoy_judge import EnvoyJudge, Verdict

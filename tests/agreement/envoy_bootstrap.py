@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 from tests.agreement.seeds import Seed, certificate_and_key
 
 CLUSTERS = ("xds", "backend", "mirror", "a", "b", "c")

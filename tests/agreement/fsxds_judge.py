@@ -7,12 +7,12 @@ from pathlib import PurePosixPath
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
 from fsxds.lint.tree_names import StaticNames
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Document, Origin, ParsedFile, Resource, version_of_body
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Document, Origin, ParsedFile, Resource, version_of_body
+from fsxds.model.values import Problem, Severity, SourceFile, SourceTree, TypeUrl
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.references import ANY, CLUSTER
-from fsxds.values import Problem, Severity, SourceFile, SourceTree, TypeUrl
 from tests.agreement.envoy_bootstrap import CLUSTERS
 
 COMPANIONS = PurePosixPath("companions.json")

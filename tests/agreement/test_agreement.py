@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import RESOURCE_TYPES
 from tests.agreement import envoy_bootstrap
 from tests.agreement.cases import Case, make_cases, text_of
 from tests.agreement.comparing import Opinion, compare, file_text

@@ -1,6 +1,6 @@
 """Resources of several types that use most kinds of fields: the seeds of the fuzz tests."""
 
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 PREFIX = "type.googleapis.com/"
 WELL_KNOWN = "type.googleapis.com/google.protobuf."

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 from tests.api.samples import CLUSTER
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 from fsxds.source.envoy_api import read_xds_protos
 from tests.api.tiny_api import field, findings, map_of, repeated, tiny_api
 

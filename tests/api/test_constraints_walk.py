@@ -9,7 +9,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.walk import Leave, Path, Walk, field_path_of
-from fsxds.values import FieldPath
+from fsxds.model.values import FieldPath
 from tests.api.tiny_api import field, findings
 
 PREFIX = "type.googleapis.com/"

@@ -6,7 +6,7 @@ import pytest
 
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
-from fsxds.values import FieldPath, PlainValue, SpelledFloat
+from fsxds.model.values import FieldPath, PlainValue, SpelledFloat
 from tests.api.samples import CLUSTER, PREFIX, SECRET, WELL_KNOWN
 
 FILTER = "typed_filter_metadata"

@@ -15,7 +15,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.convert_lenient import LenientReader
 from fsxds.api.converter import CompiledConverter, Converter
 from fsxds.api.printing import Printer
-from fsxds.values import PlainValue, Severity, SpelledFloat
+from fsxds.model.values import PlainValue, Severity, SpelledFloat
 from tests.api.samples import CLUSTER, PREFIX, SAMPLES, WELL_KNOWN
 
 ODD: tuple[Any, ...] = (

@@ -4,7 +4,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from fsxds.api.descriptors import completed, in_dependency_order, merged
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 
 
 def _file(name: str, *dependencies: str, package: str = "") -> FileDescriptorProto:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.descriptors import read_descriptors, read_version
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 
 
 def _file(name: str, *dependencies: str) -> FileDescriptorProto:

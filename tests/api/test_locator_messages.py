@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 from fsxds.api.locator_messages import RESOURCE_LOCATOR, fill_locator, locator_of
-from fsxds.resource_names import FileName, Locator, MalformedName
+from fsxds.model.resource_names import FileName, Locator, MalformedName
+from tests.model.test_resource_names import LOCATORS
 from tests.support.this_envoy import this_envoy
-from tests.test_resource_names import LOCATORS
 
 LISTENER = "envoy.config.listener.v3.Listener"
 LOCATOR: Any = this_envoy().message_class(RESOURCE_LOCATOR)

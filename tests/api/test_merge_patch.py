@@ -8,7 +8,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.merge_patch import PatchMerger
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 LISTENER = "envoy.config.listener.v3.Listener"

@@ -13,8 +13,8 @@ from fsxds.api import printing
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
-from fsxds.errors import ApiError
-from fsxds.values import TypeUrl
+from fsxds.model.errors import ApiError
+from fsxds.model.values import TypeUrl
 from tests.api.samples import CLUSTER, PREFIX, SAMPLES, WELL_KNOWN
 
 

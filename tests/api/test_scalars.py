@@ -8,7 +8,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
-from fsxds.values import PlainValue, SpelledFloat
+from fsxds.model.values import PlainValue, SpelledFloat
 from tests.api.samples import WELL_KNOWN
 
 LARGEST = 3.4028234663852886e38

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker, is_secret_name, mask_error, mask_reason, mask_text
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 KEY = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 

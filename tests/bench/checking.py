@@ -10,9 +10,9 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.formats.yaml_format import decode, read_yaml
 from fsxds.lint.linter import Linter, make_field_rules
+from fsxds.model.values import SourceFile, SourceTree
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser
-from fsxds.values import SourceFile, SourceTree
 from tests.bench.data import cluster
 from tests.bench.figures import Figure, cpu_of
 

@@ -12,10 +12,10 @@ from google.protobuf import any_pb2, json_format
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats import format_of
 from fsxds.lint.linter import Linter
+from fsxds.model.values import SourceFile
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.scan import Scanner
-from fsxds.values import SourceFile
 from tests.bench.data import clusters, diverse, replace_file, write_tree
 from tests.bench.figures import Figure, cpu_of
 

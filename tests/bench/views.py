@@ -8,13 +8,13 @@ from pathlib import Path, PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
-from fsxds.resources import ParsedFile
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import Severity, SourceFile, SourceTree
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.load import Acceptance
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.patches import Patching
-from fsxds.values import Severity, SourceFile, SourceTree
 from fsxds.views import Views
 from tests.bench.data import lean_clusters
 from tests.bench.figures import Figure, cpu_of

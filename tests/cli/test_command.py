@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from fsxds.cli.command import TableCommand, table_command, tree_argument
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fsxds.cli.running import run, spinner
-from fsxds.errors import FsxdsError, UsageError
+from fsxds.model.errors import FsxdsError, UsageError
 
 
 async def fail(error: Exception) -> None:

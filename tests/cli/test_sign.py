@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import main
+from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE
 from fsxds.signing.tree_manifest import read_manifest
-from fsxds.values import MANIFEST, MANIFEST_SIGNATURE
 from tests.cli.trees import CLUSTERS, SECRETS, TYPO, write_tree
 from tests.support.signing import CODE_SIGNING, Spec, authority, key_of, lasting_signer
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import main
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
 from fsxds.observe.log_lines import duration
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi

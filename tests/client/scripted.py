@@ -12,7 +12,7 @@ import grpc.aio
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 
 CDS = BY_SHORT_NAME["cds"].type_url
 EDS = BY_SHORT_NAME["eds"].type_url

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from fsxds.client.client_tls import ClientTls, tls_words
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from tests.support.certificates import Authority, make_pair
 
 

@@ -9,8 +9,8 @@ import grpc
 
 from fsxds.client.connection import Streaming, Trouble, Wire, follow, streaming
 from fsxds.client.updates import Update
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
-from fsxds.resource_types import BY_SHORT_NAME
 from tests.client.scripted import CDS, Script, cluster, scripted, sotw
 
 CLUSTERS = Streaming(Wire.SOTW, BY_SHORT_NAME["cds"])

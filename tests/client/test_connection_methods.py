@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.client.connection import Streaming, Wire
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 
 
 def test_every_type_has_its_method() -> None:

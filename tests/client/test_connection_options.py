@@ -8,9 +8,9 @@ import pytest
 
 from fsxds.api.converter import Converter
 from fsxds.client.connection import ClientOptions, Wire, connecting
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
-from fsxds.resource_types import BY_SHORT_NAME
 from tests.client.scripted import CDS, EDS, cluster, delta, scripted, sotw, wrapped
 from tests.support.polls import envoy_catalogue, named, running
 

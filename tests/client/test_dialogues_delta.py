@@ -10,8 +10,8 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.client.connection import Streaming, Wire, streaming
 from fsxds.client.dialogues import DeltaDialogue
 from fsxds.client.updates import ConnectionLostError, WrongResponseError
+from fsxds.model.resource_types import BY_SHORT_NAME, PREFIX
 from fsxds.protocol.messages import Node
-from fsxds.resource_types import BY_SHORT_NAME, PREFIX
 from tests.client.scripted import CDS, EDS, cluster, delta, packed, scripted, wrapped
 
 VHDS = BY_SHORT_NAME["vhds"].type_url

@@ -5,8 +5,8 @@ from __future__ import annotations
 from envoy.config.endpoint.v3 import endpoint_pb2
 
 from fsxds.client.dialogues import SotwDialogue
+from fsxds.model.resource_types import PREFIX
 from fsxds.protocol.messages import Node
-from fsxds.resource_types import PREFIX
 from tests.client.scripted import CDS, EDS, cluster, packed, sotw, wrapped
 
 

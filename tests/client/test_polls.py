@@ -14,8 +14,8 @@ from aiohttp import web
 from fsxds.api.converter import Converter
 from fsxds.client.polls import PollingClient
 from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError, WrongResponseError, name_within
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.protocol.messages import Node
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.transports.rest.http_server import listening
 from tests.support.polls import Server, envoy_catalogue, named, running, until

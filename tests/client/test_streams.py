@@ -13,8 +13,8 @@ import pytest
 from fsxds.client.connection import Streaming, Wire, streaming
 from fsxds.client.streams import StreamClient
 from fsxds.client.updates import WRONG_PROTOCOL, ConnectionLostError, WrongResponseError
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
-from fsxds.resource_types import BY_SHORT_NAME
 from tests.client.scripted import CDS, EDS, Script, cluster, packed, scripted, sotw
 from tests.support.tcp_relay import Relay
 

@@ -10,7 +10,7 @@ from xds.core.v3.resource_locator_pb2 import ResourceLocator
 from xds.core.v3.resource_name_pb2 import ResourceName
 
 from fsxds.client.updates import Update, UpdateContents, lost_by, read_wrapper, targets_of
-from fsxds.values import Nonce, Version
+from fsxds.model.values import Nonce, Version
 from tests.support.snapshots import type_url
 
 _ALL_FAILED = "failed to connect to all addresses; last error:"

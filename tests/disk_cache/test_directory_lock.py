@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.disk_cache.directory_lock import DirectoryLock
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from tests.faults.disks import cannot_mount, mounted
 
 

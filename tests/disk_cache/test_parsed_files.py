@@ -15,12 +15,12 @@ from fsxds.disk_cache.parsed_files import DIRECTORY, WORTH_BYTES, ParseCache, se
 from fsxds.events import CacheFailed, CacheRead, Event
 from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import Severity, SourceFile
 from fsxds.parse_worker import ParseRules, parse_all
-from fsxds.resources import ParsedFile
 from fsxds.settings.naming_rules import NO_RULES, ContextRule, NamingRules
 from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.snapshots.parse import FileParser
-from fsxds.values import Severity, SourceFile
 from tests.support.trees import tree_of
 
 # So that looking is worth it.

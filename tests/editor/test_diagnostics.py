@@ -12,7 +12,7 @@ from fsxds.editor.diagnostics import RelatedPlace, diagnostics_of, page_address,
 from fsxds.editor.outline import read_outline
 from fsxds.editor.remedies import remedy_of
 from fsxds.lint.rules import rules
-from fsxds.values import Problem
+from fsxds.model.values import Problem
 from tests.editor.trees import CLUSTERS, FILES, workbench
 
 

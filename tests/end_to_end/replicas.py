@@ -31,7 +31,7 @@ import grpc.aio
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 from tests.support.dockerfile import TOP
 from tests.support.envoy import Envoy
 from tests.support.grpc_clients import DiscoveryClient, method_path

@@ -29,11 +29,12 @@ from fsxds.formats import FORMATS
 from fsxds.lint.linter import Linter
 from fsxds.lint.report import Report, findings_of
 from fsxds.lint.report_formats import PROBLEM_FORMATS
+from fsxds.model.resource_types import type_from_path
+from fsxds.model.resources import Resource, Rows, Snapshot
+from fsxds.model.values import Nonce, SourceFile, Version
 from fsxds.observe.log_lines import LogLine, human_renderer, json_renderer
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import without_message
-from fsxds.resource_types import type_from_path
-from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.settings.options import OPTIONS
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
@@ -43,7 +44,6 @@ from fsxds.tools.diff.difference import Compared, Side, json_text, markdown, tex
 from fsxds.tools.exporting.pages import ExportRules, pages_of
 from fsxds.tools.watch_output import Holdings, update_json, update_lines
 from fsxds.transports.client_status.contents import Contents
-from fsxds.values import Nonce, SourceFile, Version
 from tests.editor.trees import workbench
 from tests.support.canaries import Canaries, broken_files, resources
 from tests.support.polls import envoy_catalogue

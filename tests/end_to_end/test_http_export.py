@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from fsxds.cli.main import main
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from tests.support.dockerfile import TOP
 from tests.support.nginx import MISSING, NGINX, Nginx, running_nginx
 from tests.support.server import Server

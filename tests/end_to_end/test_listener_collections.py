@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fsxds.envoy.envoy_bootstrap import read_collection, with_lists
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.transports.mirror.files import FORMS, path_of
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.envoy import Envoy

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.rollout import Rollout, RolloutOptions
 from fsxds.transports.mirror.files import FORMS
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions

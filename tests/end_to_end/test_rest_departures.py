@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.settings.forms import Address, UnixAddress
 from fsxds.transports.rest.application import make_application
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES

@@ -7,7 +7,7 @@ from typing import Any
 
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.testing import serve
 from tests.support.follower import Follower
 from tests.support.server import Server, write_file

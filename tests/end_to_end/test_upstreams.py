@@ -14,12 +14,12 @@ import pytest
 
 from fsxds.cli.main import main
 from fsxds.history.state_directory import DATABASE
+from fsxds.model.values import Severity
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.settings.upstream_rules import Authority
 from fsxds.testing import Server, serve
 from fsxds.testing.server import SETTLE_S
-from fsxds.values import Severity
 from tests.support.own_address import own_address
 from tests.support.server import Server as Relay
 from tests.support.settings_files import read_file

@@ -14,9 +14,9 @@ from fsxds.envoy.envoy_bootstrap import BootstrapRequest, Section, mirror_bootst
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
+from fsxds.model.resource_types import BY_TYPE_URL, ResourceType
+from fsxds.model.resources import Snapshot
 from fsxds.protocol.subscription import Subscription, select
-from fsxds.resource_types import BY_TYPE_URL, ResourceType
-from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
 from tests.envoy.snapshots import snapshot_of
 from tests.support.envoy import find_envoy

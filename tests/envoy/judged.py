@@ -11,9 +11,9 @@ from fsxds.api.converter import Converter
 from fsxds.envoy.validate import Progress, ValidationOptions, validate_resources
 from fsxds.formats import yaml_format
 from fsxds.formats.decoded import PlainDocument
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Origin, Resource, version_of_body
-from fsxds.values import Problem, Severity
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Origin, Resource, version_of_body
+from fsxds.model.values import Problem, Severity
 from tests.support.envoy import find_envoy
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
-from fsxds.values import TypeUrl
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
+from fsxds.model.values import TypeUrl
 
 
 def type_url(short_name: str) -> TypeUrl:

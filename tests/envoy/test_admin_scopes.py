@@ -7,10 +7,10 @@ import re
 import pytest
 
 from fsxds.envoy.admin import STATISTICS_FILTER, Expected, Scope, Statistics, scope_of, scopes_in
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Version
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Snapshot
-from fsxds.values import Version
 from tests.envoy.snapshots import snapshot_of, type_url
 
 

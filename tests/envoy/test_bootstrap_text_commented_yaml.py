@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.envoy.bootstrap_text import LINE_LENGTH, as_yaml
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     ["yes", "Null", "12:30", "1.0", "30s", "127.0.0.1", "::1", "@type", "a: b", "x #y", "", "-", "/run/a.sock"]

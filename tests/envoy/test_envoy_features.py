@@ -11,8 +11,8 @@ import pytest
 from fsxds.api.catalogue import Catalogue, Features
 from fsxds.api.converter import Converter
 from fsxds.envoy.envoy_features import read_features
-from fsxds.errors import ApiError
 from fsxds.lint.linter import make_field_rules
+from fsxds.model.errors import ApiError
 from fsxds.source.envoy_api import ApiCache, find_api, packaged_features
 from tests.support.envoy import find_envoy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.envoy.envoy_log import EnvoyLogLine, LoggedRejection, origin_of, read_log_line, read_rejection
-from fsxds.resources import Resource
+from fsxds.model.resources import Resource
 from tests.envoy.snapshots import snapshot_of, type_url
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.envoy.envoy_rejections import field_named
-from fsxds.values import FieldPath, PlainValue
+from fsxds.model.values import FieldPath, PlainValue
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 ROUTE = "envoy.config.route.v3.RouteConfiguration"

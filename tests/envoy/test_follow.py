@@ -9,10 +9,10 @@ from fsxds.envoy.envoy_log import LoggedRejection
 from fsxds.envoy.follow import SIGHTINGS_AFTER_NACK, SnapshotProgress, read_rejections
 from fsxds.envoy.process import EnvoyLog
 from fsxds.envoy.snapshot_status import InEffect, InProgress, Nacked, RejectedResource, StreamAcks
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Origin
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Origin
+from fsxds.model.values import Version
 from fsxds.store import SnapshotStore
-from fsxds.values import Version
 from tests.envoy.snapshots import snapshot_of, type_url
 
 SNAPSHOT = snapshot_of({"cds": {"a": "1"}})

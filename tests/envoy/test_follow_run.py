@@ -12,9 +12,9 @@ import pytest
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack
-from fsxds.errors import UsageError
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Origin
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Origin
 from tests.envoy.beside import (
     Beside,
     Listens,

@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 from fsxds.envoy.admin import Expected, Scope
 from fsxds.envoy.envoy_log import LoggedRejection
 from fsxds.envoy.snapshot_status import EnvoyNack, InEffect, InProgress, Nacked, nacks_of, status_by_statistics
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Origin, Snapshot
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Origin, Snapshot
 from tests.envoy.snapshots import snapshot_of, type_url
 
 CDS, RDS = BY_SHORT_NAME["cds"], BY_SHORT_NAME["rds"]

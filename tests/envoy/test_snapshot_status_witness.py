@@ -7,11 +7,11 @@ from dataclasses import replace
 from fsxds.envoy.admin import Scope
 from fsxds.envoy.envoy_log import LoggedRejection
 from fsxds.envoy.snapshot_status import InEffect, InProgress, Nacked, StreamAcks
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Version
 from fsxds.protocol.messages import WatchStatus
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Snapshot
 from fsxds.store import SnapshotStore
-from fsxds.values import Version
 from tests.envoy.snapshots import snapshot_of, type_url
 
 CDS, EDS = type_url("cds"), type_url("eds")

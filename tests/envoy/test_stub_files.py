@@ -10,7 +10,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.envoy.stub_files import STAND_IN, STUB_CERTIFICATE, STUB_PRIVATE_KEY, FileStubs, Reshaper
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 TLS = "envoy.extensions.transport_sockets.tls.v3."
 PAIR: PlainValue = {

@@ -17,13 +17,13 @@ from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, mirror_bootstrap
 from fsxds.envoy.validate import ValidationOptions, rejections_of, validate_resources
-from fsxds.errors import UsageError
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Resource, Rows, Snapshot
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.resources import Resource, Rows, Snapshot
+from fsxds.model.values import Severity
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
-from fsxds.values import Severity
 from tests.envoy.judged import judged, resources_of
 from tests.support.envoy import Envoy, find_envoy
 from tests.support.ports import free_port

@@ -27,8 +27,8 @@ from fsxds.channels import ChannelKey
 from fsxds.history.kept_objects import read_object, snapshot_near
 from fsxds.history.rollout_rows import channel_text, decode_state
 from fsxds.history.state_directory import DATABASE
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Snapshot
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Snapshot
 from tests.end_to_end.killing import StreamFollower
 from tests.support.server import Server, write_file
 

@@ -3,9 +3,9 @@
 import pytest
 from yaml import YAMLError
 
-from fsxds.errors import UsageError
 from fsxds.formats import libyaml
 from fsxds.formats.libyaml import read_events, require_libyaml, syntax_fault
+from fsxds.model.errors import UsageError
 
 
 def complaint_of(text):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.formats.positions import locate_in_textproto
-from fsxds.values import FieldPath
+from fsxds.model.values import FieldPath
 
 TEXT = """\
 version_info: "1"

@@ -2,7 +2,7 @@
 
 from fsxds.formats.decoded import MAX_DEPTH
 from fsxds.formats.yaml_format import MAX_COPIED_VALUES, Anchors
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 
 def rule_of(anchors, name, depth=1):

@@ -7,7 +7,7 @@ import pytest
 
 from fsxds.formats.decoded import MAX_FAULTS, Decoded, PlainDocument
 from fsxds.formats.yaml_format import read_yaml
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.formats.reading import values_of
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fsxds.formats.yaml_scalars import is_ambiguous, resolve_plain
-from fsxds.values import SpelledFloat
+from fsxds.model.values import SpelledFloat
 
 BOOLS = {
     spelling: truth

@@ -21,11 +21,11 @@ try:
 except ImportError:
     sys.exit("atheris is not installed: pip install atheris")
 
-with atheris.instrument_imports(include=["fsxds.transports", "fsxds.protocol", "fsxds.views", "fsxds.memo"]):
-    from fsxds.errors import ProtocolError
+with atheris.instrument_imports(include=["fsxds.transports", "fsxds.protocol", "fsxds.views", "fsxds.model.memo"]):
+    from fsxds.model.errors import ProtocolError
+    from fsxds.model.resource_types import RESOURCE_TYPES
     from fsxds.protocol.get import find, node_of, read_target
     from fsxds.protocol.poll import PollMemory
-    from fsxds.resource_types import RESOURCE_TYPES
     from fsxds.settings.view_rules import ViewRule
     from fsxds.transports.grpc_streams.stream_requests import METHODS, GrpcRequestReader, peer_of
     from fsxds.transports.http_get.representations import CODINGS as CODED

@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
-from fsxds.name_table import NameTable
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Origin, Reference, Resource, Rows, Snapshot, version_of_body
+from fsxds.model.name_table import NameTable
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.resources import Origin, Reference, Resource, Rows, Snapshot, version_of_body
+from fsxds.model.values import Severity, TypeUrl
 from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of
-from fsxds.values import Severity, TypeUrl
 
 UPSTREAM = "10.0.0.1:18000"
 CDS, EDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["eds"].type_url

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fsxds.history.kept_objects import LARGE_BYTES, Content, Digest, KeptObject, object_of, snapshot_near
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Origin
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Origin
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from tests.history.made import CDS, assert_same, cluster, clusters, snapshot_of
 from tests.support.snapshots import snapshot

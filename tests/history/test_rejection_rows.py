@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.errors import StateError
 from fsxds.events import Event, StateIgnored
 from fsxds.history.rejection_rows import encode_rejections, restore_rejections
 from fsxds.history.state import State
+from fsxds.model.errors import StateError
 from fsxds.rollout import Nack, Rejections, ResourceVersion
 from fsxds.rollout.rejections import VOTES_FOR_S, HeldVersion
 from fsxds.settings.rollout_forms import NackLimit

@@ -12,11 +12,11 @@ from fsxds.history.kept_objects import object_of
 from fsxds.history.rollout_rows import channel_key, channel_text
 from fsxds.history.state import State
 from fsxds.history.state_directory import DAMAGED, DATABASE
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Version
 from fsxds.rollout import DrainingListener, Pin, Rollout, RolloutOptions, RolloutState, Standing, Step, Target
 from fsxds.rollout.holding import HoldingRules
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.values import Version
 from tests.history.made import assert_same, check_database
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url

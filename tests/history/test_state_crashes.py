@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.errors import StateError
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
+from fsxds.model.errors import StateError
 from tests.history.made import assert_same, check_database, cluster, clusters, snapshot_of
 
 TOP = Path(__file__).parents[2]

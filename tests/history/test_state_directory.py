@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.errors import UsageError
 from fsxds.history.state_directory import StateDirectory
+from fsxds.model.errors import UsageError
 
 
 def hold(path: Path) -> StateDirectory:

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from fsxds.channels import ChannelKey
-from fsxds.errors import StateError
 from fsxds.events import Event, StateFailed, StateIgnored, StateRecovered, StateRestored
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.history.state_writer import StateWriter
 from fsxds.history.upstream_table import KeptUpstream
-from fsxds.name_table import NameTable
+from fsxds.model.errors import StateError
+from fsxds.model.name_table import NameTable
+from fsxds.model.values import Version
 from fsxds.rollout import Nack, Rejections, RolloutState
 from fsxds.settings.rollout_forms import NackLimit
 from fsxds.snapshots.upstream_content import HeldResource
-from fsxds.values import Version
 from tests.history.made import CDS
 from tests.support.rollouts import OneVoter, tree_of, tree_snapshot
 

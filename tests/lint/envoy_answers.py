@@ -12,7 +12,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.support.envoy import validate
 
 TYPE = "type.googleapis.com/"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from fsxds.lint.report import Report, findings_of
-from fsxds.values import Problem, Severity
+from fsxds.model.values import Problem, Severity
 
 TREE = PurePosixPath("config/xds")
 

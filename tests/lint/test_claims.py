@@ -10,8 +10,8 @@ from fsxds.api.converter import Converter
 from fsxds.api.walk import addresses_taken, field_path_of
 from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
+from fsxds.model.values import FieldPath, Severity
 from fsxds.snapshots.load import Acceptance
-from fsxds.values import FieldPath, Severity
 from tests.lint.envoy_answers import TCP_CHAIN, Case, envoy_accepts, read
 from tests.support.mentions import MentionStory, load_mentions, served, tell
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.lint.envoy_answers import (
     HTTP_OPTIONS,
     TLS,

@@ -5,7 +5,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import ip_version
 from fsxds.lint.field_values import RegexChecks
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.lint.envoy_answers import (
     Case,
     action,

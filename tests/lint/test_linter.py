@@ -11,11 +11,11 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import is_map, map_parts
 from fsxds.api.walk import merge_hooks
-from fsxds.errors import UsageError
 from fsxds.lint.linter import Linter, linter_of, make_field_rules
+from fsxds.model.errors import UsageError
+from fsxds.model.values import Fault, Severity
 from fsxds.settings.options import Settings
 from fsxds.snapshots import references
-from fsxds.values import Fault, Severity
 
 TEXTS = (
     "",

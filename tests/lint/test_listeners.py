@@ -4,7 +4,7 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.stub_files import STUB_CERTIFICATE, STUB_PRIVATE_KEY
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.lint.envoy_answers import (
     ROUTER,
     TCP_CHAIN,

@@ -7,8 +7,8 @@ import pytest
 from fsxds.lint.linter import Linter
 from fsxds.lint.memberships import MOST_HINTS
 from fsxds.lint.rules import RuleLevels
+from fsxds.model.values import Severity
 from fsxds.snapshots.load import Acceptance
-from fsxds.values import Severity
 from tests.support.mentions import MentionStory, held, load_mentions, served, tell
 
 TABLE = "RDS r VHDS:r/*~\nLDS l RDS:r"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
 from fsxds.lint.reference_findings import nearest
+from fsxds.model.values import Severity
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser
-from fsxds.values import Severity
 from tests.support.trees import tree_of
 
 CLUSTER = """\

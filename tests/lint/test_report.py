@@ -12,7 +12,7 @@ from fsxds.lint.report import (
     remedy_of,
     resource_counts,
 )
-from fsxds.values import Problem, Severity
+from fsxds.model.values import Problem, Severity
 from tests.lint.findings import TREE, problem, report
 from tests.support.snapshots import snapshot
 

@@ -15,8 +15,8 @@ from fsxds.lint.report_formats import (
     as_styled_text,
     as_text,
 )
+from fsxds.model.values import Severity
 from fsxds.settings.options import OPTIONS
-from fsxds.values import Severity
 from tests.lint.findings import problem, report
 
 SOURCES = {"cds.yaml": "- name: web\n  type: [1]\n"}

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 from fsxds.lint.report import Report, ReportedProblem
 from fsxds.lint.report_formats import as_junit
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.lint.findings import problem, report
 
 # What readers of JUnit XML agree on: the children and the attributes of each element, the latter all of them needed.

@@ -12,7 +12,7 @@ from jsonschema import Draft7Validator
 from fsxds.lint.report import Report
 from fsxds.lint.report_formats import as_junit
 from fsxds.lint.sarif import as_sarif
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.lint.findings import problem, report
 
 DATA = Path(__file__).parents[1] / "data"

@@ -5,7 +5,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 from tests.lint.envoy_answers import (
     TYPE,
     Case,

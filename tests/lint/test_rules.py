@@ -30,12 +30,12 @@ from fsxds.lint.rules import (
     rules,
 )
 from fsxds.lint.undefined_names import with_undefined_names
+from fsxds.model.values import Problem, Severity
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.loaded_views import only_view, whole_tree, with_served
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.resolution import ResolutionRules
-from fsxds.values import Problem, Severity
 from tests.support.envoy import find_envoy
 from tests.support.rule_list import rule_list
 from tests.support.trees import tree_of

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from fsxds.lint.report import Report
 from fsxds.lint.rules import rules
 from fsxds.lint.sarif import SCHEMA, as_sarif
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.lint.findings import problem, report
 
 LEVEL = {"enum": ["none", "note", "warning", "error"]}

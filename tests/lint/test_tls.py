@@ -15,7 +15,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
 from fsxds.lint.tls import CertificateChecks
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.lint.envoy_answers import TLS, Case, assert_accepted, assert_rejected, client_tls, rules_found, server_tls
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsxds.lint.tree_names import StaticNames, static_names
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 
 @pytest.mark.parametrize("key", ["static_resources", "staticResources"])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
 from fsxds.lint.tree_names import StaticNames
+from fsxds.model.values import Severity
 from fsxds.snapshots.load import Acceptance
-from fsxds.values import Severity
 from tests.support.mentions import MentionStory, held, load_mentions, served, tell
 from tests.support.reachable import reachable
 

@@ -9,11 +9,11 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
-from fsxds.resources import ParsedFile
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import PlainValue, SourceFile
 from fsxds.settings.naming_rules import ContextRule, NamingRules
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser
-from fsxds.values import PlainValue, SourceFile
 from tests.support.trees import tree_of
 
 C = "envoy.config.cluster.v3.Cluster"

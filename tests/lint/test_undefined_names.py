@@ -9,9 +9,9 @@ import pytest
 
 from fsxds.cli.main import main
 from fsxds.lint.undefined_names import with_undefined_names
+from fsxds.model.values import Problem, Severity
 from fsxds.settings.options import Settings
 from fsxds.testing import serve
-from fsxds.values import Problem, Severity
 from tests.cli.trees import write_tree
 from tests.lint.findings import problem
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import Version
 from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import Version
 
 CDS = BY_SHORT_NAME["cds"].type_url
 

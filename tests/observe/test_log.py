@@ -27,13 +27,13 @@ from fsxds.events import (
     TreeReturned,
     WatchStarted,
 )
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import HeldFile, Problem, Severity, Version
 from fsxds.observe.internal_errors import MOST_KEYS, RepeatLimit
 from fsxds.observe.log import Clock, Log, LogOutput
 from fsxds.observe.log_lines import LogLine
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.values import HeldFile, Problem, Severity, Version
 
 CDS = Subscription(BY_SHORT_NAME["cds"].type_url)
 NODE = Node("edge-1", "edge", "127.0.0.1")

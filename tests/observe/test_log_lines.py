@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from fsxds.events import Level
+from fsxds.model.values import PlainValue
 from fsxds.observe.log_lines import (
     MOST_WAITING_LINES,
     LineSink,
@@ -20,7 +21,6 @@ from fsxds.observe.log_lines import (
     json_renderer,
     shortened,
 )
-from fsxds.values import PlainValue
 
 NOON = datetime(2026, 5, 1, 12, 3, 11, 5000, tzinfo=UTC)
 

@@ -13,13 +13,14 @@ from prometheus_client import generate_latest
 from fsxds import events
 from fsxds.admin_serving import upstream_readings
 from fsxds.events import AckReceived, Event, InternalError, NackReceived, ResponseSent
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import HeldFile, Problem, Severity, Version
 from fsxds.observe.internal_errors import observed_by
 from fsxds.observe.metric_catalogue import CATALOGUE, LABELS, ROWS_BY_NAME
 from fsxds.observe.metrics import ACKED_WITHIN_S, MOST_NODES, MOST_UNACKED, Metrics
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Snapshot
 from fsxds.rollout import Completed, Held, Step, StepKind, StepStarted, StepTimedOut, Superseded
 from fsxds.rollout.step import RolloutEvent
 from fsxds.upstream_events import (
@@ -34,7 +35,6 @@ from fsxds.upstream_events import (
     UpstreamShadowed,
     UpstreamStatus,
 )
-from fsxds.values import HeldFile, Problem, Severity, Version
 
 CDS = next(row.type_url for row in RESOURCE_TYPES if row.short_name == "cds")
 NODE = Node("edge-1", peer="192.0.2.1")

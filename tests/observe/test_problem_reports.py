@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from fsxds.events import Level
+from fsxds.model.values import HeldFile, Problem, Severity
 from fsxds.observe.problem_reports import MOST_LINES, ProblemReports
-from fsxds.values import HeldFile, Problem, Severity
 
 NOON = datetime(2026, 5, 1, 12, 3, 11, tzinfo=UTC)
 LATER = datetime(2026, 5, 1, 12, 9, 0, tzinfo=UTC)

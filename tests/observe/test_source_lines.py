@@ -4,8 +4,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from fsxds.model.values import Problem
 from fsxds.observe.source_lines import LONGEST_LINE, Excerpt, Source
-from fsxds.values import Problem
 from tests.lint.findings import problem
 
 # What no field and no value of an enum is called.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from fsxds.model.resources import ResourceList
+from fsxds.model.values import Nonce, Version
 from fsxds.protocol.acks import MOST_UNANSWERED, Acks, PolledVersion, PollEvidence, PollState, Sent
 from fsxds.protocol.messages import SyncState
-from fsxds.resources import ResourceList
 from fsxds.rollout import Nack
-from fsxds.values import Nonce, Version
 from tests.support.snapshots import resource, type_url
 
 CDS = type_url("CDS")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from fsxds.model.resources import Rows, Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node, SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
-from fsxds.resources import Rows, Snapshot
 from fsxds.rollout import Nack, ResourceVersion, Standing, Step
-from fsxds.values import TypeUrl
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between
 

@@ -8,13 +8,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.polling_node import LEAST_PAUSE_S
 from fsxds.protocol.subscription import Selection, Subscription, select
-from fsxds.resources import Snapshot
 from fsxds.rollout import Standing
-from fsxds.values import Version
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between
 

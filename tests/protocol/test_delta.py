@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Never
 
+from fsxds.model.resources import Rows, RowsChange, Snapshot
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, Node
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resources import Rows, RowsChange, Snapshot
 from fsxds.rollout.pending import MOST_PARTS
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.rollouts import tree_snapshot
 from tests.support.snapshots import resource, snapshot, type_url
 from tests.support.written_files import WrittenFiles

@@ -11,14 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resource_types import BY_TYPE_URL
 from fsxds.rollout import Standing
 from fsxds.rollout.pending import BACK_OFF
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import type_url
 from tests.support.steps import step_between
 from tests.support.written_files import WrittenFiles, body_of

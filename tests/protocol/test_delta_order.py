@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Nonce
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import ENVOY, DeltaRequest, DeltaResponse, Node
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resources import Snapshot
 from fsxds.rollout import RolloutOptions
-from fsxds.values import Nonce
 from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import type_url
 

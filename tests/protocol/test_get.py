@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
+from fsxds.model.resource_names import ResourceName
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.values import Version
 from fsxds.protocol.get import (
     Absent,
     Found,
@@ -20,10 +24,6 @@ from fsxds.protocol.get import (
     read_target,
 )
 from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED
-from fsxds.resource_names import ResourceName
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, Snapshot
-from fsxds.values import Version
 from tests.support.polls import named, snapshot_of
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"

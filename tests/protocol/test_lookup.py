@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fsxds.model.resources import Resource, Rows
 from fsxds.protocol.lookup import MOST_KEPT, Changes, DeltaNames, Lookup
 from fsxds.protocol.messages import DeltaRequest
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.virtual_hosts import HostLookup
-from fsxds.resources import Resource, Rows
 from tests.support.snapshots import resource, type_url
 
 LEDS = type_url("LEDS")

@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.model.resources import Resource, Rows
 from fsxds.protocol.lookup import Lookup
 from fsxds.protocol.name_index import NameIndex
 from fsxds.protocol.virtual_hosts import HostLookup
-from fsxds.resources import Resource, Rows
 from tests.support.snapshots import resource, type_url
 
 # Own names, members of two collections, and one that looks like the collection itself.

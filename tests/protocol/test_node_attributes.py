@@ -11,6 +11,7 @@ from google.protobuf import json_format
 
 from fsxds.client.polls import plain_node
 from fsxds.client.updates import node_message
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import (
     LONGEST_TEXT,
@@ -19,7 +20,6 @@ from fsxds.protocol.node_attributes import (
     attributes_of_message,
     metadata_of,
 )
-from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.grpc_streams.stream_requests import GrpcRequestReader
 from fsxds.transports.rest.poll_requests import RestRequestReader
 from tests.support.polls import envoy_catalogue

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.model.values import Version
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Unavailable, Wait, nonce_of, patience_s
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Subscription
 from fsxds.rollout import Standing
-from fsxds.values import Version
 from tests.support.rollouts import marked
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between

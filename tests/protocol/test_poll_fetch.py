@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from fsxds.model.resources import Snapshot
 from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED, answer_fetch
 from fsxds.protocol.subscription import Selection, Subscription
-from fsxds.resources import Snapshot
 from tests.support.snapshots import snapshot, type_url
 
 CDS, EDS = type_url("CDS"), type_url("EDS")

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Version
 from fsxds.protocol.messages import ENVOY, Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.polling_node import LEAST_PAUSE_S, PollingNode
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resources import Snapshot
 from fsxds.rollout import Nack, ResourceVersion, Standing, Step
-from fsxds.values import Version
 from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.model.resources import Snapshot
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import PollMemory, PollRequest
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resources import Snapshot
 from fsxds.rollout import Standing
 from tests.support.snapshots import snapshot, type_url
 from tests.support.steps import step_between

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Nonce
 from fsxds.protocol.messages import SyncState, WatchStatus, combined_state
 from fsxds.protocol.polling_node import LEAST_PAUSE_S
 from fsxds.protocol.subscription import Subscription, select, version_of
-from fsxds.resources import Snapshot
-from fsxds.values import Nonce
 from tests.protocol.test_polling_node import BEFORE, CDS, LDS, Polls, eds
 from tests.support.rollouts import tree_snapshot
 from tests.support.snapshots import snapshot, type_url

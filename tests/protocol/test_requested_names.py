@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.errors import LimitError, ProtocolError
+from fsxds.model.errors import LimitError, ProtocolError
+from fsxds.model.values import Version
 from fsxds.protocol.messages import DeltaRequest
 from fsxds.protocol.requested_names import (
     MOST_DECODED,
@@ -14,7 +15,6 @@ from fsxds.protocol.requested_names import (
     checked_names,
     read_names,
 )
-from fsxds.values import Version
 from tests.support.snapshots import type_url
 
 CDS, EDS, VHDS = type_url("CDS"), type_url("EDS"), type_url("VHDS")

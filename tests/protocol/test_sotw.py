@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.acks import MOST_UNANSWERED
 from fsxds.protocol.messages import Node, SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resources import Snapshot
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.costs import cost_s
 from tests.support.snapshots import snapshot, type_url
 

@@ -8,15 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.model.resources import Reference, Rows, Snapshot
+from fsxds.model.values import Nonce, Severity, TypeUrl
 from fsxds.protocol.messages import SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription, select
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Reference, Rows, Snapshot
 from fsxds.rollout import Standing
 from fsxds.rollout.pending import BACK_OFF
-from fsxds.values import Nonce, Severity, TypeUrl
 from tests.support.snapshots import snapshot, type_url
 from tests.support.sotw_client import TypeClient
 from tests.support.steps import step_between

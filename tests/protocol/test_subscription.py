@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.model.resources import Resource, Rows, Snapshot, TypeChange
+from fsxds.model.set_versions import version_of_set
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import SharedMemory, Subscription, files_of, names_without, select, version_of
-from fsxds.resources import Resource, Rows, Snapshot, TypeChange
-from fsxds.set_versions import version_of_set
-from fsxds.values import TypeUrl, Version
 from tests.support.costs import cost_s
 from tests.support.snapshots import resource, snapshot, type_url
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.model.resource_names import glob_of
+from fsxds.model.resources import Rows, RowsChange
 from fsxds.protocol.subscription import Subscription, is_empty, members_of, missing_names, select, version_of
-from fsxds.resource_names import glob_of
-from fsxds.resources import Rows, RowsChange
 from tests.support.snapshots import resource, snapshot, type_url
 
 EDS = type_url("EDS")

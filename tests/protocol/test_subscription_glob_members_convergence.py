@@ -12,14 +12,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from fsxds.model.resource_names import SCHEME, glob_of
+from fsxds.model.values import Nonce, Version
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node, SotwRequest, SotwResponse
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resource_names import SCHEME, glob_of
-from fsxds.values import Nonce, Version
 from tests.support.snapshots import type_url
 from tests.support.written_files import WrittenFiles
 

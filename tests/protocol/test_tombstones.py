@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.model.resources import Snapshot
 from fsxds.protocol import tombstones
 from fsxds.protocol.tombstones import (
     NO_TOMBSTONES,
@@ -14,7 +15,6 @@ from fsxds.protocol.tombstones import (
     after_parting,
     removed_members,
 )
-from fsxds.resources import Snapshot
 from tests.support.snapshots import snapshot, type_url
 
 CDS, LEDS = type_url("CDS"), type_url("LEDS")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode, TtlUse, heartbeat_s, ttl_use
-from fsxds.resource_types import RESOURCE_TYPES
 from tests.support.snapshots import type_url
 
 BOTH = frozenset((TTL_FEATURE, SOTW_TTL_FEATURE))

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.model.resources import Reference, Resource
+from fsxds.model.values import Severity
 from fsxds.protocol.virtual_hosts import (
     VIRTUAL_HOSTS,
     aliases_to_send,
@@ -18,8 +20,6 @@ from fsxds.protocol.virtual_hosts import (
     find_virtual_hosts,
     is_hidden,
 )
-from fsxds.resources import Reference, Resource
-from fsxds.values import Severity
 from tests.support.snapshots import resource, snapshot
 
 LABELS = st.sampled_from(["a", "b", "ab", "x"])

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Collection
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey
+from fsxds.model.resources import Snapshot, key_of
 from fsxds.protocol.tombstones import NO_TOMBSTONES
 from fsxds.publishing.channel_rollout import LANE_PATIENCE, ChannelRollout, Generations, Holding
 from fsxds.publishing.kept_places import RemovedMembers
-from fsxds.resources import Snapshot, key_of
 from fsxds.rollout import (
     Completed,
     Composed,

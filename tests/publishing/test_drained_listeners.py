@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Reference, Snapshot
+from fsxds.model.values import Severity, Version
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.publishing.drained_listeners import _FILTER, DrainWatch, has_drained
 from fsxds.publishing.publisher import PublishRules
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Reference, Snapshot
 from fsxds.rollout import RolloutOptions
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.transports.mirror.envoy_reader import EnvoyPage
-from fsxds.values import Severity, Version
 from tests.end_to_end.test_draining_envoy import LONG_S, ask, clusters, connection, inline
 from tests.end_to_end.test_mirror_envoy import BACKENDS, LDS, Out
 from tests.support.envoy import Envoy

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.model.resources import Key
+from fsxds.model.values import Problem
 from fsxds.publishing.held_resources import MOST_PROBLEMS, hold_problems, noun_of, rejection_problems
-from fsxds.resources import Key
 from fsxds.rollout import Hold, HoldReason, Nack, Rejections, Target
 from fsxds.rollout.rejections import HeldVersion
 from fsxds.settings.rollout_forms import NackLimit
-from fsxds.values import Problem
 from tests.support.publishing import version_of_content
 from tests.support.rollouts import OneVoter, tree_snapshot
 from tests.support.snapshots import resource, type_url

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsxds.channels import ChannelKey
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
 from fsxds.protocol.tombstones import removed_members
 from fsxds.publishing.publisher import PublishRules
-from fsxds.resources import Snapshot
 from fsxds.rollout import RolloutOptions
-from fsxds.values import Layers
 from tests.publishing.test_publisher_kept import process
 from tests.support.polls import until
 from tests.support.publishing import CDS, Publishing, publishing

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from fsxds.channels import Channel
-from fsxds.errors import ProtocolError
 from fsxds.events import SnapshotPublished
+from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
 from fsxds.publishing.publisher import PublishRules

@@ -15,12 +15,12 @@ from fsxds.channels import ChannelKey
 from fsxds.events import VersionsHeld
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
+from fsxds.model.resources import Snapshot
 from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.resources import Snapshot
 from fsxds.rollout import HoldingRules, RolloutOptions
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.errors import ProtocolError
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
+from fsxds.model.errors import ProtocolError
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
 from fsxds.protocol.messages import Node
 from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import NO_HISTORY, RolloutOperator
-from fsxds.resources import Snapshot
 from fsxds.rollout import PinsChanged, RolloutOptions
 from fsxds.settings.rollout_forms import Canary
 from fsxds.transports.admin.rollout_control import ChannelReport, WaitingReport
-from fsxds.values import Layers
 from tests.publishing.test_node_channels import joined
 from tests.support.polls import until
 from tests.support.publishing import CDS, RULES, VIEWS, Client, Publishing, publishing, virtually

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.rollout.composed_again import composed_again
 from fsxds.rollout.holding import NO_HOLDS, Composed, HoldingRules, compose
 from tests.support.rollouts import Tree, marked, tree_of, tree_snapshot

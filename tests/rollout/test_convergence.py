@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fsxds.resources import Resource, Rows, Snapshot
+from fsxds.model.resources import Resource, Rows, Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.rollout.machine import Rollout
 from fsxds.rollout.rollout_state import RolloutOptions
 from fsxds.rollout.step import Client, Standing, Step, StepTimedOut
-from fsxds.values import TypeUrl
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url
 

@@ -9,8 +9,8 @@ import pytest
 from google.protobuf import text_format
 from rpds import HashTrieSet
 
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, Snapshot, version_of_body
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource, Snapshot, version_of_body
 from fsxds.rollout.guard import COLLECTIONS, Removal, approval_id, removals_to_approve
 from tests.support.polls import ORIGIN, envoy_catalogue, snapshot_of
 from tests.support.rollouts import Tree, tree_snapshot

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.resources import Snapshot, claims_of
+from fsxds.model.resources import Snapshot, claims_of
 from fsxds.rollout import HoldingRules, HoldReason, Target
 from fsxds.rollout.holding import Composed, compose
 from fsxds.rollout.pending import ResourceVersion

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Reference, Snapshot
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Reference, Snapshot
+from fsxds.model.values import Severity
 from fsxds.rollout.lingering import (
     Draining,
     DrainingListener,
@@ -23,7 +24,6 @@ from fsxds.rollout.lingering import (
     without_ended,
 )
 from fsxds.rollout.planning import changes_between
-from fsxds.values import Severity
 from tests.support.rollouts import Tree, tree_resource, tree_snapshot
 from tests.support.snapshots import type_url
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.rollout.holding import HoldingRules
 from fsxds.rollout.lingering import Lingering
 from fsxds.rollout.machine import Rollout

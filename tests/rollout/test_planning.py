@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.rollout.planning import next_step, whole_step
 from fsxds.rollout.step import Step, StepKind
 from tests.support.rollouts import Tree, marked, tree_of, tree_snapshot

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
+from fsxds.model.values import Version
 from fsxds.rollout import rejections as rejections_module
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import (
@@ -18,7 +19,6 @@ from fsxds.rollout.rejections import (
     nack_of,
 )
 from fsxds.settings.rollout_forms import NackLimit
-from fsxds.values import Version
 from tests.support.rollouts import OneVoter, tree_snapshot
 from tests.support.snapshots import type_url
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from fsxds.model.values import Version
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.rejections import VOTES_FOR_S, Nack, Rejections, Votes
 from fsxds.settings.rollout_forms import NackLimit
-from fsxds.values import Version
 from tests.support.rollouts import OneVoter
 from tests.support.snapshots import type_url
 

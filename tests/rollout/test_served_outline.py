@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.resources import ADDRESS, Resource, Snapshot, claims_of, version_of_body
+from fsxds.model.resources import ADDRESS, Resource, Snapshot, claims_of, version_of_body
 from fsxds.rollout import Hold, HoldReason
 from fsxds.rollout.guard import COLLECTIONS, removals_to_approve
 from fsxds.rollout.served_outline import ServedOutline

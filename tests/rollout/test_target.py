@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.rollout.holding import HoldingRules, HoldReason
 from fsxds.rollout.pending import ResourceVersion
 from fsxds.rollout.target import Target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.rollout import HoldingRules, HoldReason, Target
 from tests.support.mentions import load_mentions
 from tests.support.snapshots import type_url

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.resources import Reference
+from fsxds.model.resources import Reference
+from fsxds.model.values import Severity, TypeUrl
 from fsxds.rollout import uses
 from fsxds.rollout.uses import demands_of, dependencies_of, is_pattern, names_any, names_meant, users_of
-from fsxds.values import Severity, TypeUrl
 from tests.support.rollouts import Tree, tree_snapshot
 from tests.support.snapshots import resource, type_url
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.access_rules import LARGEST_FILE_BYTES, Tokens, read_token, read_tokens
 
 FIRST, SECOND, THIRD = "first-token-0123456789", "second-token-0123456789", "third.token~0123456789+/=="

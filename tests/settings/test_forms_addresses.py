@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress, parse_address
 
 

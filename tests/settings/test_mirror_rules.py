@@ -6,7 +6,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import BY_NAME

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.naming_rules import ContextRule, NamingRules
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.reading import read_settings

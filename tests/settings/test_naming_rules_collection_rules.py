@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from jsonschema import Draft202012Validator
 
-from fsxds.resource_names import ResourceName
+from fsxds.model.resource_names import ResourceName
 from fsxds.settings.naming_rules import MESSAGE_TYPE, CollectionRule
 from fsxds.settings.options import BY_NAME
 from tests.support.settings_files import complaints_of, read_file

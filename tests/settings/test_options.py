@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.forms import DURATION_TEXT, OFF, SIZE_TEXT
 from fsxds.settings.options import BY_NAME, OPTIONS, Settings
 from fsxds.settings.reading import read_settings, settings_schema

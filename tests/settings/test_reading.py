@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.options import BY_NAME, Settings
 from fsxds.settings.reading import GONE, SettingsChange, read_settings, settings_schema
 from tests.support.settings_files import complaints_of, read_file

@@ -10,7 +10,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from fsxds.cli.main import main
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.options import BY_NAME, Settings
 from fsxds.settings.reading import SettingsChange, read_settings
 from fsxds.settings.structured import MistakesFound

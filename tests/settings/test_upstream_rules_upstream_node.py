@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from fsxds.model.values import PlainValue
 from fsxds.settings.structured import DEEPEST, MistakesFound
 from fsxds.settings.upstream_rules import UPSTREAM_NODE, UpstreamNode
-from fsxds.values import PlainValue
 from tests.support.settings_files import complaints_of
 
 

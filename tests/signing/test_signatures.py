@@ -6,7 +6,7 @@ import json
 import pytest
 from cryptography.hazmat.primitives.serialization import PrivateFormat
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.signing.certificates import UntrustedError
 from fsxds.signing.signatures import Signer, TrustAnchors
 from fsxds.signing.tree_manifest import ManifestError

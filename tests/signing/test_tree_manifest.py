@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsxds.model.values import TypeUrl
 from fsxds.signing.tree_manifest import (
     LARGEST_SERIAL,
     ManifestError,
@@ -16,7 +17,6 @@ from fsxds.signing.tree_manifest import (
     read_object,
     write_manifest,
 )
-from fsxds.values import TypeUrl
 
 DIGEST = digest_of(b"a")
 DIGESTS = st.binary(max_size=3).map(digest_of)

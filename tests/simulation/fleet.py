@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node, SotwRequest, SotwResponse
 from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.subscription import Subscription
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.simulation.server import Server, SimulatedStream
 
 CDS, EDS, LDS, RDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "eds", "lds", "rds"))

@@ -9,6 +9,8 @@ from typing import Any
 from fsxds.channels import Channel, ChannelKey
 from fsxds.events import Event, InternalError, VersionsHeld
 from fsxds.history.rejection_rows import encode_rejections, restore_rejections
+from fsxds.model.resources import Key, Snapshot
+from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import ClientStatus, DeltaRequest, Node, SotwRequest, SyncState, combined_state
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
@@ -18,12 +20,10 @@ from fsxds.protocol.subscription import Selection, SharedMemory
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import MOST_HELD, NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.resources import Key, Snapshot
 from fsxds.rollout import Rejections, RolloutState, Standing, Step
 from fsxds.transports.grpc_streams.stream_responses import Waking
 from fsxds.transports.rest.application import HeldPolls
 from fsxds.transports.rest.polling_clients import RestClients
-from fsxds.values import Layers, TypeUrl
 from fsxds.views import Views
 
 HOLD_S = 30.0

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
+from fsxds.model.resources import Key, Snapshot, key_of
+from fsxds.model.values import Layers
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.resources import Key, Snapshot, key_of
 from fsxds.rollout import HoldingRules, RolloutOptions
 from fsxds.rollout.uses import demands_of
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import NACK_LIMIT, Canary
-from fsxds.values import Layers
 from fsxds.views import Views
 from tests.simulation.checks import BAKE_S, REMEMBERED_S, STEP_TIMEOUT_S, Checks, bound_s
 from tests.simulation.fleet import RECONNECT_S, TYPES, SimulatedClient

@@ -10,9 +10,9 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.lint.linter import make_field_rules
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType
+from fsxds.model.values import FieldPath, PlainValue, Severity
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools, authored_path
-from fsxds.values import FieldPath, PlainValue, Severity
 from tests.support.snapshots import type_url
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"

@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from fsxds.resource_names import ResourceName
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import ADDRESS, Origin, Reference, Resource, Rows, Snapshot
+from fsxds.model.resource_names import ResourceName
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import ADDRESS, Origin, Reference, Resource, Rows, Snapshot
+from fsxds.model.values import Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.folder_collections import Collected, CollectionRules, with_collections
 from fsxds.snapshots.references import CLUSTER
-from fsxds.values import Severity
 from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import Plain, listener, resource, snapshot
 

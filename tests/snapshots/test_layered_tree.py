@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree
-from fsxds.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.views import Views
 from tests.support.trees import tree_of
 from tests.support.views import rules_of

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
-from fsxds.resources import key_of
+from fsxds.model.resources import key_of
+from fsxds.model.values import Layers, Severity, SourceFile
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.snapshots.loaded_views import LoadedViews
-from fsxds.values import Layers, Severity, SourceFile
 from tests.snapshots.test_load_on_top import LINES
 from tests.support.mentions import parse_file
 from tests.support.trees import tree_of

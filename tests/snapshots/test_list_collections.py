@@ -11,11 +11,11 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.formats.decoded import PlainDocument
 from fsxds.lint.linter import make_field_rules
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import version_of_body
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import version_of_body
+from fsxds.model.values import PlainValue, Severity
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
-from fsxds.values import PlainValue, Severity
 from tests.snapshots.test_document import PATH
 
 LISTENER = BY_SHORT_NAME["lds"]

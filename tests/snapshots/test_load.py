@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
+from fsxds.model.values import HeldFile, Severity, SourceTree
 from fsxds.snapshots.load import Acceptance, changed_files, load
-from fsxds.values import HeldFile, Severity, SourceTree
 from tests.support.snapshots import ALL_TYPES, type_url
 from tests.support.stories import UNREADABLE, Story, held, parse_file, problem, served, tell
 from tests.support.trees import tree_of

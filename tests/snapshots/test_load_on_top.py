@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
-from fsxds.resources import ParsedFile, Resource
+from fsxds.model.resources import ParsedFile, Resource
+from fsxds.model.values import Severity, SourceFile, SourceTree
 from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
-from fsxds.values import Severity, SourceFile, SourceTree
 from tests.support import mentions, stories
 from tests.support.trees import tree_of
 

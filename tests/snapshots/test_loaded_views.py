@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import NO_LAYERS, Layers
 from fsxds.snapshots.load import Acceptance
-from fsxds.values import NO_LAYERS, Layers
 from tests.support.views import ACCEPTANCE, ViewStory, held, problems, rules_of, served
 
 COMMON = ("common",)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from fsxds.resources import HOST, HOST_NAME
+from fsxds.model.resources import HOST, HOST_NAME
+from fsxds.model.values import Severity
 from fsxds.snapshots.names import aliases_of, claims_of, lasting_fault, table_fault
-from fsxds.values import Severity
 
 
 @dataclass(frozen=True)

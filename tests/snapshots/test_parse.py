@@ -20,10 +20,10 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.formats import FORMATS
 from fsxds.lint.linter import Linter
-from fsxds.resource_types import type_from_path
-from fsxds.resources import Origin, ParsedFile, Resource, version_of_body
+from fsxds.model.resource_types import type_from_path
+from fsxds.model.resources import Origin, ParsedFile, Resource, version_of_body
+from fsxds.model.values import Severity, SourceFile
 from fsxds.snapshots.parse import ChunkParser, FileParser
-from fsxds.values import Severity, SourceFile
 from tests.support.snapshots import type_url
 from tests.support.trees import tree_of
 

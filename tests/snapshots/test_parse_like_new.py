@@ -9,9 +9,9 @@ from fsxds.api import constraints, converter
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats import yaml_format
 from fsxds.lint.linter import Linter
-from fsxds.resources import ParsedFile
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import SourceFile
 from fsxds.snapshots.parse import FileParser
-from fsxds.values import SourceFile
 from tests.agreement.cases import make_cases, text_of
 
 CASES, SEED = 700, 5

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.resources import ParsedFile, Resource
+from fsxds.model.resources import ParsedFile, Resource
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 from tests.support.trees import read_tree, tree_of

@@ -10,11 +10,11 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.lint.linter import Linter
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import PlainValue, Problem, Severity
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.patches import Patching
-from fsxds.values import PlainValue, Problem, Severity
 from tests.support.views import ViewStory, held, problems, served
 
 COMMON = ("common",)

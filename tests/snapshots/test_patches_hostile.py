@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
+from fsxds.model.values import Severity
 from fsxds.snapshots.load import Acceptance
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.patches import Patching
-from fsxds.values import Severity
 from tests.support.views import ViewStory
 
 KEYS = st.sampled_from(

@@ -11,7 +11,7 @@ from google.protobuf.any_pb2 import Any as PackedAny
 from xds.core.v3.resource_locator_pb2 import ResourceLocator
 from xds.core.v3.resource_name_pb2 import ResourceName
 
-from fsxds.resources import ParsedFile
+from fsxds.model.resources import ParsedFile
 from fsxds.snapshots.parse import FileParser
 from tests.support.trees import tree_of
 

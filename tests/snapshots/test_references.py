@@ -6,9 +6,9 @@ import yaml
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.lint.linter import make_field_rules
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Reference
-from fsxds.values import pointer_of
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Reference
+from fsxds.model.values import pointer_of
 from tests.lint.envoy_answers import (
     ROUTER,
     TYPE,

@@ -8,9 +8,9 @@ import yaml
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.converter import Converter
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import Severity
 from fsxds.snapshots.references import hooks
-from fsxds.values import Severity
 from tests.support.envoy import validate
 
 EXTENSIONS = "type.googleapis.com/envoy.extensions."

@@ -10,16 +10,16 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
-from fsxds.resource_names import ResourceName
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource
+from fsxds.model.resource_names import ResourceName
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource
+from fsxds.model.values import Severity, SourceFile
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.settings.upstream_rules import Authority
 from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
-from fsxds.values import Severity, SourceFile
 from tests.support.trees import tree_of
 
 CDS = "envoy.config.cluster.v3.Cluster"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from fsxds.model.values import PlainValue, Severity
 from fsxds.snapshots.shape import Piece, TypeClaim, shape_of
-from fsxds.values import PlainValue, Severity
 
 CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 RESPONSE = "type.googleapis.com/envoy.service.discovery.v3.DiscoveryResponse"

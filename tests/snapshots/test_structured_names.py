@@ -15,13 +15,13 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.formats import format_of
 from fsxds.lint.linter import Linter
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import PlainValue, SourceFile, VariedFile
 from fsxds.parse_worker import ParseRules, ParseWorker
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import ParsedFile
 from fsxds.settings.naming_rules import ContextRule, NamingRules
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import decode
-from fsxds.values import PlainValue, SourceFile, VariedFile
 
 C = "envoy.config.cluster.v3.Cluster"
 CLA = "envoy.config.endpoint.v3.ClusterLoadAssignment"

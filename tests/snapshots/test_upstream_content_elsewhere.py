@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.resource_names import is_structured
-from fsxds.resources import Rows
+from fsxds.model.resource_names import is_structured
+from fsxds.model.resources import Rows
+from fsxds.model.values import TypeUrl
 from fsxds.snapshots.references import ANY, IN_FILE
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, UpstreamContent, UpstreamScope
-from fsxds.values import TypeUrl
 from tests.support.snapshots import resource, type_url
 
 CDS, EDS, LDS = map(type_url, ("CDS", "EDS", "LDS"))

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from rpds import HashTrieSet
 
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Resource, Rows, Snapshot
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Resource, Rows, Snapshot
+from fsxds.model.values import Severity, TypeUrl
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 from fsxds.snapshots.upstream_rows import MOST_NAMED, MergedView, with_upstreams
-from fsxds.values import Severity, TypeUrl
 from tests.support.snapshots import ALL_TYPES, Contents, resource, snapshot, type_url
 
 EVERYTHING = tuple(row.short_name.upper() for row in RESOURCE_TYPES)

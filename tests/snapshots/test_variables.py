@@ -9,15 +9,15 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.lint.linter import Linter
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import PlainText, PlainValue, SourceFile, VariedFile
 from fsxds.parse_worker import ParseRules, ParseWorker
 from fsxds.parsing import Parsing
-from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import decode
 from fsxds.snapshots.variables import Substitution
-from fsxds.values import PlainText, PlainValue, SourceFile, VariedFile
 from tests.support.trees import tree_of
 from tests.support.views import ViewStory, held, problems, served
 

@@ -25,9 +25,9 @@ from typing import Any
 import grpc.aio
 
 import fsxds
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Snapshot
-from fsxds.values import TypeUrl
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import TypeUrl
 from tests.end_to_end.killing import StreamFollower
 from tests.faults.clients import envoys_of
 from tests.faults.site import BY_REST, files_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
 from fsxds.source.envoy_api import find_api, find_envoy
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.model.values import SourceTree
 from fsxds.source.listing import BOUNDS, TreeBounds
 from fsxds.source.scan import Scanner, read_file
-from fsxds.values import SourceTree
 from tests.source.watching import contents_of, is_read, point, write
 
 

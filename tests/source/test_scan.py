@@ -8,10 +8,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from fsxds.errors import TreeLost
+from fsxds.model.errors import TreeLost
+from fsxds.model.values import SourceFile, SourceTree
 from fsxds.source.listing import Exclusion, TreeBounds, TreeListing, signature_of
 from fsxds.source.scan import FileContent, Scanner, read_file
-from fsxds.values import SourceFile, SourceTree
 from tests.source.watching import contents_of, is_read, point, write
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, SourceTree
 from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.source.targets import WatchOptions
-from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, NO_MANIFEST, SourceTree
 from tests.source.watching import contents_of, is_read, point, watched, write
 
 MODES = pytest.mark.parametrize(

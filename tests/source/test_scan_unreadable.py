@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.errors import TreeLost
+from fsxds.model.errors import TreeLost
 from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Scanner
 from tests.source.watching import contents_of, is_read, write

@@ -6,9 +6,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from fsxds.model.values import SourceFile
 from fsxds.source.notifications import FileEvent, FileEventType
 from fsxds.source.settle import Activity, Save
-from fsxds.values import SourceFile
 from tests.source.watching import is_read
 
 CREATED, MODIFIED, CLOSED = FileEventType.CREATED, FileEventType.MODIFIED, FileEventType.CLOSED

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.model.values import SourceTree
 from fsxds.source.scan import Look, Scanner
 from fsxds.source.targets import WatchOptions
 from fsxds.source.watcher import watch
-from fsxds.values import SourceTree
 from tests.source.watching import ONLY_AT_ONCE, UNHURRIED, Contents, Watched, contents_of, is_read, watched, write
 from tests.support.patience import NEVER_S, PATIENCE_S
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
+from fsxds.model.values import SourceFile
 from fsxds.source.writers import Patience, Writers, is_open_for_writing, read_undisturbed
-from fsxds.values import SourceFile
 
 PATH = PurePosixPath("a.yaml")
 AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.com")

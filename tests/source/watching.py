@@ -18,11 +18,11 @@ from fsxds.events import (
     TreeReturned,
     WatchStarted,
 )
+from fsxds.model.values import SourceTree
 from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.source.targets import WatchOptions
 from fsxds.source.watcher import Settled, watch
-from fsxds.values import SourceTree
 from tests.support.patience import NEVER_S, PATIENCE_S
 
 Contents: TypeAlias = dict[str, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.status.server_status import MOST_REJECTED, upstream_report
 from fsxds.transports.admin.status_reports import HeldType
 from fsxds.upstream_events import UpstreamStatus

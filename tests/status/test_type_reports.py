@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Version
 from fsxds.protocol.messages import ClientStatus, Node, SyncState, WatchStatus, combined_state
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resources import Snapshot
 from fsxds.status.type_reports import state_of, subscribed_types, type_detail, type_report
 from fsxds.transports.admin.status_reports import TypeDetail, TypeReport
-from fsxds.values import Version
 from tests.support.snapshots import snapshot, type_url
 
 CDS, EDS = type_url("CDS"), type_url("EDS")

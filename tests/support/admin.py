@@ -12,8 +12,9 @@ from typing import Any
 
 import aiohttp
 
-from fsxds.errors import ProtocolError
 from fsxds.history.entries import HistoryChange, HistoryEntry, SomeNames
+from fsxds.model.errors import ProtocolError
+from fsxds.model.values import Layers
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
 from fsxds.transports.admin.rollout_control import (
@@ -26,7 +27,6 @@ from fsxds.transports.admin.rollout_control import (
 )
 from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.rest.http_server import ListenerOptions, listening
-from fsxds.values import Layers
 from tests.support.errors import Recorder
 
 LOCALHOST = TcpAddress("127.0.0.1", 0)

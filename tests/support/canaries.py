@@ -18,9 +18,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import is_map, map_parts
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, version_of_body
-from fsxds.values import TypeUrl
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource, version_of_body
+from fsxds.model.values import TypeUrl
 from tests.support.polls import ORIGIN, envoy_catalogue
 
 HOST = "type.googleapis.com/"

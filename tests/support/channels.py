@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from fsxds.channels import Channel, ChannelKey, HoldsOf, holds_nothing
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import Node
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.rollout import RolloutOptions
-from fsxds.values import TypeUrl
 
 
 class Denier:

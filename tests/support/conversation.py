@@ -36,12 +36,12 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavailable, Wait, nonce_of
 from fsxds.protocol.subscription import Subscription
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Snapshot
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.support import dialogue
 from tests.support.dialogue import Played
 from tests.support.snapshots import type_url

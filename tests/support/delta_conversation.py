@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fsxds.model.values import Nonce, Version
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, DeltaResponse, Node, Reaction
-from fsxds.values import Nonce, Version
 from tests.support import dialogue
 from tests.support.dialogue import Played
 from tests.support.snapshots import resource, type_url

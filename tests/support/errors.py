@@ -18,10 +18,10 @@ from fsxds.events import (
     StreamClosed,
     StreamOpened,
 )
+from fsxds.model.values import BackOff, Version
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.supervisor import Supervisor
-from fsxds.values import BackOff, Version
 
 Kind = TypeVar("Kind", bound=Event)
 

@@ -13,10 +13,10 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Snapshot
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Snapshot
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.store import Latest, SnapshotStore

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from fsxds.lint.linter import Linter
-from fsxds.resources import ADDRESS, HOST, HOST_NAME, UNNAMED, Document, Origin, ParsedFile, Reference, Resource
+from fsxds.model.resources import ADDRESS, HOST, HOST_NAME, UNNAMED, Document, Origin, ParsedFile, Reference, Resource
+from fsxds.model.values import Problem, Severity, SourceFile, TypeUrl
 from fsxds.snapshots.load import Acceptance, Loaded, load
-from fsxds.values import Problem, Severity, SourceFile, TypeUrl
 from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of
 

@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path, PurePosixPath
 
+from fsxds.model.values import SourceFile
 from fsxds.reload import find_catalogue
 from fsxds.settings.options import Settings
 from fsxds.snapshots.parse import FileParser
-from fsxds.values import SourceFile
 from tests.support.hostile_inputs import hostile
 
 # What the loop takes on two shared cores of 2026, less what they vary by.

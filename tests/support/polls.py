@@ -16,9 +16,10 @@ from aiohttp import web
 
 from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
+from fsxds.model.values import TypeUrl
 from fsxds.observe.clients import Clients
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.store import SnapshotStore
@@ -28,7 +29,6 @@ from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import DEFAULTS, Limiter
 from fsxds.transports.rest.application import REST, HeldPolls, RestJson, make_application
 from fsxds.transports.rest.http_server import ListenerOptions, listening
-from fsxds.values import TypeUrl
 from tests.support.channels import OneChannel
 from tests.support.errors import Recorder
 from tests.support.patience import PATIENCE_S

@@ -16,18 +16,18 @@ from typing import ParamSpec
 from fsxds.channels import Channel
 from fsxds.events import Event, HoldsChanged, RolloutChanged
 from fsxds.history.state_writer import StateWriter
+from fsxds.model.resources import Resource, Snapshot, TypeChange
+from fsxds.model.values import Layers, Problem, TypeUrl, Version
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import ClientStatus, DeltaRequest, DeltaResponse, Node, SyncState, combined_state
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.resources import Resource, Snapshot, TypeChange
 from fsxds.rollout import RolloutEvent, RolloutOptions, Standing, Step
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
 from fsxds.supervisor import Supervisor
-from fsxds.values import Layers, Problem, TypeUrl, Version
 from fsxds.views import Views
 from tests.simulation.virtual_time import run_virtually
 from tests.support.errors import AT_ONCE, Recorder

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import ADDRESS, Reference, Resource, Snapshot
-from fsxds.values import Severity
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.model.resources import ADDRESS, Reference, Resource, Snapshot
+from fsxds.model.values import Severity
 from tests.support.snapshots import resource, snapshot, type_url
 
 SHORT_NAMES = tuple(row.short_name.upper() for row in RESOURCE_TYPES)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.command import DEMANDS
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 

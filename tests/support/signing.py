@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, ManifestFiles, SourceFile, SourceTree
 from fsxds.signing.signatures import Signer, TrustAnchors
 from fsxds.signing.tree_manifest import TreeManifest, write_manifest
-from fsxds.values import MANIFEST, MANIFEST_SIGNATURE, ManifestFiles, SourceFile, SourceTree
 from tests.support.trees import tree_of
 
 Key = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey

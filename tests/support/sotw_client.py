@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Resource
+from fsxds.model.values import Nonce, Version
 from fsxds.protocol.messages import Node, SotwRequest, SotwResponse
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Resource
-from fsxds.values import Nonce, Version
 from tests.support.snapshots import type_url
 
 Held = dict[str, bytes]

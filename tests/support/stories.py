@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from fsxds.lint.linter import Linter
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Document, ParsedFile, Resource, Snapshot
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Document, ParsedFile, Resource, Snapshot
+from fsxds.model.values import Problem, Severity, SourceFile
 from fsxds.snapshots.load import MOST_RESOURCES, Acceptance, Loaded, load
-from fsxds.values import Problem, Severity, SourceFile
 from tests.support.snapshots import resource, type_url
 from tests.support.trees import tree_of
 

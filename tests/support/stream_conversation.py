@@ -40,13 +40,13 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.messages import Acknowledgement, DeltaResponse, Node, Reaction, SotwRequest, SotwResponse
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE, TtlMode
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Resource, Snapshot
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.support import dialogue
 from tests.support.dialogue import Played
 from tests.support.snapshots import type_url

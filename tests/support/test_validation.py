@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fsxds.values import SpelledFloat
+from fsxds.model.values import SpelledFloat
 from tests.support.validation import Validator
 
 NUMBERS = {"additionalProperties": {"type": "number"}}

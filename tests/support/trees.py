@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Resource
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Resource
+from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.snapshots.load import Loaded
-from fsxds.values import Problem, Severity, SourceFile, SourceTree
 
 EXPECTED = "expected.txt"
 

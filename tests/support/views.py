@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from fsxds.lint.linter import Linter
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import ParsedFile
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import Layers, Problem, Severity, SourceFile
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
-from fsxds.values import Layers, Problem, Severity, SourceFile
 from fsxds.views import Views
 from tests.support import mentions
 from tests.support.trees import tree_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fsxds.model.resources import Reference, Resource, Rows, Snapshot
+from fsxds.model.values import Severity
 from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones, after_change
-from fsxds.resources import Reference, Resource, Rows, Snapshot
-from fsxds.values import Severity
 from tests.support.snapshots import snapshot, type_url
 
 VERBS = ("files", "better", "gone", "broken", "authored")

@@ -14,9 +14,9 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
 import fsxds.testing
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.observe.problem_reports import ProblemReports
-from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.settings.options import Settings
 from fsxds.testing import server
 from fsxds.testing.server import serve

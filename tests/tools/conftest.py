@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_types import BY_SHORT_NAME
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.tools.json_schema import Spelling
 from fsxds.tools.schema_documents import documents_schema
 from fsxds.tools.value_schemas import Schema

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.model.values import FieldPath
 from fsxds.tools.conversion import first_difference
-from fsxds.values import FieldPath
 from tests.support.messages import Generator
 
 METADATA = "envoy.config.core.v3.Metadata"

@@ -7,9 +7,9 @@ import pytest
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats import format_of
-from fsxds.resource_types import type_from_path
+from fsxds.model.resource_types import type_from_path
+from fsxds.model.values import SourceFile
 from fsxds.tools.conversion import ConversionReader, Input
-from fsxds.values import SourceFile
 
 CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 TYPED = f'"@type": "{CLUSTER}"'

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import ApiError
 from fsxds.formats import FORMATS, Format
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType
+from fsxds.model.errors import ApiError
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType
+from fsxds.model.values import SourceFile
 from fsxds.tools.conversion import (
     ConversionLossError,
     ConversionReader,
@@ -21,7 +22,6 @@ from fsxds.tools.conversion import (
     Part,
     first_difference,
 )
-from fsxds.values import SourceFile
 from tests.support.messages import Generator
 
 FORMAT = {row.name: row for row in FORMATS}

@@ -10,7 +10,7 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats import format_of
 from fsxds.formats.decoded import PlainDocument
-from fsxds.values import SpelledFloat
+from fsxds.model.values import SpelledFloat
 from tests.agreement.cases import Case, make_cases
 from tests.agreement.comparing import file_text
 from tests.agreement.fsxds_judge import FsxdsJudge

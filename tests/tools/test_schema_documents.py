@@ -10,10 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import UsageError
 from fsxds.formats import format_of
 from fsxds.formats.decoded import PlainDocument
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType, type_from_path
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, ResourceType, type_from_path
 from fsxds.tools.json_schema import Spelling
 from fsxds.tools.schema_documents import documents_schema, schema_text
 from tests.support.validation import Validator

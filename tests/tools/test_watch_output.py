@@ -10,11 +10,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from fsxds.api.catalogue import Catalogue
 from fsxds.client.connection import Trouble
 from fsxds.client.updates import ELSEWHERE, Update, UpdateContents
-from fsxds.errors import UsageError
-from fsxds.resources import Resource, version_of_body
+from fsxds.model.errors import UsageError
+from fsxds.model.resources import Resource, version_of_body
+from fsxds.model.values import Nonce, Version
 from fsxds.tools import watch_output
 from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter
-from fsxds.values import Nonce, Version
 from tests.support.snapshots import type_url
 
 CDS = type_url("CDS")

@@ -6,10 +6,10 @@ import itertools
 from dataclasses import replace
 
 from fsxds.client.updates import ELSEWHERE, Update, UpdateContents
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource
+from fsxds.model.values import Nonce, Version
 from fsxds.tools.watch_output import Holdings
-from fsxds.values import Nonce, Version
 
 _VERSIONS = itertools.count()
 CDS = BY_SHORT_NAME["cds"].type_url

@@ -8,10 +8,10 @@ from typing import Any
 
 from fsxds.api.secrets import Masker
 from fsxds.client.updates import Update
-from fsxds.resources import Resource
+from fsxds.model.resources import Resource
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.tools.diff.compare import Comparer
 from fsxds.tools.watch_output import Holdings, update_json
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
 from tests.support.snapshots import type_url
 

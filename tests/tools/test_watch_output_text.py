@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fsxds.client.updates import Update
-from fsxds.resources import Resource
+from fsxds.model.resources import Resource
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.tools.diff.compare import Comparer
 from fsxds.tools.watch_output import Holdings, update_lines
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.polls import envoy_catalogue, named
 from tests.support.snapshots import type_url
 

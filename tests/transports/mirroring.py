@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from fsxds.api.converter import Converter
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.model.resources import Origin, Resource, Rows, Snapshot, version_of_body
+from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.transports.mirror.files import MirrorEncoding, MirrorFile
-from fsxds.values import PlainValue, TypeUrl
 from tests.support.this_envoy import this_envoy
 
 HCM = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"

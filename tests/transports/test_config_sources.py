@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fsxds.channels import Channel, ChannelKey
-from fsxds.resources import Rows, Snapshot, version_of_body
+from fsxds.model.resources import Rows, Snapshot, version_of_body
 from fsxds.store import SnapshotStore
 from fsxds.transports.config_sources import AdsConfigSources, Rewriting
 from tests.support.errors import Recorder

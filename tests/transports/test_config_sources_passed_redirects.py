@@ -8,11 +8,11 @@ from dataclasses import replace
 from envoy.service.discovery.v3 import discovery_pb2
 from xds.core.v3.resource_locator_pb2 import ResourceLocator
 
+from fsxds.model.resources import Resource, Rows, Snapshot
+from fsxds.model.values import Nonce, Version
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
-from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.transports.config_sources import PassedRedirects
 from fsxds.transports.grpc_streams.stream_responses import LOCATOR_TYPE_URL, RESOURCE_TYPE_URL, ResponseWriter
-from fsxds.values import Nonce, Version
 from tests.support.snapshots import resource, snapshot, type_url
 
 CDS = type_url("CDS")

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from fsxds.errors import LimitError
+from fsxds.model.errors import LimitError
 from fsxds.settings.options import Settings
 from fsxds.transports.limits import BURST_S, MOST_PEERS, Limiter, network_of
 

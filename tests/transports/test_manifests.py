@@ -12,14 +12,14 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from fsxds.access import Access, AccessInUse
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
+from fsxds.model.values import OfferedManifest
 from fsxds.observe.clients import Clients
 from fsxds.settings.access_rules import AccessRule
 from fsxds.signing.offered import PATH, read_offers
 from fsxds.store import Latest
 from fsxds.transports.manifests import services
 from fsxds.transports.services import ExtraServices, ServiceContext
-from fsxds.values import OfferedManifest
 
 ONE, TWO = OfferedManifest(b"one", b"signature"), OfferedManifest(b"two", b"signature")
 CODES = {"PERMISSION_DENIED": 403, "UNAUTHENTICATED": 401}

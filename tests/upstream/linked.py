@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from fsxds.api.converter import Converter
-from fsxds.relay_ids import RelayIds
-from fsxds.resources import Rows
+from fsxds.model.relay_ids import RelayIds
+from fsxds.model.resources import Rows
+from fsxds.model.values import BackOff
 from fsxds.rollout import RejectingNode
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
@@ -20,7 +21,6 @@ from fsxds.upstream.server_order import PAUSES
 from fsxds.upstream.subscriptions import NameScope
 from fsxds.upstream.upstream import Upstream
 from fsxds.upstream_events import UpstreamLost
-from fsxds.values import BackOff
 from tests.support.errors import Recorder
 from tests.support.polls import envoy_catalogue
 from tests.upstream.made import CDS, NOW_S, cluster, reader_of, update

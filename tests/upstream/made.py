@@ -12,13 +12,13 @@ from envoy.config.route.v3 import route_components_pb2, route_pb2
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.client.updates import ELSEWHERE, Update
-from fsxds.resources import Resource, version_of_body
+from fsxds.model.resources import Resource, version_of_body
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.upstream.responses import ResponseReader
 from fsxds.upstream.subscriptions import NameScope
 from fsxds.upstream.upstream import Upstream
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import type_url
 
 CDS, EDS, RDS, VHDS = map(type_url, ("cds", "eds", "rds", "vhds"))

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from fsxds.resources import Resource
+from fsxds.model.resources import Resource
+from fsxds.model.values import TypeUrl
 from fsxds.upstream.holdings import MOST_STALE_ENDS, HeldResources, Taken
 from fsxds.upstream.responses import ReadResponse
-from fsxds.values import TypeUrl
 from tests.support.snapshots import resource, type_url
 from tests.upstream.made import NOW_S, SERVER
 

@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.rollout.rejections import names_as_envoy
 from fsxds.settings.options import Settings
 from fsxds.upstream.late_nacks import BACK_OFF, REMEMBERED_FOR_S, LateNacks
 from fsxds.upstream_events import UpstreamNacked
-from fsxds.values import TypeUrl
 from tests.support.errors import Recorder
 from tests.support.snapshots import snapshot, type_url
 

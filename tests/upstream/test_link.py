@@ -15,9 +15,9 @@ from aiohttp import web
 from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.client.connection import Streaming, Wire
-from fsxds.errors import UsageError
 from fsxds.events import AckReceived, NackReceived
-from fsxds.relay_ids import LoopError, RelayIds
+from fsxds.model.errors import UsageError
+from fsxds.model.relay_ids import LoopError, RelayIds
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.upstream_rules import UpstreamNode, UpstreamRule
 from fsxds.upstream.server_order import ASKED_WITHIN_S

@@ -11,10 +11,10 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf.any_pb2 import Any as PackedAny
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.resources import Resource, Rows
+from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Resource, Rows
+from fsxds.model.values import TypeUrl
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse
-from fsxds.values import TypeUrl
 from tests.support.messages import Generator
 from tests.support.snapshots import type_url
 from tests.upstream.made import (

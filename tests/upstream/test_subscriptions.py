@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.resources import Reference, Resource
+from fsxds.model.resources import Reference, Resource
+from fsxds.model.values import Severity, TypeUrl
 from fsxds.upstream.responses import ReadResponse
 from fsxds.upstream.subscriptions import LINGER_S, PATIENCE_S, SETTLE_S, NameScope, Subscriptions, keys_referred_to
-from fsxds.values import Severity, TypeUrl
 from tests.support.snapshots import resource, type_url
 from tests.upstream.made import NOW_S
 

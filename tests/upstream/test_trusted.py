@@ -7,14 +7,14 @@ from types import MappingProxyType
 
 import pytest
 
-from fsxds.resources import Origin, Resource, Rows, version_of_body
+from fsxds.model.resources import Origin, Resource, Rows, version_of_body
+from fsxds.model.tree_trust import SeenInProcess
+from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.signing.offered import MOST_OFFERED, read_offers, write_offers
 from fsxds.signing.signatures import Signer
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, write_manifest
-from fsxds.tree_trust import SeenInProcess
 from fsxds.upstream.responses import ReadResponse
 from fsxds.upstream.trusted import MOST_WAITING, NO_MANIFEST, VouchedContent
-from fsxds.values import OfferedManifest, TypeUrl
 from tests.support.signing import NOW_S, anchors, authority, key_of, signer
 from tests.support.snapshots import type_url
 

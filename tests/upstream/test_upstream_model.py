@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fsxds.client.updates import ConnectionLostError
-from fsxds.resources import Key, Rows
+from fsxds.model.resources import Key, Rows
+from fsxds.model.values import TypeUrl
 from fsxds.upstream.subscriptions import LINGER_S, NameScope, keys_referred_to
 from fsxds.upstream.upstream import LONGEST_S
-from fsxds.values import TypeUrl
 from tests.support.this_envoy import this_envoy
 from tests.upstream.made import CDS, EDS, NOW_S, came, cluster, endpoints, update_of, upstream_of
 

@@ -17,11 +17,11 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY, LONG_INTEGERS, SPECIAL_JSON, is_map, map_parts, type_of_url
 from fsxds.api.printing import Printer
 from fsxds.api.secrets import HIDDEN, Masker
-from fsxds.memo import Lru
-from fsxds.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, name_of_domain, route_configuration_of
-from fsxds.resources import Resource, Rows, Snapshot
+from fsxds.model.memo import Lru
+from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES, name_of_domain, route_configuration_of
+from fsxds.model.resources import Resource, Rows, Snapshot
+from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.tools.diff.lists import Matching, canonical, match_items
-from fsxds.values import PlainValue, TypeUrl
 
 
 class ChangeAction(Enum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from fsxds.values import PlainValue
+from fsxds.model.values import PlainValue
 
 Pair: TypeAlias = tuple[int, int]
 """The place of an item before and after."""

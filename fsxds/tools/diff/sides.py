@@ -16,12 +16,12 @@ import aiohttp
 
 from fsxds.client.client_tls import ClientTls
 from fsxds.client.polls import open_session, plain_node, url_of, words_of
-from fsxds.errors import UsageError
 from fsxds.history.entries import History, HistoryEntry
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import PlainValue, SourceFile, SourceTree
 from fsxds.protocol.messages import Node
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.resources import Snapshot
-from fsxds.values import PlainValue, SourceFile, SourceTree
 
 # A poll that is not held is answered at once; what takes longer is not fsxds, or hangs.
 READ_PATIENCE_S = 30.0

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Resource
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Resource
+from fsxds.model.values import Layers, TypeUrl
 from fsxds.snapshots.loaded_views import folders_of
 from fsxds.snapshots.view_problems import view_text
 from fsxds.tools.diff.compare import Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.tools.diff.lists import canonical
-from fsxds.values import Layers, TypeUrl
 
 # Views that a heading names.
 MOST_NAMED = 3

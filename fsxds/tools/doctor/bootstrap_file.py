@@ -15,11 +15,11 @@ from fsxds.api.converter import Converter
 from fsxds.formats import FORMATS, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.formats.positions import Locate
-from fsxds.resource_types import type_from_path
-from fsxds.resources import Resource
+from fsxds.model.resource_types import type_from_path
+from fsxds.model.resources import Resource
+from fsxds.model.values import Fault, FieldPath, PlainValue, Problem, SourceFile
 from fsxds.snapshots.document import authored_path
 from fsxds.snapshots.parse import problems_of
-from fsxds.values import Fault, FieldPath, PlainValue, Problem, SourceFile
 
 
 @dataclass(frozen=True, slots=True)

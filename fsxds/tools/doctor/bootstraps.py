@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Resource, Snapshot
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.values import Fault, FieldPath, Severity
 from fsxds.tools.doctor.facts import (
     DELTA_GRPC,
     GRPC,
@@ -21,7 +22,6 @@ from fsxds.tools.doctor.facts import (
     messages_in,
 )
 from fsxds.tools.doctor.source_checks import path_faults, seconds_of
-from fsxds.values import Fault, FieldPath, Severity
 
 _EVERYWHERE = ("0.0.0.0", "::", "::0")  # noqa: S104, not bound
 _STREAMS = {GRPC, DELTA_GRPC}

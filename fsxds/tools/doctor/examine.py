@@ -17,11 +17,12 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.printing import Printer
 from fsxds.client.polls import open_session
 from fsxds.envoy.admin import AdminPage
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_names import MalformedName, ResourceName, is_structured, parse_or_none
+from fsxds.model.resource_types import BY_SHORT_NAME, ResourceType
+from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.values import Fault, FieldPath, Severity
 from fsxds.protocol.ttl import SOTW_TTL_FEATURE, TTL_FEATURE
-from fsxds.resource_names import MalformedName, ResourceName, is_structured, parse_or_none
-from fsxds.resource_types import BY_SHORT_NAME, ResourceType
-from fsxds.resources import Resource, Snapshot
 from fsxds.settings.forms import Address, UnixAddress
 from fsxds.tools.doctor.bootstraps import (
     ScopedRoutes,
@@ -33,7 +34,6 @@ from fsxds.tools.doctor.bootstraps import (
 )
 from fsxds.tools.doctor.facts import GRPC, REST, ConfigSourceUse, EnvoyFacts, LookAt, messages_in, subscriptions_of
 from fsxds.tools.doctor.source_checks import check_config_source
-from fsxds.values import Fault, FieldPath, Severity
 
 _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 2, 3, 5, 6  # ApiConfigSource.ApiType
 _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _AGGREGATED_DELTA_GRPC})

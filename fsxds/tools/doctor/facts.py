@@ -12,7 +12,7 @@ from types import MappingProxyType
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY
 from fsxds.api.walk import MAX_DEPTH, messages_of
-from fsxds.values import FieldPath
+from fsxds.model.values import FieldPath
 
 
 @dataclass(frozen=True, slots=True)

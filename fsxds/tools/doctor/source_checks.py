@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import DynamicMessage
+from fsxds.model.values import Fault, FieldPath, Severity
 from fsxds.tools.doctor.facts import REST, EnvoyFacts, FileFacts
-from fsxds.values import Fault, FieldPath, Severity
 
 # Text format under any of these names is read as JSON (ENVOY.md E22).
 _TEXT_FORMAT = (".textproto", ".txtpb", ".pbtxt", ".prototxt")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from fsxds.api.fields import camel_case
 from fsxds.envoy.bootstrap_text import comments_of
 from fsxds.envoy.envoy_bootstrap import XDS_CLUSTER, Section
+from fsxds.model.values import PlainValue
 from fsxds.tools.importing.pieces import FIELDS
-from fsxds.values import PlainValue
 
 # What an Envoy has one of, and fsxds provides.
 _REPLACED = {

@@ -19,9 +19,9 @@ from fsxds.api.printing import Printer
 from fsxds.api.secrets import Masker
 from fsxds.formats.json_format import encode_plain as encode_json
 from fsxds.formats.yaml_format import encode_plain as encode_yaml
+from fsxds.model.resource_types import BY_SHORT_NAME, PREFIX, ResourceType
+from fsxds.model.values import FieldPath, PlainValue, SourceFile
 from fsxds.parse_worker import ParseRules
-from fsxds.resource_types import BY_SHORT_NAME, PREFIX, ResourceType
-from fsxds.values import FieldPath, PlainValue, SourceFile
 
 FIELDS = {"listeners": BY_SHORT_NAME["lds"], "clusters": BY_SHORT_NAME["cds"], "secrets": BY_SHORT_NAME["sds"]}
 """The fields of `static_resources`, and the type of each."""

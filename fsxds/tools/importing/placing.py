@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path, PurePosixPath
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.observe.log_lines import escape
 from fsxds.tools.importing.plan import ImportPlan
 

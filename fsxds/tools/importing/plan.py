@@ -16,7 +16,8 @@ from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.formats import FORMATS, format_of
 from fsxds.formats.json_format import encode_plain as encode_json
-from fsxds.resource_types import BY_SHORT_NAME, ResourceType, exact_type_from_path
+from fsxds.model.resource_types import BY_SHORT_NAME, ResourceType, exact_type_from_path
+from fsxds.model.values import PlainValue
 from fsxds.settings.options import EXCLUDED
 from fsxds.snapshots.document import authored_path
 from fsxds.snapshots.names import name_of_unnamed
@@ -37,7 +38,6 @@ from fsxds.tools.importing.pieces import (
 )
 from fsxds.tools.importing.static_part import SECRET, StaticPart, find_static_part
 from fsxds.tools.importing.yaml_bootstrap import MergeKeyError, YamlBootstrap
-from fsxds.values import PlainValue
 
 _NONE_OF_A_TYPE = """\
 # There is no resource of this type yet. Write each into a file of its own in this folder.

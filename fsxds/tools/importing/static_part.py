@@ -19,8 +19,8 @@ from google.protobuf.message import Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
 from fsxds.envoy.static_bootstrap import SECRET_CONFIG, may_name_cluster
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Reference
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Reference
 from fsxds.tools.doctor.facts import messages_in
 
 CLUSTER, SECRET = (BY_SHORT_NAME[name].type_url for name in ("cds", "sds"))

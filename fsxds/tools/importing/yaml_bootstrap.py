@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fsxds.api.fields import camel_case
 from fsxds.envoy.bootstrap_text import as_yaml, quoted_text
+from fsxds.model.values import PlainValue
 from fsxds.tools.importing.left_over import LeftOver
 from fsxds.tools.importing.pieces import FIELDS, StaticResource
 from fsxds.tools.importing.yaml_cuts import Cutter, Known, TextPart, reindented
@@ -21,7 +22,6 @@ from fsxds.tools.importing.yaml_nodes import (
     read_nodes,
     resolved,
 )
-from fsxds.values import PlainValue
 
 _STATIC = ("static_resources", "staticResources")
 _SHARED = "fsxds"

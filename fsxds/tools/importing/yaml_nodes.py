@@ -23,7 +23,7 @@ from yaml.events import (
 
 from fsxds.formats.decoded import MAX_DEPTH, place_after
 from fsxds.formats.libyaml import read_events
-from fsxds.values import Fault, FieldPath
+from fsxds.model.values import Fault, FieldPath
 
 _BLOCK_SCALARS = frozenset({"|", ">"})
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from aiohttp import web
 
-from fsxds.errors import ProtocolError
 from fsxds.events import Event, RequestRejected
+from fsxds.model.errors import ProtocolError
 from fsxds.store import Latest
 
 # At most five events a second.

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 
-from fsxds.memo import Lru
-from fsxds.name_table import Chunk
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL
-from fsxds.resources import Key, Reference, Resource, Snapshot
-from fsxds.values import Severity, TypeUrl
+from fsxds.model.memo import Lru
+from fsxds.model.name_table import Chunk
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
+from fsxds.model.resources import Key, Reference, Resource, Snapshot
+from fsxds.model.values import Severity, TypeUrl
 
 # Also what a browser draws in a blink, and a person can follow.
 MOST_NODES = 400

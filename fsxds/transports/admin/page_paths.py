@@ -21,16 +21,16 @@ from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker
-from fsxds.errors import ApiError, ProtocolError
-from fsxds.memo import Lru
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.resources import Resource, Snapshot
+from fsxds.model.errors import ApiError, ProtocolError
+from fsxds.model.memo import Lru
+from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.values import NO_LAYERS, Layers
 from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, Words
 from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.graph import MOST_NODES, Graph, GraphRequest, IsStatic, SnapshotUses, graph_of, key_of_id
 from fsxds.transports.admin.rollout_control import snapshot_number
 from fsxds.transports.admin.rollout_paths import is_called
-from fsxds.values import NO_LAYERS, Layers
 
 DEFAULT_NODES = 200
 # Of so many views it is remembered what uses what.

@@ -14,8 +14,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Protocol
 
-from fsxds.errors import ProtocolError
-from fsxds.values import Layers
+from fsxds.model.errors import ProtocolError
+from fsxds.model.values import Layers
 
 _NUMBER = re.compile("@?([1-9][0-9]{0,8})", re.ASCII)
 

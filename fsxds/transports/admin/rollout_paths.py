@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
+from fsxds.model.values import Layers
 from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Words
 from fsxds.transports.admin.rollout_control import (
     DecisionReport,
@@ -15,7 +16,6 @@ from fsxds.transports.admin.rollout_control import (
     snapshot_number,
     unix_time,
 )
-from fsxds.values import Layers
 
 # What a request is about; without either it is about all.
 _SCOPE = frozenset({"view", "node"})

@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import SyncState
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fsxds.model.values import Layers
 from fsxds.transports.admin.rollout_control import ChannelReport
-from fsxds.values import Layers
 
 # So many of each are in one answer; each list has its count beside it.
 MOST_PROBLEMS = 200

@@ -21,7 +21,10 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import HIDDEN, Masker, mask_reason
-from fsxds.errors import ApiError
+from fsxds.model.errors import ApiError
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Resource
+from fsxds.model.values import PlainValue, TypeUrl, Version
 from fsxds.protocol.messages import (
     ClientResourceStatus,
     ClientStatus,
@@ -32,11 +35,8 @@ from fsxds.protocol.messages import (
     without_message,
 )
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.resource_types import RESOURCE_TYPES
-from fsxds.resources import Resource
 from fsxds.transports.client_status.nodes import node_message
 from fsxds.transports.rest.poll_responses import Payload
-from fsxds.values import PlainValue, TypeUrl, Version
 
 REJECTED = ConfigStatus.ERROR, ClientResourceStatus.NACKED
 

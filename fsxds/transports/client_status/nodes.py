@@ -15,7 +15,7 @@ from envoy.type.matcher.v3 import node_pb2, number_pb2, string_pb2, struct_pb2, 
 from google.protobuf.message import DecodeError
 from google.protobuf.struct_pb2 import Struct, Value
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
 
 # RE2 compiles an expression of a megabyte for seconds; identifiers of nodes need no long ones.

@@ -19,9 +19,9 @@ from google.protobuf.message import DecodeError
 
 from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
+from fsxds.model.resources import Resource
 from fsxds.protocol.messages import ClientStatus, Node, OwnStatus
-from fsxds.resources import Resource
 from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
 from fsxds.transports.client_status.nodes import node_filter
 from fsxds.transports.peers import peer_of_call, peer_of_request

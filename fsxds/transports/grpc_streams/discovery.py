@@ -22,16 +22,16 @@ from grpc_health.v1 import health, health_pb2
 from fsxds.access import AccessInUse, Peer
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.channels import Channel
-from fsxds.errors import ProtocolError
 from fsxds.events import ResponseSent
+from fsxds.model.errors import ProtocolError
+from fsxds.model.relay_ids import relays_of_metadata
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import Node, SotwResponse
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable, answer_fetch, nonce_of
 from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Selection, Subscription
-from fsxds.relay_ids import relays_of_metadata
-from fsxds.resource_types import RESOURCE_TYPES
 from fsxds.store import Latest
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import HEALTH, STOPPING, LastingCalls, guarded

@@ -18,7 +18,6 @@ import grpc.aio
 
 from fsxds.access import AccessInUse
 from fsxds.channels import Channel, Channels
-from fsxds.errors import ProtocolError
 from fsxds.events import (
     AuthorityMissing,
     InternalError,
@@ -30,6 +29,11 @@ from fsxds.events import (
     StreamOpened,
     ack_or_nack,
 )
+from fsxds.model.errors import ProtocolError
+from fsxds.model.relay_ids import RelayIds
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import (
     Acknowledgement,
     ClientStatus,
@@ -46,9 +50,6 @@ from fsxds.protocol.messages import (
 from fsxds.protocol.requested_names import reason_of
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.relay_ids import RelayIds
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Snapshot
 from fsxds.rollout import Standing, Step
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
@@ -56,7 +57,6 @@ from fsxds.transports.grpc_streams.stream_responses import ResponseWriter, Wakin
 from fsxds.transports.limits import Limiter, report_rejection
 from fsxds.transports.peers import peer_of_call
 from fsxds.transports.web_pages import check_page
-from fsxds.values import TypeUrl
 
 # So many types that are not served, and names that are rejected, are reported per stream; more of them are ignored silently.
 MOST_IGNORED_REPORTED = 8

@@ -23,14 +23,14 @@ from google.rpc import status_pb2
 
 from fsxds.api.catalogue import DynamicMessage
 from fsxds.api.fields import quoted_type_url
-from fsxds.errors import LimitError, ProtocolError
-from fsxds.memo import Lru
+from fsxds.model.errors import LimitError, ProtocolError
+from fsxds.model.memo import Lru
+from fsxds.model.resource_names import SCHEMES
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.messages import MOST_KEPT_NODE_BYTES, DeltaRequest, Node, SotwRequest, check_length, without_message
 from fsxds.protocol.node_attributes import attributes_of_message
 from fsxds.protocol.requested_names import NO_STRUCTURED_NAMES, RequestedNames, read_names
-from fsxds.resource_names import SCHEMES
-from fsxds.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
-from fsxds.values import Nonce, TypeUrl, Version
 
 AGGREGATED = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 

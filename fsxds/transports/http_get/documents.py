@@ -21,12 +21,12 @@ from aiohttp import web
 
 from fsxds import __version__
 from fsxds.api.printing import dump
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.values import PlainValue
 from fsxds.transports.http_get.get_requests import Preconditions, tags_of
 from fsxds.transports.http_get.representations import JSON_CONTENT, Representation, chosen_coding, compressed
 from fsxds.transports.rest.http_edge import Handler
 from fsxds.transports.rest.poll_responses import Payload, write_response
-from fsxds.values import PlainValue
 
 
 def documents() -> Mapping[str, Handler]:

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.channels import Channel
-from fsxds.errors import ProtocolError
 from fsxds.events import Observer, ResponseSent
+from fsxds.model.errors import ProtocolError
 from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, find
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
 from fsxds.protocol.subscription import Subscription

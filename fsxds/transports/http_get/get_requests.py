@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from fsxds.access import Peer
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
 from fsxds.protocol.get import GetTarget, node_of, read_target
 from fsxds.protocol.messages import Node
 from fsxds.transports.peers import peer_of_request

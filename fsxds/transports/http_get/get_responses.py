@@ -22,12 +22,12 @@ from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.memo import Lru
+from fsxds.model.memo import Lru
+from fsxds.model.resource_names import query_of
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Resource
 from fsxds.protocol.get import Absent, Found, FoundIndex, FoundList, FoundRedirect, FoundResource
 from fsxds.protocol.poll import Unavailable
-from fsxds.resource_names import query_of
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Resource
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import Authority, at_urls
 from fsxds.transports.http_get.get_requests import GetRequest

@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import cast
 from urllib.parse import quote
 
+from fsxds.model.resource_names import FileName, ResourceName, parse_or_none, query_of
+from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Resource, Rows, Snapshot
+from fsxds.model.values import PlainValue
 from fsxds.protocol.get import FoundRedirect, Parameters
-from fsxds.resource_names import FileName, ResourceName, parse_or_none, query_of
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.resources import Resource, Rows, Snapshot
 from fsxds.settings.upstream_rules import Authority
 from fsxds.transports.http_get.representations import url_of
-from fsxds.values import PlainValue
 
 # The type of resources that are lists themselves.
 LIST_COLLECTION = "envoy.config.listener.v3.ListenerCollection"

@@ -22,9 +22,9 @@ from urllib.parse import quote
 
 from fsxds.api.printing import Printer, dump
 from fsxds.formats.yaml_format import encode_plain
-from fsxds.resource_names import parse_or_none
-from fsxds.resources import Resource
-from fsxds.values import PlainValue
+from fsxds.model.resource_names import parse_or_none
+from fsxds.model.resources import Resource
+from fsxds.model.values import PlainValue
 
 # So many choices of one header are looked at; browsers send less than ten.
 MOST_CHOICES = 100

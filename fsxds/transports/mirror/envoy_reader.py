@@ -21,12 +21,12 @@ from typing import Final
 import aiohttp
 
 from fsxds.api.secrets import mask_reason
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import RowsChange, Snapshot
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import RowsChange, Snapshot
 from fsxds.rollout import Nack, Standing, Step, nack_of
 from fsxds.settings.forms import Address, UnixAddress
-from fsxds.values import TypeUrl, Version
 
 _CDS, _LDS, _RDS, _LISTS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds", "lcds"))
 _SCOPES: Final = {_CDS: "cluster_manager.cds", _LDS: "listener_manager.lds"}

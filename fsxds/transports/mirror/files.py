@@ -15,15 +15,15 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
-from fsxds.errors import UsageError
 from fsxds.events import Remark
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
-from fsxds.resource_names import parse_or_none
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Origin, Resource, version_of_body
-from fsxds.set_versions import version_of_set
-from fsxds.values import TypeUrl, Version
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_names import parse_or_none
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.model.resources import Origin, Resource, version_of_body
+from fsxds.model.set_versions import version_of_set
+from fsxds.model.values import TypeUrl, Version
 
 # Most file systems end at 255 bytes; the suffix, and copies such as `name.bak`, need some of them.
 LONGEST_BYTES = 200

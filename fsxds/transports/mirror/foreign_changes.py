@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from fsxds.model.values import BackOff
 from fsxds.source.listing import identity_of
 from fsxds.source.notifications import Notifications
-from fsxds.values import BackOff
 
 # So many changes in a row are undone at once; whoever makes more of them writes the files too.
 AT_ONCE = 3

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import locator_of
 from fsxds.api.walk import addresses_taken
-from fsxds.resource_names import Locator, MalformedName
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, Snapshot, version_of_body
+from fsxds.model.resource_names import Locator, MalformedName
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource, Snapshot, version_of_body
 
 LISTENER = BY_SHORT_NAME["lds"]
 COLLECTION = BY_SHORT_NAME["lcds"]

@@ -8,10 +8,11 @@ from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.events import Remark
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Origin, Resource, Snapshot, version_of_body
+from fsxds.model.set_versions import version_of_set
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Origin, Resource, Snapshot, version_of_body
-from fsxds.set_versions import version_of_set
 from fsxds.transports.config_sources import (
     API_V3,
     CDS,
@@ -26,7 +27,6 @@ from fsxds.transports.config_sources import (
 )
 from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, SINGLES, Held, Layout, MirrorFile, MirrorPaths, united
 from fsxds.transports.mirror.inlining import LISTENER, ListenerFinder, by_name, inlined
-from fsxds.values import TypeUrl, Version
 
 Find = Callable[[RequestedResources], PurePosixPath | None]
 """Returns the absolute path of the file that has what a config source is asked for, None where no file can have it."""

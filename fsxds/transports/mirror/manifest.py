@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fsxds.resource_types import BY_TYPE_URL
-from fsxds.resources import Snapshot
+from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.transports.mirror.directory import MANIFEST, MirrorDirectory, Signature
 from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, FORMS, SINGLES, FileOnDisk, MirrorEncoding, MirrorFile
 from fsxds.transports.mirror.resource_layout import is_path_of_resource
-from fsxds.values import TypeUrl
 
 LAYOUT = 1
 """The version of the format: a manifest of another one is not read."""

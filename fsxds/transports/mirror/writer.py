@@ -14,12 +14,13 @@ from typing import Final, Never, Self, TypeVar
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import CredentialFinder
 from fsxds.channels import Channel, Channels
-from fsxds.errors import UsageError
 from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
+from fsxds.model.resources import Rows, RowsChange, Snapshot
+from fsxds.model.values import BackOff, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState, WatchStatus, combined_state
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
-from fsxds.resources import Rows, RowsChange, Snapshot
 from fsxds.rollout import Standing, Step, StepKind
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
@@ -42,7 +43,6 @@ from fsxds.transports.mirror.inlining import ListenerFinder, by_name
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from fsxds.transports.mirror.manifest import MirrorRecords
 from fsxds.transports.mirror.resource_layout import ResourceLayoutMaker
-from fsxds.values import BackOff, TypeUrl
 
 Value = TypeVar("Value")
 

@@ -15,15 +15,15 @@ from fsxds.access import AccessInUse, Peer
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
 from fsxds.channels import Channel, Channels
-from fsxds.errors import ProtocolError
 from fsxds.events import LimitReached, Observer, ResponseSent, ack_or_nack
+from fsxds.model.errors import ProtocolError
+from fsxds.model.relay_ids import HEADER, RelayIds, relays_in
+from fsxds.model.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Snapshot
 from fsxds.protocol.messages import ClientStatus
 from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavailable, Wait
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
-from fsxds.relay_ids import HEADER, RelayIds, relays_in
-from fsxds.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
-from fsxds.resources import Snapshot
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.store import end_wait

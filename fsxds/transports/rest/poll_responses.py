@@ -14,10 +14,10 @@ from typing import Protocol
 
 from aiohttp import web
 
+from fsxds.model.resources import Resource, Rows, Snapshot
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.poll import nonce_of
 from fsxds.protocol.subscription import Selection
-from fsxds.resources import Resource, Rows, Snapshot
-from fsxds.values import TypeUrl, Version
 
 # How long rendering may occupy the event loop at a time: polls that need none wait no longer.
 RENDER_SLICE_S = 0.005

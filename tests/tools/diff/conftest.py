@@ -10,9 +10,9 @@ import yaml
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
+from fsxds.model.values import PlainValue
 from fsxds.source.envoy_api import read_xds_protos
 from fsxds.tools.diff.compare import FieldChange, FieldComparer
-from fsxds.values import PlainValue
 
 Compare = Callable[[str, str, str], tuple[FieldChange, ...]]
 

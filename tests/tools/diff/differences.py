@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Origin, Resource, version_of_body
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Origin, Resource, version_of_body
 from fsxds.tools.diff.compare import ChangeAction, Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.tools.diff.difference import Compared, Side
 

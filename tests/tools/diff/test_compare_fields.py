@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.model.values import PlainValue
 from fsxds.tools.diff.compare import ChangeAction, FieldChange, FieldComparer
-from fsxds.values import PlainValue
 from tests.tools.diff.conftest import Compare
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"

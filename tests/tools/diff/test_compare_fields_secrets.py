@@ -11,9 +11,9 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, is_map
 from fsxds.api.printing import Printer
 from fsxds.api.secrets import INLINE_FIELDS, Secrecy
-from fsxds.resource_types import PREFIX
+from fsxds.model.resource_types import PREFIX
+from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.tools.diff.compare import FieldComparer
-from fsxds.values import PlainValue, TypeUrl
 from tests.support.messages import Generator
 
 # Pages, which people want to see change.

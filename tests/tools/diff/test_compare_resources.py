@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Origin, Resource, Rows, Snapshot, version_of_body
+from fsxds.model.values import TypeUrl
 from fsxds.tools.diff.compare import ChangeAction, Comparer, FieldChange
-from fsxds.values import TypeUrl
 from tests.support.costs import cost_s
 
 CDS, VHDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["vhds"].type_url

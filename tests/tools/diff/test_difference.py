@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from fsxds.model.values import PlainValue
 from fsxds.tools.diff.compare import ChangeAction, FieldChange
 from fsxds.tools.diff.difference import Side, summary, value_of
-from fsxds.values import PlainValue
 from tests.tools.diff.differences import EXAMPLE, compared, resource
 
 

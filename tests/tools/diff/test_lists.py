@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.model.values import PlainValue
 from fsxds.tools.diff.lists import are_alike, match_items
-from fsxds.values import PlainValue
 from tests.support.costs import cost_s
 
 SCALARS = st.integers(0, 4) | st.text("ab", max_size=2)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.values import SourceTree
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.tools.diff.sides import Range, Repository
-from fsxds.values import SourceTree
 
 
 def git(directory: Path, *arguments: str) -> str:

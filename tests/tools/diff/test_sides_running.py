@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.tools.diff import sides
 from fsxds.tools.diff.sides import fetch_served, is_running_address

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
 from fsxds.tools.diff.compare import ChangeAction, Comparer, Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.tools.diff.view_groups import ComparedView, ViewGroup, grouped
-from fsxds.values import Layers
 from tests.support.polls import named, snapshot_of
 from tests.tools.diff.differences import CDS, SDS, resource
 

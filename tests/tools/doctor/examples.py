@@ -13,13 +13,13 @@ import yaml
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.lint.linter import Linter, make_field_rules
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Fault, pointer_of
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser
 from fsxds.tools.doctor.bootstrap_file import read_bootstrap
 from fsxds.tools.doctor.examine import Case, examine
 from fsxds.tools.doctor.facts import FileFacts, look_at
-from fsxds.values import Fault, pointer_of
 from tests.support.trees import tree_of
 
 # Nothing is wrong with it.

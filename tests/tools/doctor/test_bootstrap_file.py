@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from fsxds.lint.linter import make_field_rules
+from fsxds.model.values import Fault
 from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP, BootstrapFile, read_bootstrap
-from fsxds.values import Fault
 from tests.tools.doctor.examples import HEALTHY, Doctor
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Origin, Resource
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Origin, Resource
+from fsxds.model.values import Fault, Version
 from fsxds.tools.doctor.bootstrap_file import one_of_each, resource_problems
-from fsxds.values import Fault, Version
 from tests.tools.doctor.examples import Doctor
 
 FAULT = Fault("r", "fact", "remedy", ("connect_timeout",))

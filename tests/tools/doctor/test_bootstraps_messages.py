@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fsxds.values import Severity
+from fsxds.model.values import Severity
 from tests.tools.doctor.examples import Doctor, file_source, listener, none_there, rest_source
 
 ROUTES: dict[str, Any] = {

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from fsxds.model.values import Severity
 from fsxds.tools.doctor.examine import Case, examine
-from fsxds.values import Severity
 from tests.tools.doctor.examples import (
     Doctor,
     all_there,

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.tools.exporting.output import FilesExported, write_files
 from fsxds.transports.mirror.directory import MirrorDirectory
 from tests.transports.mirror.test_directory import full_disk

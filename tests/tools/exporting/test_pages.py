@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Origin, Resource, Rows, Snapshot, version_of_body
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Origin, Resource, Rows, Snapshot, version_of_body
 from fsxds.tools.exporting.output import write_files
 from fsxds.tools.exporting.pages import ExportRules, Pages, file_of, pages_of
 from fsxds.transports.http_get.listings import Urls

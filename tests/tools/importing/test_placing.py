@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.tools.importing.placing import Destination, write_import
 from fsxds.tools.importing.plan import ImportPlan
 from tests.tools.importing.planning import plan_of

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.resources import Key, Reference, Resource, Rows, Snapshot
+from fsxds.model.resources import Key, Reference, Resource, Rows, Snapshot
+from fsxds.model.values import Severity
 from fsxds.transports.admin.graph import Graph, GraphRequest, SnapshotUses, graph_of, key_of_id
-from fsxds.values import Severity
 from tests.support.snapshots import resource, snapshot, type_url
 
 Uses = dict[str, list[str]]

@@ -10,15 +10,15 @@ import aiohttp
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.errors import ProtocolError
 from fsxds.events import RequestRejected, TreeReturned
-from fsxds.resources import Snapshot
+from fsxds.model.errors import ProtocolError
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
 from fsxds.transports.admin import change_feed
 from fsxds.transports.admin.admin_api import AdminApi
 from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.page_paths import POLICY, PageApi, page_paths
 from fsxds.transports.rest.http_server import ListenerOptions, listening
-from fsxds.values import Layers
 from tests.support.admin import COMMON, EDGE, LOCALHOST
 from tests.support.errors import Recorder
 from tests.support.snapshots import snapshot

@@ -6,7 +6,7 @@ import pytest
 
 import fsxds
 from fsxds.api.catalogue import Catalogue
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.transports.admin import page_paths
 from fsxds.transports.admin.page_paths import SnapshotDiff, diff_of
 

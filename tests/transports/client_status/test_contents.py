@@ -14,11 +14,11 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
 from fsxds.api.secrets import Masker
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, version_of_body
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource, version_of_body
+from fsxds.model.values import TypeUrl
 from fsxds.tools.diff.lists import canonical
 from fsxds.transports.client_status.contents import Contents
-from fsxds.values import TypeUrl
 from tests.support.messages import Generator
 from tests.support.polls import ORIGIN, envoy_catalogue, named
 

@@ -6,11 +6,11 @@ import pytest
 from envoy.admin.v3 import config_dump_shared_pb2
 from envoy.service.status.v3 import csds_pb2
 
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import Version
 from fsxds.protocol.messages import ClientResourceStatus, ClientStatus, ConfigStatus, Node, ResourceStatus, WatchStatus
 from fsxds.protocol.polling_node import POLLING
-from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.client_status.contents import resource_statuses
-from fsxds.values import Version
 from tests.support.polls import named
 
 CDS = BY_SHORT_NAME["cds"].type_url

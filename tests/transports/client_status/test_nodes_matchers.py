@@ -7,7 +7,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.service.status.v3 import csds_pb2
 from google.protobuf import json_format
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.transports.client_status.nodes import LONGEST_REGEX, node_filter
 

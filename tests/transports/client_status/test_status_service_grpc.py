@@ -12,10 +12,10 @@ from envoy.admin.v3 import config_dump_shared_pb2
 from envoy.service.status.v3 import csds_pb2, csds_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.store import Latest
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from tests.support.departures import many_go_away
 from tests.support.grpc_clients import LOCALHOST, names_in, serving_grpc

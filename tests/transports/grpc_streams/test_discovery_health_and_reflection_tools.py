@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.transports.grpc_streams.discovery import SERVICES
 from fsxds.transports.grpc_streams.stream_requests import METHODS
 from tests.support.grpc_clients import GrpcServer, serving_grpc

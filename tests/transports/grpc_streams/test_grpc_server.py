@@ -14,7 +14,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, _is_no_departure, listening_grpc

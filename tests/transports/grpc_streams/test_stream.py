@@ -14,15 +14,15 @@ import pytest
 from envoy.config.core.v3 import base_pb2
 
 from fsxds.channels import ChannelClient
+from fsxds.model.resources import Reference, Rows
+from fsxds.model.values import Severity
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resources import Reference, Rows
 from fsxds.rollout import Nack
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING
 from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED, StreamContext
-from fsxds.values import Severity
 from tests.support.faulty_server import Boom
 from tests.support.grpc_clients import DiscoveryClient, GrpcServer, channel_to, method_path, names_in, serving_grpc
 from tests.support.polls import until

@@ -16,9 +16,10 @@ from google.rpc import status_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import Nonce, Version
 from fsxds.protocol.messages import DeltaRequest, SotwRequest
-from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.grpc_streams.stream_requests import (
     MOST_NAMES,
     MOST_NODE_BYTES,
@@ -28,7 +29,6 @@ from fsxds.transports.grpc_streams.stream_requests import (
     GrpcRequestReader,
     peer_of,
 )
-from fsxds.values import Nonce, Version
 from tests.support.polls import REAL_REQUEST
 from tests.support.snapshots import type_url
 

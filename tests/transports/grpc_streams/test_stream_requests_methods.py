@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from google.protobuf import descriptor_pool
 
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.transports.grpc_streams.discovery import import_descriptors
 from fsxds.transports.grpc_streams.stream_requests import AGGREGATED, METHODS, Variant
 

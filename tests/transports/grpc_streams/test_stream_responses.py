@@ -10,10 +10,10 @@ from google.protobuf.duration_pb2 import Duration
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsxds.model.resources import Origin, Resource, ResourceList
+from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
-from fsxds.resources import Origin, Resource, ResourceList
 from fsxds.transports.grpc_streams.stream_responses import LARGE_BYTES, RESOURCE_TYPE_URL, ResponseWriter
-from fsxds.values import Nonce, TypeUrl, Version
 from tests.support.snapshots import resource, type_url
 
 ORIGIN = Origin(PurePosixPath("a.yaml"), 1)

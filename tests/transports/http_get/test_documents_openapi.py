@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from fsxds import __version__
-from fsxds.resource_types import RESOURCE_TYPES
+from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.testing import serve
 from fsxds.testing.server import Server
 from fsxds.transports.http_get.documents import openapi_document

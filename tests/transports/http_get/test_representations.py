@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.printing import Printer
-from fsxds.resource_names import ResourceName
+from fsxds.model.resource_names import ResourceName
 from fsxds.transports.http_get.representations import (
     CODINGS,
     HTML_CONTENT,

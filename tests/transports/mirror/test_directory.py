@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
 from fsxds.transports.mirror.directory import MirrorDirectory
 
 PATH = PurePosixPath("eds/a.pb")

@@ -6,12 +6,12 @@ from types import MappingProxyType
 
 import pytest
 
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import RowsChange
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import RowsChange
 from fsxds.rollout import Nack, Standing, Step, StepKind
 from fsxds.transports.mirror.envoy_reader import FileRejection, ListVersions, standing_of
-from fsxds.values import TypeUrl, Version
 from tests.support.polls import named, snapshot_of
 
 CDS, LDS, RDS, LISTS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rds", "lcds"))

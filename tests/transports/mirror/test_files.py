@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from fsxds.model.values import Version
 from fsxds.transports.mirror.files import BUNDLES, SINGLES, MirrorFile, path_of, united
-from fsxds.values import Version
 from tests.transports.mirroring import resource, static, url
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fsxds.errors import UsageError
+from fsxds.model.errors import UsageError
+from fsxds.model.values import Version
 from fsxds.transports.mirror.files import FORMS, MirrorEncoding, MirrorFile
-from fsxds.values import Version
 from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import by_rds, resource, routes, static, url
 

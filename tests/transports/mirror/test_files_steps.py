@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from fsxds.resources import Snapshot
+from fsxds.model.resources import Snapshot
 from fsxds.transports.mirror.files import FileOnDisk, FileStep, Layout, Pause, Remove, Write, steps_to
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from tests.support.this_envoy import this_envoy

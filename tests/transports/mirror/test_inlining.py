@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fsxds.events import Remark
-from fsxds.resource_names import Locator
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource
+from fsxds.model.resource_names import Locator
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource
 from fsxds.transports.mirror.files import path_of
 from fsxds.transports.mirror.inlining import inlined
 from fsxds.transports.mirror.manifest import decode_manifest

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fsxds.resources import Origin
+from fsxds.model.resources import Origin
+from fsxds.model.values import PlainValue
 from fsxds.transports.config_sources import RequestedResources
 from fsxds.transports.mirror.layout import Find, MirrorConfigSources
-from fsxds.values import PlainValue
 from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import (
     ADS,

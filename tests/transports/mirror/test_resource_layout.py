@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.errors import UsageError
-from fsxds.resource_names import ResourceName
-from fsxds.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.errors import UsageError
+from fsxds.model.resource_names import ResourceName
+from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.settings.forms import parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
@@ -21,8 +21,8 @@ from fsxds.transports.mirror.inlining import by_name
 from fsxds.transports.mirror.manifest import decode_manifest
 from fsxds.transports.mirror.resource_layout import is_path_of_resource, path_of_resource
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
+from tests.model.test_resource_names import NAMES
 from tests.support.this_envoy import this_envoy
-from tests.test_resource_names import NAMES
 from tests.transports.mirroring import files_in, snapshot, static, url
 
 CDS = BY_SHORT_NAME["cds"]

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from fsxds.channels import Channel, ChannelClient, ChannelKey
-from fsxds.errors import UsageError
 from fsxds.events import Event, FilesWritten, Level, MirrorFailed, SnapshotSetAside
+from fsxds.model.errors import UsageError
+from fsxds.model.resources import RowsChange
+from fsxds.model.values import BackOff
 from fsxds.observe.change_reports import MirrorReports
 from fsxds.protocol.messages import SyncState
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.resources import RowsChange
 from fsxds.rollout import Nack, Standing
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.mirror import foreign_changes
 from fsxds.transports.mirror.envoy_reader import EnvoyPage, EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
-from fsxds.values import BackOff
 from tests.support.channels import OneChannel
 from tests.support.faulty_server import until
 from tests.support.patience import NEVER_S

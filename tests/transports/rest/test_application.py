@@ -20,17 +20,17 @@ import pytest
 from fsxds.api.printing import Printer
 from fsxds.channels import Channel
 from fsxds.events import RequestAnswered
+from fsxds.model.relay_ids import RelayIds
+from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resources import Origin
+from fsxds.model.values import Version
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import PollMemory, PollRequest
-from fsxds.relay_ids import RelayIds
-from fsxds.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.resources import Origin
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.rest import http_server
 from fsxds.transports.rest.application import REST, ROWS, HeldPolls
 from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
-from fsxds.values import Version
 from tests.support.patience import NEVER_S, PATIENCE_S
 from tests.support.polls import REAL_REQUEST, Server, named, running, until
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 import pytest
 
 from fsxds.access import Access, AccessInUse
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
 from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import Nonce, Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.subscription import Subscription
-from fsxds.resource_types import BY_SHORT_NAME
 from fsxds.transports.rest import poll_requests
 from fsxds.transports.rest.poll_requests import RestRequestReader, patience_of, strict_loads
-from fsxds.values import Nonce, Version
 from tests.support.polls import REAL_REQUEST, envoy_catalogue
 
 CDS, EDS = BY_SHORT_NAME["cds"], BY_SHORT_NAME["eds"]

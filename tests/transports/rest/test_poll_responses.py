@@ -10,11 +10,11 @@ import time
 import pytest
 
 from fsxds.api.printing import Printer
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import Subscription, select
-from fsxds.resource_types import BY_SHORT_NAME
-from fsxds.resources import Resource, Snapshot
 from fsxds.transports.rest.poll_responses import LARGE_RESOURCE_BYTES, RENDER_SLICE_S, Payload, ResponseBodies
-from fsxds.values import TypeUrl
 from tests.support.polls import envoy_catalogue, named, snapshot_of
 
 CDS, EDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["eds"].type_url

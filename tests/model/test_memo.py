@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from fsxds import memo
-from fsxds.memo import MOST_EARLIER, AnswersByNames, Lru
+from fsxds.model import memo
+from fsxds.model.memo import MOST_EARLIER, AnswersByNames, Lru
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsxds.values import SMALLEST_PACKED_BYTES, FieldPath, Problem, Severity, SourceFile, TypeUrl, pointer_of
+from fsxds.model.values import SMALLEST_PACKED_BYTES, FieldPath, Problem, Severity, SourceFile, TypeUrl, pointer_of
 
 TYPE = TypeUrl("type.googleapis.com/my.Type")
 OTHER_TYPE = TypeUrl("type.googleapis.com/my.OtherType")

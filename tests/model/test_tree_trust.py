@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from fsxds.tree_trust import TreeTrust, nothing_of
-from fsxds.values import Problem, SourceTree
+from fsxds.model.tree_trust import TreeTrust, nothing_of
+from fsxds.model.values import Problem, SourceTree
 from tests.support.trees import tree_of
 
 FAULT = Problem.of_file(PurePosixPath("cds.yaml"), "bad-tree", "it is bad", "make it good")

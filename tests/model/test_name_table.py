@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fsxds.name_table import Chunk, NameTable, begins_chunk
+from fsxds.model.name_table import Chunk, NameTable, begins_chunk
 
 # Of names like these some begin a chunk, and a chunk of others has a handful.
 NAMES = [f"{number:03d}" for number in range(1000)]

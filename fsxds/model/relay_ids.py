@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from fsxds.errors import ProtocolError
+from fsxds.model.errors import ProtocolError
 
 HEADER = "fsxds-relays"
 SERVER = "fsxds"

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
-from fsxds.values import TypeUrl
+from fsxds.model.values import TypeUrl
 
 SCHEME = "xdstp://"
 FILE_SCHEME = "file://"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from fsxds.values import MANIFEST, NO_MANIFEST, OfferedManifest, Problem, SourceTree
+from fsxds.model.values import MANIFEST, NO_MANIFEST, OfferedManifest, Problem, SourceTree
 
 MANIFEST_PATH = PurePosixPath(MANIFEST)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsxds.relay_ids import MOST_IDS, LoopError, RelayIds, relays_in, relays_of_identifier, relays_of_metadata
+from fsxds.model.relay_ids import MOST_IDS, LoopError, RelayIds, relays_in, relays_of_identifier, relays_of_metadata
 
 A, B, C, D = (digit * 16 for digit in "abcd")
 

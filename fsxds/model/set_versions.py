@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from fsxds.name_table import Chunk, NameTable, begins_chunk
-from fsxds.values import TypeUrl, Version
+from fsxds.model.name_table import Chunk, NameTable, begins_chunk
+from fsxds.model.values import TypeUrl, Version
 
 # The versions of larger sets are digests of digests. It must never change.
 MOST_IN_ONE_DIGEST = 1000

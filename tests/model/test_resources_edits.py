@@ -7,14 +7,14 @@ from typing import Any, Never
 
 import pytest
 
-from fsxds.name_table import Chunk, NameTable
+from fsxds.model.name_table import Chunk, NameTable
+from fsxds.model.resources import Resource, Rows, RowsChange, Snapshot
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.messages import DeltaRequest, Node, SotwRequest
 from fsxds.protocol.poll import PollMemory, PollRequest, Send, Wait
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
-from fsxds.resources import Resource, Rows, RowsChange, Snapshot
 from fsxds.rollout import Rollout, RolloutOptions, StepKind
 from tests.support.snapshots import resource, type_url
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from fsxds.values import TypeUrl
+from fsxds.model.values import TypeUrl
 
 Value = TypeVar("Value")
 

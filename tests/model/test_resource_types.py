@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from fsxds.resource_types import (
+from fsxds.model.resource_types import (
     BY_MESSAGE_TYPE,
     BY_REST_PATH,
     BY_SHORT_NAME,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsxds.protocol.lookup import Lookup
-from fsxds.resources import (
+from fsxds.model.resources import (
     Origin,
     ParsedFile,
     Resource,
@@ -23,8 +22,9 @@ from fsxds.resources import (
     key_of,
     version_of_body,
 )
-from fsxds.set_versions import version_of_set
-from fsxds.values import SourceFile, TypeUrl
+from fsxds.model.set_versions import version_of_set
+from fsxds.model.values import SourceFile, TypeUrl
+from fsxds.protocol.lookup import Lookup
 from tests.support.snapshots import resource, snapshot, type_url
 from tests.support.stories import parse_file
 from tests.support.trees import tree_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fsxds.resource_names import (
+from fsxds.model.resource_names import (
     FileName,
     Locator,
     MalformedName,
@@ -18,7 +18,7 @@ from fsxds.resource_names import (
     is_structured,
     parse_or_none,
 )
-from fsxds.values import TypeUrl
+from fsxds.model.values import TypeUrl
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 LISTENER = "envoy.config.listener.v3.Listener"

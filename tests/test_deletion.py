@@ -26,7 +26,7 @@ CAPABILITIES = {
     "state directory": ("fsxds.history",),
     "client status": ("fsxds.transports.client_status",),
     "admin address": (
-        *("fsxds.admin_serving", "fsxds.transports.admin", "fsxds.status"),
+        *("fsxds.server.admin_serving", "fsxds.transports.admin", "fsxds.status"),
         *("fsxds.publishing.rollout_operator", "fsxds.observe.metrics"),
     ),
     "list collections": ("fsxds.snapshots.list_collections", "fsxds.snapshots.folder_collections"),

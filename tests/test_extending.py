@@ -168,12 +168,12 @@ def test_a_transport_is_a_package_and_a_line(
     """It follows what is served."""
     names = tmp_path / "names"
     copy.write("transports/names/service.py", NAMES_TRANSPORT)
-    copy.insert("serving.py", "import asyncio\n", "from fsxds.transports.names.service import serve_names\n")
-    app = (copy.site / "fsxds/serving.py").read_text()
+    copy.insert("server/serving.py", "import asyncio\n", "from fsxds.transports.names.service import serve_names\n")
+    app = (copy.site / "fsxds/server/serving.py").read_text()
     start_up = re.search(r'( +)(\w+)\.start\(tasks, "start-up"', app)
     assert start_up
     start = f'{start_up[2]}.start(tasks, "names", partial(serve_names, {start_up[2]}.store, Path({str(names)!r})))'
-    copy.insert("serving.py", start_up[0], f"{start_up[1]}{start}\n")
+    copy.insert("server/serving.py", start_up[0], f"{start_up[1]}{start}\n")
     write_file(tmp_path / "tree/cds.yaml", CLUSTER)
     monkeypatch.setenv("PYTHONPATH", str(copy.site))
     monkeypatch.chdir(copy.site)
@@ -195,11 +195,11 @@ def polled(server: Server) -> bytes:
 def test_a_source_is_a_module_and_a_line(copy: ChangedCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it yields is served."""
     copy.write("source/memory.py", MEMORY_SOURCE)
-    copy.insert("app.py", "import asyncio\n", "from fsxds.source.memory import remember\n")
-    newest = re.search(r"keep_current, (self\.\w+)", (copy.site / "fsxds/app.py").read_text())
+    copy.insert("server/app.py", "import asyncio\n", "from fsxds.source.memory import remember\n")
+    newest = re.search(r"keep_current, (self\.\w+)", (copy.site / "fsxds/server/app.py").read_text())
     assert newest
     line = f'            self.start(tasks, "memory", partial(remember, {newest[1]}))\n'
-    copy.insert("app.py", '            self.start(tasks, "log", ', line)
+    copy.insert("server/app.py", '            self.start(tasks, "log", ', line)
     write_file(tmp_path / "tree/cds.yaml", CLUSTER)
     monkeypatch.setenv("PYTHONPATH", str(copy.site))
     monkeypatch.chdir(copy.site)

@@ -31,10 +31,13 @@ MOST_PARAMETERS = 5
 
 # Where `except Exception` stands, how often, and why: each is an edge that an error of fsxds does not pass.
 EDGES = {
-    "supervisor.py": (1, "a component ends no other"),
-    "reload.py": (1, "a file on which loading fails is found and set aside; the others are served"),
-    "parsing.py": (1, "an edit on which fsxds fails is parsed by a worker, whose errors are problems of the file"),
-    "parse_worker.py": (1, "an error of the worker process is raised in the process that asked it"),
+    "runtime/supervisor.py": (1, "a component ends no other"),
+    "server/reload.py": (1, "a file on which loading fails is found and set aside; the others are served"),
+    "server/parsing.py": (
+        1,
+        "an edit on which fsxds fails is parsed by a worker, whose errors are problems of the file",
+    ),
+    "server/parse_worker.py": (1, "an error of the worker process is raised in the process that asked it"),
     "observe/log.py": (1, "a line that cannot be written ends nobody's work"),
     "observe/internal_errors.py": (1, "an event that cannot be counted ends nobody's work, and is still logged"),
     "editor/session.py": (1, "a load of the tree that fails ends no other"),

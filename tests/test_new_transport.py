@@ -1,4 +1,4 @@
-"""A new transport is a package below `fsxds.transports`, and a row of the table in `fsxds.app`."""
+"""A new transport is a package below `fsxds.transports`, and a row of the table in `fsxds.server.app`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fsxds import app
 from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.server import app
 from fsxds.settings.forms import Address, TcpAddress
 from tests.support.faulty_server import serving_with_faults, until
 

@@ -30,7 +30,7 @@ import sys
 
 def test_nothing_is_loaded():
     assert "fsxds.pytest_plugin" in sys.modules
-    assert not {"aiohttp", "google.protobuf", "fsxds.app"} & sys.modules.keys()
+    assert not {"aiohttp", "google.protobuf", "fsxds.server.app"} & sys.modules.keys()
 """
 
 

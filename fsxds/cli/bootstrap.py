@@ -10,7 +10,6 @@ from math import ceil
 from pathlib import Path
 from typing import TypedDict
 
-from fsxds import reload
 from fsxds.cli.command import Choice
 from fsxds.cli.loading import load_chosen
 from fsxds.cli.running import spinner
@@ -35,6 +34,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import TypeUrl
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.protocol.node_attributes import metadata_of
+from fsxds.server import reload
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import may_define

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import click
 
-from fsxds import __version__, reload
+from fsxds import __version__
 from fsxds.api.catalogue import Catalogue, Features
 from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
@@ -23,13 +23,14 @@ from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Key, Resource, key_of
 from fsxds.model.values import Layers, Problem, Severity
+from fsxds.runtime.views import View, Views
+from fsxds.server import reload
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.proposals import Records
 from fsxds.snapshots.view_problems import named_in
 from fsxds.source.envoy_api import ApiCache, find_envoy
-from fsxds.view_loading import ViewLoader
-from fsxds.views import View, Views
 
 # To be raised when Envoy is asked something else, so that older answers no longer count.
 _QUESTION_VERSION = 1

@@ -331,10 +331,10 @@ def serve(directory: Path | None, settings: Settings, reader: SettingsReader) ->
     With --mirror, the same resources are written as files as well. A file with a mistake is held back: its last good
     content stays. SIGTERM ends it, and SIGHUP makes it read its settings again.
     """
-    from fsxds import serving
     from fsxds.cli.running import run
     from fsxds.lint.linter import linter_of
     from fsxds.observe.log import open_log
+    from fsxds.server import serving
 
     with open_log(settings.log_format, settings.log_level) as log:
         run(serving.serve(directory, settings, log, linter_of, reader))

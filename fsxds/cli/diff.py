@@ -12,7 +12,6 @@ from typing import TypeAlias
 import click
 from rich.console import Console
 
-from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.cli.command import Choice, existing_directory
 from fsxds.cli.loading import chosen_view
@@ -27,8 +26,11 @@ from fsxds.model.values import Layers, Problem, Severity, SourceTree
 from fsxds.observe.log_lines import escape
 from fsxds.protocol.messages import Node
 from fsxds.publishing.publisher import PublishRules
-from fsxds.reload import has_upstreams
 from fsxds.rollout.served_outline import ServedOutline
+from fsxds.runtime.views import layers_within, node_of
+from fsxds.server import reload
+from fsxds.server.reload import has_upstreams
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.load import Loaded, may_define
@@ -40,8 +42,6 @@ from fsxds.tools.diff.sides import Repository, fetch_served, is_kept, is_running
 from fsxds.tools.diff.view_groups import ComparedView, grouped
 from fsxds.tools.held_changes import HeldChange, held_changes
 from fsxds.transports.admin.rollout_control import StatusReport
-from fsxds.view_loading import ViewLoader
-from fsxds.views import layers_within, node_of
 
 DIFFERENT = 1
 INCOMPLETE = 3

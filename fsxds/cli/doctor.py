@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 import click
 from envoy.config.core.v3 import base_pb2
 
-from fsxds import reload
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
@@ -26,14 +25,15 @@ from fsxds.model.values import Problem, Severity, SourceTree
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.protocol.messages import ENVOY
 from fsxds.protocol.node_attributes import attributes_of_message
+from fsxds.runtime.views import View, Views
+from fsxds.server import reload
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.forms import parse_address
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap, resource_problems
 from fsxds.tools.doctor.examine import Case, drain_remark, examine
 from fsxds.tools.doctor.facts import look_at
-from fsxds.view_loading import ViewLoader
-from fsxds.views import View, Views
 
 # A source that Envoy rejects, or that crashes it, is found when the tree is loaded, and held back.
 _SOURCE_RULE = "wrong-config-source"

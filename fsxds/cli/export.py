@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 
 import click
 
-from fsxds import mirror_settings, reload
 from fsxds.api.secrets import mask_text
 from fsxds.cli.command import Choice
 from fsxds.cli.loading import load_chosen
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import has_errors, line_of, placed, warn_if_empty
-from fsxds.events import Remark
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.observe.log_lines import count_of, escape, some_of
+from fsxds.runtime.events import Remark
+from fsxds.server import mirror_settings, reload
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import at_urls
 from fsxds.tools.exporting.output import FilesExported, write_files

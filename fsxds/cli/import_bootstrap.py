@@ -14,7 +14,6 @@ from typing import TypedDict
 
 import click
 
-from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.cli.bootstrap import ALL_TYPES, BootstrapFlags, bootstrap_section, mirror_of, read_address
 from fsxds.cli.check import catalogue_of, check_subject
@@ -27,6 +26,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import SourceFile, SourceTree
 from fsxds.observe.log_lines import count_of, escape
+from fsxds.server import reload
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.snapshots.parse import field_rules

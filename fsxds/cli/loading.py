@@ -7,15 +7,15 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.cli.command import Choice
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
+from fsxds.runtime.views import EVERYTHING, VIEW, View, Views, node_of
+from fsxds.server import reload
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
-from fsxds.view_loading import ViewLoader
-from fsxds.views import EVERYTHING, VIEW, View, Views, node_of
 
 
 def load_chosen(directory: Path, settings: Settings, catalogue: Catalogue, choice: Choice) -> Loaded:

@@ -10,12 +10,12 @@ from typing import BinaryIO
 
 import click
 
-from fsxds import reload
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.observe.log import open_log
+from fsxds.runtime.supervisor import AbandonedThreads
+from fsxds.server import reload
 from fsxds.settings.options import Settings
-from fsxds.supervisor import AbandonedThreads
 
 try:
     from fsxds.editor.language_server import ServerSetup, TreeServer

@@ -82,7 +82,7 @@ def run_process() -> NoReturn:
     except KeyboardInterrupt:
         status = INTERRUPTED
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
-        from fsxds.supervisor import leave_at_once
+        from fsxds.runtime.supervisor import leave_at_once
 
         leave_at_once(status)
     sys.exit(status)

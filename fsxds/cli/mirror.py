@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from fsxds import mirror_settings, reload
 from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
@@ -17,11 +16,12 @@ from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.observe.change_reports import remark_lines, summary
 from fsxds.observe.log_lines import escape
+from fsxds.runtime.views import View, Views
+from fsxds.server import mirror_settings, reload
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
-from fsxds.view_loading import ViewLoader
-from fsxds.views import View, Views
 
 # A file is missing, or was in the way.
 INCOMPLETE_MIRROR = 1

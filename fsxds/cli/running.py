@@ -14,7 +14,7 @@ from rich.console import Console
 
 from fsxds.model.errors import FsxdsError
 from fsxds.observe.log_lines import escape
-from fsxds.readiness import reported_wait
+from fsxds.server.readiness import reported_wait
 
 # New objects between two looks of the garbage collector, instead of 700. Waking five thousand held polls makes some ten
 # thousand; looking at all that is held, again and again, took two thirds of the time, and found next to nothing.
@@ -40,7 +40,7 @@ def run(work: Coroutine[object, object, None]) -> None:
         FsxdsError: with the texts of all errors of fsxds that its tasks ended with, where there are no others.
     """
     # Which other commands do without.
-    from fsxds.supervisor import AbandonedThreads
+    from fsxds.runtime.supervisor import AbandonedThreads
     from fsxds.transports.rest.http_server import keep_large_buffers_apart
 
     gc.set_threshold(COLLECT_AFTER)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from fsxds import reload
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.server import reload
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import settings_schema
 from fsxds.tools.json_schema import Spelling

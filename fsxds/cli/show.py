@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from fsxds import reload
 from fsxds.api.secrets import Masker
 from fsxds.cli.command import Choice
 from fsxds.cli.loading import load_chosen
@@ -20,6 +19,7 @@ from fsxds.cli.tables import print_table
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.observe.log_lines import count_of, type_name
+from fsxds.server import reload
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
 

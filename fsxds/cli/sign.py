@@ -12,17 +12,17 @@ from typing import TypedDict
 
 import click
 
-from fsxds import reload
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of, placed
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, SourceFile
 from fsxds.observe.log_lines import count_of, escape
+from fsxds.runtime.views import View, Views
+from fsxds.server import reload
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, read_manifest, write_manifest
-from fsxds.view_loading import ViewLoader
-from fsxds.views import View, Views
 
 _MOST_KEY_BYTES = 1024 * 1024
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsxds import reload
 from fsxds.model.errors import UsageError
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.observe.log_lines import escape
+from fsxds.server import reload
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER

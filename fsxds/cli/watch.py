@@ -14,7 +14,6 @@ from typing import TypedDict
 
 import click
 
-from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
 from fsxds.cli.running import run, spinner
@@ -23,6 +22,7 @@ from fsxds.client.connection import URLS, ClientOptions, Trouble, Wire, connecti
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
+from fsxds.server import reload
 from fsxds.settings.access_rules import read_token
 from fsxds.settings.options import Settings
 from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report

@@ -25,11 +25,11 @@ from sys import version as python_version
 from fsxds import __version__
 from fsxds.disk_cache.pack import NAME_BYTES, Pack, Record
 from fsxds.disk_cache.private_directory import NotPrivateError
-from fsxds.events import CacheFailed, CacheRead, Observer
 from fsxds.formats import format_of
 from fsxds.model.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import SourceFile
+from fsxds.runtime.events import CacheFailed, CacheRead, Observer
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 

@@ -18,14 +18,14 @@ from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.model.errors import TreeLost
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
-from fsxds.parse_worker import parse_one
-from fsxds.reload import LoadingRules, exclusion_of, ignored_note, is_read, scanner_of, with_ignored
+from fsxds.runtime.views import Views
+from fsxds.server.parse_worker import parse_one
+from fsxds.server.reload import LoadingRules, exclusion_of, ignored_note, is_read, scanner_of, with_ignored
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.layered_tree import LayeredTree
 from fsxds.snapshots.load import Loaded, load
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, whole_tree, with_served
-from fsxds.views import Views
 
 Buffers = Mapping[PurePosixPath, str]
 """The texts that are open in the editor, by their paths in the tree."""

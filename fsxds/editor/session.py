@@ -15,10 +15,10 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.editor.diagnostics import Diagnostic, diagnostics_of
 from fsxds.editor.edited_tree import EditedTree, TreeView
 from fsxds.editor.navigation import MOST_OUTLINES, Navigator, OutlineMemory
-from fsxds.events import InternalError, Observer
 from fsxds.model.memo import Lru
 from fsxds.model.values import Problem
-from fsxds.store import Latest
+from fsxds.runtime.events import InternalError, Observer
+from fsxds.runtime.store import Latest
 
 Value = TypeVar("Value")
 

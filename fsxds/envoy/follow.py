@@ -21,7 +21,7 @@ from fsxds.envoy.process import EndedEnvoy, EnvoyLog, LocalEnvoy, running_envoy
 from fsxds.envoy.snapshot_status import AckSource, EnvoyNack, InEffect, InProgress, Nacked, StatisticsAcks, nacks_of
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.resources import Snapshot
-from fsxds.store import SnapshotStore
+from fsxds.runtime.store import SnapshotStore
 
 # Asking more often slows Envoy itself down; of an Envoy with many statistics, an answer takes its time.
 POLL_S = 0.05

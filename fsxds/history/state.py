@@ -17,8 +17,6 @@ from threading import Lock
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from fsxds.channels import ChannelKey
-from fsxds.events import Observer
 from fsxds.history.entries import (
     HistoryEntry,
     changes_between,
@@ -56,6 +54,8 @@ from fsxds.model.tree_trust import SeenManifest
 from fsxds.model.values import Layers
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import Rejections, RolloutState, snapshot_id
+from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.events import Observer
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 # Of each view.

@@ -12,8 +12,6 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Never, Self
 
-from fsxds.channels import ChannelKey
-from fsxds.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.rejection_rows import encode_rejections
 from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
@@ -23,6 +21,8 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import BackOff, Layers
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import DrainingListener, Rejections, ResourceVersion, RolloutState
+from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 
 BACK_OFF = BackOff()
 

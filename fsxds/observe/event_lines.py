@@ -5,7 +5,21 @@ from __future__ import annotations
 from functools import singledispatch
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events import (
+from fsxds.formats import FORMATS
+from fsxds.model.values import TypeUrl, Version
+from fsxds.observe.log_lines import (
+    Details,
+    LogLine,
+    count_of,
+    duration,
+    name_of,
+    shortened,
+    some_of,
+    type_name,
+)
+from fsxds.observe.rollout_lines import canary_line, held_line, released_line, rollout_line
+from fsxds.protocol.messages import Node
+from fsxds.runtime.events import (
     AckReceived,
     ApiFound,
     AuthorityMissing,
@@ -56,22 +70,8 @@ from fsxds.events import (
     VersionsReleased,
     WatchStarted,
 )
-from fsxds.formats import FORMATS
-from fsxds.model.values import TypeUrl, Version
-from fsxds.observe.log_lines import (
-    Details,
-    LogLine,
-    count_of,
-    duration,
-    name_of,
-    shortened,
-    some_of,
-    type_name,
-)
-from fsxds.observe.rollout_lines import canary_line, held_line, released_line, rollout_line
-from fsxds.protocol.messages import Node
-from fsxds.supervisor import MOST_ATTEMPTS, fault_of, place_of
-from fsxds.upstream_events import UpstreamsRestored
+from fsxds.runtime.supervisor import MOST_ATTEMPTS, fault_of, place_of
+from fsxds.runtime.upstream_events import UpstreamsRestored
 
 # Names of files in one line for programs.
 MOST_FILES = 20

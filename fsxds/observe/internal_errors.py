@@ -16,9 +16,9 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from fsxds.api.secrets import mask_error
-from fsxds.events import Event, InternalError, Level, Observer
 from fsxds.observe.log_lines import Details, LogLine, omitted, shortened
-from fsxds.supervisor import place_of
+from fsxds.runtime.events import Event, InternalError, Level, Observer
+from fsxds.runtime.supervisor import place_of
 
 # asyncio's words when something is written to a client that is gone; aiohttp finds out by itself.
 _DEPARTURES = ("socket.send() raised exception",)

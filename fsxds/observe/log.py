@@ -12,7 +12,23 @@ from typing import Never
 
 from rich.console import Console
 
-from fsxds.events import (
+from fsxds.model.values import Problem, TypeUrl
+from fsxds.observe.change_reports import ChangeReports, MirrorReports
+from fsxds.observe.event_lines import line_of
+from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
+from fsxds.observe.log_lines import (
+    LineSink,
+    LogLine,
+    Renderer,
+    human_renderer,
+    json_renderer,
+    name_of,
+    omitted,
+    some_of,
+)
+from fsxds.observe.problem_reports import ProblemReports
+from fsxds.observe.upstream_lines import UpstreamReports
+from fsxds.runtime.events import (
     AckReceived,
     Event,
     FilesWritten,
@@ -32,23 +48,7 @@ from fsxds.events import (
     StreamOpened,
     TreeLoaded,
 )
-from fsxds.model.values import Problem, TypeUrl
-from fsxds.observe.change_reports import ChangeReports, MirrorReports
-from fsxds.observe.event_lines import line_of
-from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
-from fsxds.observe.log_lines import (
-    LineSink,
-    LogLine,
-    Renderer,
-    human_renderer,
-    json_renderer,
-    name_of,
-    omitted,
-    some_of,
-)
-from fsxds.observe.problem_reports import ProblemReports
-from fsxds.observe.upstream_lines import UpstreamReports
-from fsxds.upstream_events import UpstreamChanged, UpstreamEvent
+from fsxds.runtime.upstream_events import UpstreamChanged, UpstreamEvent
 
 LAST_FLUSH_S = 1.0
 

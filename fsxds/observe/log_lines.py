@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.text import Text
 
 from fsxds.api.secrets import mask_text
-from fsxds.events import Level
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.protocol.messages import Node
+from fsxds.runtime.events import Level
 
 # Control characters, line separators, and marks that turn the direction of the text after them.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -17,7 +17,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from fsxds import __version__
-from fsxds.events import (
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.values import Severity, TypeUrl
+from fsxds.observe.log_lines import LONGEST_NAME, escape, name_of, type_name
+from fsxds.observe.metric_catalogue import CATALOGUE, MetricRow
+from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
+from fsxds.runtime.events import (
     AckReceived,
     CertificatesKept,
     CertificatesReloaded,
@@ -48,12 +53,7 @@ from fsxds.events import (
     TreeReturned,
     VersionsHeld,
 )
-from fsxds.model.resource_types import RESOURCE_TYPES
-from fsxds.model.values import Severity, TypeUrl
-from fsxds.observe.log_lines import LONGEST_NAME, escape, name_of, type_name
-from fsxds.observe.metric_catalogue import CATALOGUE, MetricRow
-from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
-from fsxds.upstream_events import (
+from fsxds.runtime.upstream_events import (
     UpstreamChanged,
     UpstreamConnected,
     UpstreamExpired,

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events import CanaryAwaited, Level, RolloutChanged, VersionsHeld, VersionsReleased
 from fsxds.model.resources import Key, RowsChange
 from fsxds.model.values import PlainValue
 from fsxds.observe.log_lines import (
@@ -33,6 +32,7 @@ from fsxds.rollout import (
     StepTimedOut,
     Superseded,
 )
+from fsxds.runtime.events import CanaryAwaited, Level, RolloutChanged, VersionsHeld, VersionsReleased
 
 # Names of resources in one line for programs.
 MOST_RESOURCES = 20

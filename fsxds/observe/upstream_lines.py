@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial, singledispatch
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events import Level
 from fsxds.model.values import PlainValue
 from fsxds.observe.internal_errors import RepeatLimit
 from fsxds.observe.log_lines import (
@@ -25,7 +24,8 @@ from fsxds.observe.log_lines import (
     type_name,
 )
 from fsxds.observe.rollout_lines import MOST_RESOURCES, resources_of, written_keys
-from fsxds.upstream_events import (
+from fsxds.runtime.events import Level
+from fsxds.runtime.upstream_events import (
     UpstreamChanged,
     UpstreamConnected,
     UpstreamEvent,

@@ -23,8 +23,6 @@ from math import inf
 from operator import is_
 from typing import TypeAlias
 
-from fsxds.channels import ChannelClient, ChannelKey, node_key
-from fsxds.events import CanaryAwaited
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Version
 from fsxds.observe.log_lines import some_of
@@ -43,6 +41,8 @@ from fsxds.rollout import (
     compose,
     version_of,
 )
+from fsxds.runtime.channels import ChannelClient, ChannelKey, node_key
+from fsxds.runtime.events import CanaryAwaited
 
 Change: TypeAlias = tuple[Key, Version | None]
 """A version of a resource that the others are to get; None for its removal."""

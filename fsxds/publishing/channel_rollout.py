@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from fsxds.channels import Channel, ChannelClient
 from fsxds.model.resources import Key, Snapshot
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.publishing.kept_places import RemovedMembers
@@ -24,6 +23,7 @@ from fsxds.rollout import (
     StepStarted,
     Target,
 )
+from fsxds.runtime.channels import Channel, ChannelClient
 from fsxds.snapshots.load import type_change
 
 # Those who catch up, and are late together, are waited for so many times more: an Envoy that polls every 10 s comes in time.

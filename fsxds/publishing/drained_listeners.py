@@ -13,12 +13,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Never
 
-from fsxds.channels import ChannelClient
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import Version
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
+from fsxds.runtime.channels import ChannelClient
 from fsxds.settings.forms import Address
 from fsxds.transports.mirror.envoy_reader import EnvoyPage, Statistics
 

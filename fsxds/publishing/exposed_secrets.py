@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fsxds.access import SECRET
 from fsxds.model.errors import UsageError
 from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher
+from fsxds.runtime.access import SECRET
 
 
 async def reject_exposed_secrets(
@@ -33,7 +33,7 @@ async def reject_exposed_secrets(
     snapshots = (publisher.published.current or {}).values()
     secrets = (secret for snapshot in snapshots for secret in snapshot.resources(SECRET).values())
     # Those of upstreams, which have no line, come and go: a restart would fail by what an upstream sent meanwhile. They are
-    # kept from other machines as others that come later, by who asks (`access.py`).
+    # kept from other machines as others that come later, by who asks (`runtime/access.py`).
     origins = [secret.origin for secret in secrets if secret.origin.line]
     for layers in wanted - {key.layers for key in publisher.rollouts}:
         loading.drop(layers)

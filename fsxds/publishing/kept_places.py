@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from fsxds.channels import ChannelKey
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones, after_change, after_parting
 from fsxds.rollout import Rejections, RolloutState
+from fsxds.runtime.channels import ChannelKey
 
 
 class PlaceKeeper(Protocol):

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol
 
-from fsxds.channels import Channel, ChannelClient, ChannelKey, HoldsOf, holds_nothing, node_key
 from fsxds.model.errors import ProtocolError
 from fsxds.model.values import WHOLE_TREE, Layers
 from fsxds.protocol.messages import Node
@@ -30,8 +29,9 @@ from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.rollout import NodeKey, ResourceVersion, Rollout, RolloutOptions, RolloutState, Standing
+from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, HoldsOf, holds_nothing, node_key
+from fsxds.runtime.views import Views
 from fsxds.settings.rollout_forms import Canary
-from fsxds.views import Views
 
 # A channel that nobody followed for so long is dropped, and its layers are not loaded any more.
 DROPPED_AFTER_S = 600.0

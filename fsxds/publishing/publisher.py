@@ -13,14 +13,6 @@ from functools import partial
 from math import inf, isfinite
 from typing import Never, Protocol, cast
 
-from fsxds.channels import Channel, ChannelClient, ChannelKey
-from fsxds.events import (
-    HoldsChanged,
-    Observer,
-    RolloutChanged,
-    SnapshotPublished,
-    SnapshotSetAside,
-)
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Problem
 from fsxds.publishing.canaries import BakeRules, CanaryGate
@@ -51,11 +43,19 @@ from fsxds.rollout import (
     StepStarted,
     StepTimedOut,
 )
+from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
+from fsxds.runtime.events import (
+    HoldsChanged,
+    Observer,
+    RolloutChanged,
+    SnapshotPublished,
+    SnapshotSetAside,
+)
+from fsxds.runtime.store import Latest, SnapshotStore
+from fsxds.runtime.supervisor import Attempts
 from fsxds.settings.options import Settings
 from fsxds.settings.rollout_forms import Canary, NackLimit
 from fsxds.snapshots.load import same_content
-from fsxds.store import Latest, SnapshotStore
-from fsxds.supervisor import Attempts
 
 # An Envoy has taken a listener before it drains the one before, and reads files a while after they were written. What
 # lingers for as long as the drain takes goes too early by this (ENVOY.md E69).

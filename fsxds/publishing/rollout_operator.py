@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
-from fsxds.channels import ChannelClient, ChannelKey
 from fsxds.model.errors import ProtocolError, StateError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
@@ -20,6 +19,7 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.rollout import Client, HoldingRules, HoldReason, snapshot_id
 from fsxds.rollout.served_outline import ServedOutline
+from fsxds.runtime.channels import ChannelClient, ChannelKey
 from fsxds.transports.admin.rollout_control import (
     ApprovalReport,
     ChannelReport,

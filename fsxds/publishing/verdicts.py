@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from fsxds.channels import ChannelClient, ChannelKey, node_key
-from fsxds.events import Observer, VersionsHeld, VersionsReleased
 from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import SyncState
@@ -17,6 +15,8 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.rollout import Nack, NodeKey, RejectingNode, Rejections, ResourceVersion
 from fsxds.rollout.rejections import Votes
 from fsxds.rollout.uses import dependencies_of
+from fsxds.runtime.channels import ChannelClient, ChannelKey, node_key
+from fsxds.runtime.events import Observer, VersionsHeld, VersionsReleased
 from fsxds.settings.rollout_forms import NackLimit
 
 # Clients that have not taken all that they are served.

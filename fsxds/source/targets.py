@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
-from fsxds.events import Observer, QueueOverflowed, WatchStarted
+from fsxds.runtime.events import Observer, QueueOverflowed, WatchStarted
 from fsxds.source.listing import MANIFEST_NAMES, Identity, Links, Signature, identity_of, is_passed_over, signature_of
 from fsxds.source.notifications import Armed, Notifications
 from fsxds.source.scan import Look

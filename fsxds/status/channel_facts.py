@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import fields
 from typing import TypeVar
 
-from fsxds.channels import ChannelClient, ChannelKey
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
@@ -18,6 +17,7 @@ from fsxds.protocol.messages import SyncState, combined_state
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher
+from fsxds.runtime.channels import ChannelClient, ChannelKey
 from fsxds.status.type_reports import subscribed_types, type_detail, type_report
 from fsxds.transports.admin.rollout_paths import is_called
 from fsxds.transports.admin.status_reports import (

@@ -14,6 +14,7 @@ from fsxds.api.secrets import mask_text
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.observe.log_lines import type_name
 from fsxds.observe.upstream_lines import quoted
+from fsxds.runtime.upstream_events import UpstreamStatus
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
 from fsxds.transports.admin.rollout_control import ChannelReport, RolloutControl
@@ -28,7 +29,6 @@ from fsxds.transports.admin.status_reports import (
     ServerReport,
     UpstreamReport,
 )
-from fsxds.upstream_events import UpstreamStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,15 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Never, Self, TypeAlias, TypedDict, Unpack
 
-from fsxds.app import Application
-from fsxds.events import Event, HoldsChanged, Level, TreeDisappeared
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import WHOLE_TREE, Layers, Problem, SourceTree
 from fsxds.observe.log import Log, LogOutput
-from fsxds.reload import scan_once
+from fsxds.runtime.events import Event, HoldsChanged, Level, TreeDisappeared
+from fsxds.server.app import Application
+from fsxds.server.reload import scan_once
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings

@@ -20,7 +20,6 @@ from pathlib import Path, PurePosixPath
 from typing import Never
 
 from fsxds.api.converter import Converter
-from fsxds.app import Application, RunningServer
 from fsxds.envoy.envoy_bootstrap import (
     XDS_CLUSTER,
     BootstrapRequest,
@@ -34,9 +33,7 @@ from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
 from fsxds.envoy.process import DRAIN_S
 from fsxds.envoy.snapshot_status import AckSource, RejectedResource, StatisticsAcks, StreamAcks
-from fsxds.events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
-from fsxds.mirror_serving import mirrored, start_mirrors
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Key, Origin, Resource, Snapshot
@@ -45,14 +42,18 @@ from fsxds.observe.log import Log
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import ENVOY, WatchStatus
 from fsxds.protocol.node_attributes import attributes_of_json
-from fsxds.readiness import report_waits
 from fsxds.rollout import ResourceVersion
+from fsxds.runtime.events import ListeningStarted, TransportChosen
+from fsxds.runtime.supervisor import until_stopped
+from fsxds.runtime.views import node_of
+from fsxds.server.app import Application, RunningServer
+from fsxds.server.mirror_serving import mirrored, start_mirrors
+from fsxds.server.readiness import report_waits
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
 from fsxds.source.envoy_api import find_envoy
-from fsxds.supervisor import until_stopped
 from fsxds.tools.doctor.bootstrap_file import BOOTSTRAP, resource_problems
 from fsxds.tools.doctor.bootstraps import find_stream_need
 from fsxds.tools.doctor.examine import Case, examine
@@ -60,7 +61,6 @@ from fsxds.tools.doctor.facts import look_at
 from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.mirror.files import path_of
 from fsxds.transports.sockets import unbindable
-from fsxds.views import node_of
 
 # Let the tree say which transport it needs.
 AUTO = "auto"

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Never
 
-from fsxds.access import Access, AccessInUse
-from fsxds.events import Observer, TokensExposed, TokensKept, TokensRead
 from fsxds.model.errors import UsageError
+from fsxds.runtime.access import Access, AccessInUse
+from fsxds.runtime.events import Observer, TokensExposed, TokensKept, TokensRead
+from fsxds.runtime.views import Views
 from fsxds.settings.access_rules import Tokens, read_tokens
 from fsxds.settings.options import Settings
-from fsxds.views import Views
 
 # Between two looks at the files. What is read is used when two looks found the same: a file may be half written.
 LOOK_EVERY_S = 1.0

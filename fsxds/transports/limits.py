@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from time import monotonic
 
-from fsxds.events import LimitReached, Observer, RequestRejected
 from fsxds.model.errors import LimitError, ProtocolError
 from fsxds.model.memo import Lru
+from fsxds.runtime.events import LimitReached, Observer, RequestRejected
 from fsxds.settings.options import Settings
 
 # An Envoy that starts asks for each of its clusters at once: so many seconds' requests may come together.

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import grpc
 from aiohttp import web
 
-from fsxds.access import SECRET, AccessInUse, Peer
 from fsxds.model.values import TypeUrl
+from fsxds.runtime.access import SECRET, AccessInUse, Peer
 from fsxds.signing.offered import PATH, SERVICE, write_offers
 from fsxds.transports.peers import peer_of_call, peer_of_request
 from fsxds.transports.rest.poll_responses import Payload, write_response

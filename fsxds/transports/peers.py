@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from fsxds.access import Peer, is_uri
+from fsxds.runtime.access import Peer, is_uri
 
 __all__ = ["Peer", "is_loopback", "peer_of_call", "peer_of_request"]
 

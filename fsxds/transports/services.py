@@ -9,11 +9,11 @@ from typing import Protocol
 
 import grpc
 
-from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import ClientStatus, OwnStatus
-from fsxds.store import Latest
+from fsxds.runtime.access import AccessInUse
+from fsxds.runtime.store import Latest
 from fsxds.transports.rest.http_edge import Handler
 
 

@@ -19,7 +19,7 @@ from typing import Protocol
 from fsxds.model.resource_names import MalformedName, canonical_of_type, is_as_written, is_structured
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.requested_names import VIRTUAL_HOSTS
-from fsxds.store import Latest
+from fsxds.runtime.store import Latest
 
 # Names are published together: at most so often, and so that making the sets takes at most a tenth of the time.
 PUBLISH_EVERY_S = 0.02

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from fsxds.api.converter import Converter
 from fsxds.client.updates import ConnectionLostError, Update
-from fsxds.events import Observer
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resources import Rows
 from fsxds.model.values import BackOff, TypeUrl
+from fsxds.runtime.events import Observer
+from fsxds.runtime.upstream_events import UpstreamChanged, UpstreamRejected
 from fsxds.settings.options import Settings
 from fsxds.upstream.late_nacks import LateNacks
 from fsxds.upstream.responses import ReadResponse
@@ -21,7 +22,6 @@ from fsxds.upstream.server_access import ServerAccess
 from fsxds.upstream.server_order import PAUSES
 from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Received, Upstream
-from fsxds.upstream_events import UpstreamChanged, UpstreamRejected
 
 # So long is what a server is told of a response.
 LONGEST_REASON = 2000

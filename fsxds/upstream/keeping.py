@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Collection
 from typing import Never
 
-from fsxds.events import Observer
 from fsxds.history.state_writer import StateWriter
 from fsxds.history.upstream_table import KeptUpstream
 from fsxds.model.resources import Snapshot
+from fsxds.runtime.events import Observer
+from fsxds.runtime.upstream_events import UpstreamsRestored
 from fsxds.upstream.upstream import Upstream
-from fsxds.upstream_events import UpstreamsRestored
 
 
 class UpstreamKeeping:

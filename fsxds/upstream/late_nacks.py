@@ -20,14 +20,14 @@ from contextlib import contextmanager
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events import Observer
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, Rows
 from fsxds.model.values import BackOff, TypeUrl
 from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.rollout.rejections import names_as_envoy
+from fsxds.runtime.events import Observer
+from fsxds.runtime.upstream_events import UpstreamNacked
 from fsxds.settings.options import Settings
-from fsxds.upstream_events import UpstreamNacked
 
 # What an upstream took back is NACKed for so long; it offers it again once a minute at least.
 BACK_OFF = BackOff(first_s=10.0, longest_s=600.0)

@@ -14,15 +14,15 @@ from fsxds.client.connection import Wire
 from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError
 from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import OWN_UPSTREAM, REMEDY, relays_of_words
+from fsxds.runtime.store import Latest, end_wait
+from fsxds.runtime.upstream_events import UpstreamConnected, UpstreamFailedOver, UpstreamLooped, UpstreamLost
 from fsxds.settings.upstream_rules import URLS
-from fsxds.store import Latest, end_wait
 from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError
 from fsxds.upstream.poll_session import PollSession
 from fsxds.upstream.server_access import ServerAccess
 from fsxds.upstream.server_order import ServerOrder
 from fsxds.upstream.stream_session import StreamRules, StreamSession
 from fsxds.upstream.upstream import Upstream
-from fsxds.upstream_events import UpstreamConnected, UpstreamFailedOver, UpstreamLooped, UpstreamLost
 
 # What servers made with Go allow at least between two pings, if nobody configured anything else.
 LONG_KEEPALIVE_S = 330.0

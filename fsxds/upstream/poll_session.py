@@ -13,7 +13,7 @@ from fsxds.model.relay_ids import HEADER
 from fsxds.model.resource_types import BY_TYPE_URL, ResourceType, in_push_order
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.store import end_wait
+from fsxds.runtime.store import end_wait
 from fsxds.upstream.intake import LONGEST_REASON, Intake
 from fsxds.upstream.manifest_session import follow_polls
 

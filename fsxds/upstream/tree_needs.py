@@ -8,11 +8,12 @@ from operator import is_
 
 from rpds import HashTrieMap
 
-from fsxds.events import Observer
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
+from fsxds.runtime.events import Observer
+from fsxds.runtime.upstream_events import UpstreamShadowed
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.redirects import Followed
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamScope
@@ -20,7 +21,6 @@ from fsxds.snapshots.upstream_rows import Shadowed, Shadowing, shadowing_of
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.subscriptions import targets_of_locator
 from fsxds.upstream.upstream import Upstream
-from fsxds.upstream_events import UpstreamShadowed
 
 
 class TreeNeeds:

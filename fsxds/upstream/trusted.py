@@ -21,11 +21,11 @@ from fsxds.model.relay_ids import NOT_LISTED
 from fsxds.model.resources import Key, Resource, Rows
 from fsxds.model.tree_trust import SeenInProcess, SeenManifest, SeenManifests, TrustedSigners
 from fsxds.model.values import OfferedManifest, TypeUrl
+from fsxds.runtime.store import Latest
 from fsxds.signing.certificates import UntrustedError
 from fsxds.signing.offered import read_offers
 from fsxds.signing.tree_manifest import ManifestError, digest_of
 from fsxds.signing.trusted_tree import SignedManifest, verified
-from fsxds.store import Latest
 from fsxds.upstream.responses import ReadResponse
 
 # So many resources are kept for a manifest that may come.

@@ -31,13 +31,13 @@ from fsxds.model.values import TypeUrl
 from fsxds.protocol.lookup import Lookup
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.ttl import earliest
+from fsxds.runtime.store import Latest
+from fsxds.runtime.upstream_events import UpstreamState, UpstreamStatus
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.upstream_content import Held, LetGo, UpstreamContent
-from fsxds.store import Latest
 from fsxds.upstream.holdings import HeldResources, Taken
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
-from fsxds.upstream_events import UpstreamState, UpstreamStatus
 
 # Of so many resources that could not be taken in, it is remembered why.
 MOST_REJECTED = 1000

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Never
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
-from fsxds.events import Observer
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifests, TrustedSigners
 from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import OwnStatus
-from fsxds.row_source import RowSource, rules_of
+from fsxds.runtime.events import Observer
+from fsxds.runtime.row_source import RowSource, rules_of
+from fsxds.runtime.supervisor import Supervisor
+from fsxds.runtime.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamContent
-from fsxds.supervisor import Supervisor
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
 from fsxds.upstream.late_nacks import LateNacks
@@ -33,7 +34,6 @@ from fsxds.upstream.subscriptions import NO_NAMES, Names, NameScope
 from fsxds.upstream.tree_needs import TreeNeeds
 from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Upstream
-from fsxds.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
 
 if TYPE_CHECKING:
     from fsxds.history.state_writer import StateWriter

@@ -10,12 +10,12 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.lint.linter import Linter
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Severity, SourceFile, SourceTree
+from fsxds.runtime.views import Views
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.load import Acceptance
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.patches import Patching
-from fsxds.views import Views
 from tests.bench.data import lean_clusters
 from tests.bench.figures import Figure, cpu_of
 

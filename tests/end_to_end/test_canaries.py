@@ -24,7 +24,6 @@ from fsxds.client.updates import Update
 from fsxds.editor.api_words import hover
 from fsxds.editor.diagnostics import diagnostics_of
 from fsxds.editor.suggestions import Completion
-from fsxds.events import Level
 from fsxds.formats import FORMATS
 from fsxds.lint.linter import Linter
 from fsxds.lint.report import Report, findings_of
@@ -35,6 +34,7 @@ from fsxds.model.values import Nonce, SourceFile, Version
 from fsxds.observe.log_lines import LogLine, human_renderer, json_renderer
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import without_message
+from fsxds.runtime.events import Level
 from fsxds.settings.options import OPTIONS
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser

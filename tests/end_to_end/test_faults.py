@@ -11,14 +11,14 @@ from unittest.mock import patch
 import grpc.aio
 import pytest
 
-from fsxds import reload
 from fsxds.observe.clients import Clients
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.ttl import TtlMode
+from fsxds.runtime.store import Latest
+from fsxds.runtime.supervisor import Supervisor
+from fsxds.server import reload
 from fsxds.settings.forms import UnixAddress
-from fsxds.store import Latest
-from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -36,9 +36,9 @@ from tests.support.polls import envoy_catalogue, running
 # What raises within each component. Those that work once, or when another one fails, raise when the server starts.
 COMPONENTS: dict[str, tuple[Any, ...]] = {
     "watcher": ("fsxds.source.scan.Scanner.look",),
-    "parser": ("fsxds.parsing.Parsing._change_until",),
-    "parse cache": ("fsxds.parsing.Parsing.keep_written",),
-    "reload": ("fsxds.reload.load",),
+    "parser": ("fsxds.server.parsing.Parsing._change_until",),
+    "parse cache": ("fsxds.server.parsing.Parsing.keep_written",),
+    "reload": ("fsxds.server.reload.load",),
     "publisher": ("fsxds.publishing.channel_rollout.ChannelRollout.advance",),
     "log": ("fsxds.observe.change_reports.PublishedChange.line",),
     "ADS rewriting": ("fsxds.transports.config_sources.AdsConfigSources.rewrite",),
@@ -46,15 +46,15 @@ COMPONENTS: dict[str, tuple[Any, ...]] = {
     "mirror": ("fsxds.transports.mirror.writer.Mirror.write",),
     "health": ("fsxds.transports.grpc_streams.discovery.GrpcServices._report_health",),
     "resets": ("fsxds.transports.grpc_streams.resets.process_time",),
-    "ready file": ("fsxds.readiness.ReadyFile.write",),
+    "ready file": ("fsxds.server.readiness.ReadyFile.write",),
     "settings": ("fsxds.settings.reading.SettingsReader.wanted",),
-    "start-up": ("fsxds.serving.report_waits",),
-    "readiness": ("fsxds.readiness.Readiness.look",),
+    "start-up": ("fsxds.server.serving.report_waits",),
+    "readiness": ("fsxds.server.readiness.Readiness.look",),
     "certificates": ("fsxds.transports.server_tls.ListenerSecurity.keep_current",),
     "tokens": ("fsxds.transports.credentials.Credentials._receive",),
     "REST listener": ("fsxds.transports.sockets.until_lost", lambda address: not isinstance(address, UnixAddress)),
     "gRPC listener": ("fsxds.transports.sockets.until_lost", lambda address: isinstance(address, UnixAddress)),
-    "admin listener": ("fsxds.admin_serving.is_exposed",),
+    "admin listener": ("fsxds.server.admin_serving.is_exposed",),
 }
 AT_START = (
     *("parse cache", "health", "ready file", "settings", "start-up", "certificates"),

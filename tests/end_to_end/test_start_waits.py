@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
-from fsxds.readiness import report_times
+from fsxds.server.readiness import report_times
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.server import events_in, write_file

@@ -13,7 +13,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, mirror_bootstrap
 from fsxds.envoy.validate import ValidationOptions, rejections_of, validate_resources
@@ -21,6 +20,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import Severity
+from fsxds.server import reload
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once

@@ -21,11 +21,14 @@ try:
 except ImportError:
     sys.exit("atheris is not installed: pip install atheris")
 
-with atheris.instrument_imports(include=["fsxds.transports", "fsxds.protocol", "fsxds.views", "fsxds.model.memo"]):
+with atheris.instrument_imports(
+    include=["fsxds.transports", "fsxds.protocol", "fsxds.runtime.views", "fsxds.model.memo"]
+):
     from fsxds.model.errors import ProtocolError
     from fsxds.model.resource_types import RESOURCE_TYPES
     from fsxds.protocol.get import find, node_of, read_target
     from fsxds.protocol.poll import PollMemory
+    from fsxds.runtime.views import Views
     from fsxds.settings.view_rules import ViewRule
     from fsxds.transports.grpc_streams.stream_requests import METHODS, GrpcRequestReader, peer_of
     from fsxds.transports.http_get.representations import CODINGS as CODED
@@ -33,7 +36,6 @@ with atheris.instrument_imports(include=["fsxds.transports", "fsxds.protocol", "
     from fsxds.transports.limits import network_of
     from fsxds.transports.rest.poll_requests import RestRequestReader, _decoded, is_json, patience_of
     from fsxds.transports.rest.poll_responses import takes_gzip
-    from fsxds.views import Views
 
 from tests.fuzzing.test_fuzz_requests import DELTA, POLL, SOTW
 from tests.support.polls import REAL_REQUEST, envoy_catalogue, named, snapshot_of

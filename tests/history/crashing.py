@@ -16,11 +16,11 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from fsxds.channels import ChannelKey
-from fsxds.events import Event
 from fsxds.history.state import MOST_SNAPSHOTS, State
 from fsxds.history.upstream_table import KeptUpstream
 from fsxds.rollout import RolloutState
+from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.events import Event
 from tests.history.made import (
     CDS,
     UPSTREAM,

@@ -6,8 +6,6 @@ from contextlib import closing
 
 import pytest
 
-from fsxds.channels import ChannelKey
-from fsxds.events import Event, StateIgnored
 from fsxds.history.kept_objects import object_of
 from fsxds.history.rollout_rows import channel_key, channel_text
 from fsxds.history.state import State
@@ -16,6 +14,8 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Version
 from fsxds.rollout import DrainingListener, Pin, Rollout, RolloutOptions, RolloutState, Standing, Step, Target
 from fsxds.rollout.holding import HoldingRules
+from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.events import Event, StateIgnored
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from tests.history.made import assert_same, check_database
 from tests.support.rollouts import Tree, tree_of, tree_snapshot

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from fsxds.channels import ChannelKey
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.history.upstream_table import KeptUpstream
 from fsxds.model.errors import StateError
 from fsxds.rollout import Rollout, RolloutOptions, RolloutState
+from fsxds.runtime.channels import ChannelKey
 from tests.history.made import EDS, assert_same, cluster, clusters, held_of, held_resource, snapshot_of
 from tests.history.test_rollout_rows import NEW, finish, started
 from tests.support.rollouts import tree_snapshot

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.channels import ChannelKey
-from fsxds.events import Event, StateFailed, StateIgnored, StateRecovered, StateRestored
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.history.state_writer import StateWriter
@@ -19,6 +17,8 @@ from fsxds.model.errors import StateError
 from fsxds.model.name_table import NameTable
 from fsxds.model.values import Version
 from fsxds.rollout import Nack, Rejections, RolloutState
+from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.events import Event, StateFailed, StateIgnored, StateRecovered, StateRestored
 from fsxds.settings.rollout_forms import NackLimit
 from fsxds.snapshots.upstream_content import HeldResource
 from tests.history.made import CDS

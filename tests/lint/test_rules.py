@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from fsxds import app, reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.validate import ValidationOptions, validate_resources
 from fsxds.lint.linter import Linter
@@ -31,6 +30,7 @@ from fsxds.lint.rules import (
 )
 from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.model.values import Problem, Severity
+from fsxds.server import app, reload
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.loaded_views import only_view, whole_tree, with_served
@@ -47,11 +47,11 @@ FINDING = (
     *(
         "cli/check.py",
         "cli/subjects.py",
-        "parse_worker.py",
-        "parsing.py",
+        "server/parse_worker.py",
+        "server/parsing.py",
         "publishing/held_resources.py",
-        "reload.py",
-        "supervisor.py",
+        "server/reload.py",
+        "runtime/supervisor.py",
         "tools/held_changes.py",
     ),
 )

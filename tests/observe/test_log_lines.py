@@ -10,7 +10,6 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from fsxds.events import Level
 from fsxds.model.values import PlainValue
 from fsxds.observe.log_lines import (
     MOST_WAITING_LINES,
@@ -21,6 +20,7 @@ from fsxds.observe.log_lines import (
     json_renderer,
     shortened,
 )
+from fsxds.runtime.events import Level
 
 NOON = datetime(2026, 5, 1, 12, 3, 11, 5000, tzinfo=UTC)
 

@@ -10,9 +10,6 @@ from pathlib import Path, PurePosixPath
 import pytest
 from prometheus_client import generate_latest
 
-from fsxds import events
-from fsxds.admin_serving import upstream_readings
-from fsxds.events import AckReceived, Event, InternalError, NackReceived, ResponseSent
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import HeldFile, Problem, Severity, Version
@@ -23,7 +20,9 @@ from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.rollout import Completed, Held, Step, StepKind, StepStarted, StepTimedOut, Superseded
 from fsxds.rollout.step import RolloutEvent
-from fsxds.upstream_events import (
+from fsxds.runtime import events
+from fsxds.runtime.events import AckReceived, Event, InternalError, NackReceived, ResponseSent
+from fsxds.runtime.upstream_events import (
     UpstreamChanged,
     UpstreamConnected,
     UpstreamExpired,
@@ -35,6 +34,7 @@ from fsxds.upstream_events import (
     UpstreamShadowed,
     UpstreamStatus,
 )
+from fsxds.server.admin_serving import upstream_readings
 
 CDS = next(row.type_url for row in RESOURCE_TYPES if row.short_name == "cds")
 NODE = Node("edge-1", peer="192.0.2.1")
@@ -124,7 +124,7 @@ def test_an_event_is_counted(metrics: Metrics, event: Event, name: str, labels: 
 
 def test_every_metric_of_events_has_one_that_counts_it() -> None:
     """What no event counts is read when it is asked for: nothing of the catalogue is without a source."""
-    readings = Path("fsxds/admin_serving.py").read_text(encoding="utf-8")
+    readings = Path("fsxds/server/admin_serving.py").read_text(encoding="utf-8")
     counted = Path("fsxds/observe/metrics.py").read_text(encoding="utf-8")
 
     assert set() == {row.name for row in CATALOGUE if f'"{row.name}"' not in counted + readings}

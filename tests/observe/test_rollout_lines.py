@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.events import CanaryAwaited, Event, Level, RolloutChanged, VersionsHeld, VersionsReleased
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange
 from fsxds.model.values import Version
@@ -26,6 +25,7 @@ from fsxds.rollout import (
     StepTimedOut,
     Superseded,
 )
+from fsxds.runtime.events import CanaryAwaited, Event, Level, RolloutChanged, VersionsHeld, VersionsReleased
 from tests.support.snapshots import snapshot
 
 CDS, RDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["rds"].type_url

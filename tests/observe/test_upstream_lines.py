@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.events import Level
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.observe.log_lines import LogLine
 from fsxds.observe.upstream_lines import REMINDER_S, UpstreamReports
-from fsxds.upstream_events import (
+from fsxds.runtime.events import Level
+from fsxds.runtime.upstream_events import (
     UpstreamConnected,
     UpstreamEvent,
     UpstreamFailedOver,

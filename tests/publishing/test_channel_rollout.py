@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from fsxds.channels import Channel, ChannelClient, ChannelKey
 from fsxds.model.resources import Snapshot, key_of
 from fsxds.protocol.tombstones import NO_TOMBSTONES
 from fsxds.publishing.channel_rollout import LANE_PATIENCE, ChannelRollout, Generations, Holding
@@ -21,6 +20,7 @@ from fsxds.rollout import (
     StepStarted,
     StepTimedOut,
 )
+from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from tests.support.publishing import CDS, Client, virtually
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 

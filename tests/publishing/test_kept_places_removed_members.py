@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsxds.channels import ChannelKey
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.protocol.tombstones import removed_members
 from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout import RolloutOptions
+from fsxds.runtime.channels import ChannelKey
 from tests.publishing.test_publisher_kept import process
 from tests.support.polls import until
 from tests.support.publishing import CDS, Publishing, publishing

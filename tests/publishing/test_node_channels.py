@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-from fsxds.channels import Channel
-from fsxds.events import SnapshotPublished
 from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
 from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout import RolloutOptions
+from fsxds.runtime.channels import Channel
+from fsxds.runtime.events import SnapshotPublished
+from fsxds.runtime.views import Views
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
-from fsxds.views import Views
 from tests.support.polls import named, snapshot_of, until
 from tests.support.publishing import CDS, RDS, VIEWS, Client, Publishing, content_of, publishing, virtually
 from tests.support.rollouts import tree_snapshot

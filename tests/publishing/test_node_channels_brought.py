@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from fsxds.channels import Channel
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import RolloutOptions, Standing, Step
+from fsxds.runtime.channels import Channel
+from fsxds.runtime.views import Views
 from fsxds.settings.options import BY_NAME
-from fsxds.views import Views
 from tests.support.errors import Recorder
 from tests.support.mentions import load_mentions
 from tests.support.polls import until

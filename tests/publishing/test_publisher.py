@@ -7,10 +7,10 @@ from unittest.mock import patch
 
 import pytest
 
-from fsxds.events import RolloutChanged, SnapshotPublished, SnapshotSetAside
 from fsxds.model.resources import Key
 from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout import Completed, Held, HoldingRules, RolloutOptions, StepTimedOut
+from fsxds.runtime.events import RolloutChanged, SnapshotPublished, SnapshotSetAside
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.settings.rollout_forms import NackLimit

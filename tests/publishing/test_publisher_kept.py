@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.channels import ChannelKey
-from fsxds.events import VersionsHeld
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
 from fsxds.model.resources import Snapshot
@@ -22,9 +20,11 @@ from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.rollout import HoldingRules, RolloutOptions
+from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.events import VersionsHeld
+from fsxds.runtime.views import Views
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
-from fsxds.views import Views
 from tests.support.polls import until
 from tests.support.publishing import CDS, VIEWS, WHOLE_TREE_ALONE, Client, Publishing, publishing
 from tests.support.rollouts import tree_snapshot

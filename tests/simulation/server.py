@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fsxds.channels import Channel, ChannelKey
-from fsxds.events import Event, InternalError, VersionsHeld
 from fsxds.history.rejection_rows import encode_rejections, restore_rejections
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, TypeUrl
@@ -21,10 +19,12 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import MOST_HELD, NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import Rejections, RolloutState, Standing, Step
+from fsxds.runtime.channels import Channel, ChannelKey
+from fsxds.runtime.events import Event, InternalError, VersionsHeld
+from fsxds.runtime.views import Views
 from fsxds.transports.grpc_streams.stream_responses import Waking
 from fsxds.transports.rest.application import HeldPolls
 from fsxds.transports.rest.polling_clients import RestClients
-from fsxds.views import Views
 
 HOLD_S = 30.0
 LOADS_WITHIN_S = 0.05

@@ -13,9 +13,9 @@ from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.rollout import HoldingRules, RolloutOptions
 from fsxds.rollout.uses import demands_of
+from fsxds.runtime.views import Views
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import NACK_LIMIT, Canary
-from fsxds.views import Views
 from tests.simulation.checks import BAKE_S, REMEMBERED_S, STEP_TIMEOUT_S, Checks, bound_s
 from tests.simulation.fleet import RECONNECT_S, TYPES, SimulatedClient
 from tests.simulation.scenario import OTHER, Scenario

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
+from fsxds.runtime.views import Views
 from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree
-from fsxds.views import Views
 from tests.support.trees import tree_of
 from tests.support.views import rules_of
 

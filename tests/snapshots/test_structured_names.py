@@ -18,7 +18,7 @@ from fsxds.lint.linter import Linter
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import PlainValue, SourceFile, VariedFile
-from fsxds.parse_worker import ParseRules, ParseWorker
+from fsxds.server.parse_worker import ParseRules, ParseWorker
 from fsxds.settings.naming_rules import ContextRule, NamingRules
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import decode

@@ -11,8 +11,8 @@ from fsxds.api.printing import Printer
 from fsxds.lint.linter import Linter
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import PlainText, PlainValue, SourceFile, VariedFile
-from fsxds.parse_worker import ParseRules, ParseWorker
-from fsxds.parsing import Parsing
+from fsxds.server.parse_worker import ParseRules, ParseWorker
+from fsxds.server.parsing import Parsing
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser

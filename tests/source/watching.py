@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from fsxds.events import (
+from fsxds.model.values import SourceTree
+from fsxds.runtime.events import (
     ConfigurationMissing,
     Event,
     FilesIgnored,
@@ -18,7 +19,6 @@ from fsxds.events import (
     TreeReturned,
     WatchStarted,
 )
-from fsxds.model.values import SourceTree
 from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.source.targets import WatchOptions

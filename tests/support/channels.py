@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from fsxds.channels import Channel, ChannelKey, HoldsOf, holds_nothing
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import Node
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.rollout import RolloutOptions
+from fsxds.runtime.channels import Channel, ChannelKey, HoldsOf, holds_nothing
 
 
 class Denier:

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from fsxds.events import (
+from fsxds.model.values import BackOff, Version
+from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.subscription import Subscription
+from fsxds.runtime.events import (
     AckReceived,
     ComponentDegraded,
     ComponentRecovered,
@@ -18,10 +21,7 @@ from fsxds.events import (
     StreamClosed,
     StreamOpened,
 )
-from fsxds.model.values import BackOff, Version
-from fsxds.protocol.messages import Acknowledgement, Node
-from fsxds.protocol.subscription import Subscription
-from fsxds.supervisor import Supervisor
+from fsxds.runtime.supervisor import Supervisor
 
 Kind = TypeVar("Kind", bound=Event)
 

@@ -17,10 +17,10 @@ import aiohttp
 import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds import app, serving
 from fsxds.lint.linter import linter_of
 from fsxds.observe.log import Log, LogOutput
-from fsxds.readiness import ReadyFile
+from fsxds.server import app, serving
+from fsxds.server.readiness import ReadyFile
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
 from tests.support.errors import AT_ONCE

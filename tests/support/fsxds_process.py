@@ -286,7 +286,7 @@ def main() -> None:
     ends_whole = WHOLE_ENDS in os.environ
     for module in pkgutil.iter_modules(cli.__path__, "fsxds.cli."):
         importlib.import_module(module.name)
-    importlib.import_module("fsxds.app")
+    importlib.import_module("fsxds.server.app")
     _read_api()
     # Else the collector of each copy walks through all of this, and so copies the pages that it lies on.
     gc.collect()

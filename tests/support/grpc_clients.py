@@ -11,16 +11,16 @@ from typing import Any
 import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
+from fsxds.runtime.access import AccessInUse
+from fsxds.runtime.store import Latest, SnapshotStore
+from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
-from fsxds.store import Latest, SnapshotStore
-from fsxds.supervisor import Supervisor
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_grpc

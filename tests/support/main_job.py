@@ -22,7 +22,7 @@ from typing import Any
 PATIENCE_S = 60.0
 CLUSTERS = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 # The tables that name modules of capabilities.
-TABLES = (("fsxds.app", "REST_PARTS"), ("fsxds.app", "SERVICES"), ("fsxds.app", "TRANSPORTS"))
+TABLES = (("fsxds.server.app", "REST_PARTS"), ("fsxds.server.app", "SERVICES"), ("fsxds.server.app", "TRANSPORTS"))
 
 
 class Hidden(MetaPathFinder):
@@ -56,8 +56,8 @@ def hide(names: Sequence[str]) -> None:
 
 async def do_main_job(folder: Path) -> None:
     """Serve a tree, edit it, and see the edit arrive everywhere."""
-    from fsxds import serving
     from fsxds.observe.log import Log, LogOutput
+    from fsxds.server import serving
     from fsxds.settings.options import Settings
     from fsxds.settings.reading import SettingsReader
     from fsxds.snapshots.check_protocol import NoCheck

@@ -14,15 +14,15 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.model.values import TypeUrl
 from fsxds.observe.clients import Clients
+from fsxds.runtime.access import AccessInUse
+from fsxds.runtime.store import SnapshotStore
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
-from fsxds.store import SnapshotStore
 from fsxds.transports.client_status.status_service import ClientReports, client_status_paths
 from fsxds.transports.http_get.get_handler import HttpGet
 from fsxds.transports.http_get.get_responses import GetRules

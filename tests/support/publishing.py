@@ -13,8 +13,6 @@ from functools import wraps
 from itertools import count
 from typing import ParamSpec
 
-from fsxds.channels import Channel
-from fsxds.events import Event, HoldsChanged, RolloutChanged
 from fsxds.history.state_writer import StateWriter
 from fsxds.model.resources import Resource, Snapshot, TypeChange
 from fsxds.model.values import Layers, Problem, TypeUrl, Version
@@ -25,10 +23,12 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import RolloutEvent, RolloutOptions, Standing, Step
+from fsxds.runtime.channels import Channel
+from fsxds.runtime.events import Event, HoldsChanged, RolloutChanged
+from fsxds.runtime.supervisor import Supervisor
+from fsxds.runtime.views import Views
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
-from fsxds.supervisor import Supervisor
-from fsxds.views import Views
 from tests.simulation.virtual_time import run_virtually
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.polls import ORIGIN, named, snapshot_of, until

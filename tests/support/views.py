@@ -8,10 +8,10 @@ from fsxds.lint.linter import Linter
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Layers, Problem, Severity, SourceFile
+from fsxds.runtime.views import Views
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.load import Acceptance, Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
-from fsxds.views import Views
 from tests.support import mentions
 from tests.support.trees import tree_of
 

@@ -10,14 +10,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from fsxds.access import Access, AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.errors import ProtocolError
 from fsxds.model.values import OfferedManifest
 from fsxds.observe.clients import Clients
+from fsxds.runtime.access import Access, AccessInUse
+from fsxds.runtime.store import Latest
 from fsxds.settings.access_rules import AccessRule
 from fsxds.signing.offered import PATH, read_offers
-from fsxds.store import Latest
 from fsxds.transports.manifests import services
 from fsxds.transports.services import ExtraServices, ServiceContext
 

@@ -12,6 +12,7 @@ from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resources import Rows
 from fsxds.model.values import BackOff
 from fsxds.rollout import RejectingNode
+from fsxds.runtime.upstream_events import UpstreamLost
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.upstream.intake import LinkContext
@@ -20,7 +21,6 @@ from fsxds.upstream.link import Link
 from fsxds.upstream.server_order import PAUSES
 from fsxds.upstream.subscriptions import NameScope
 from fsxds.upstream.upstream import Upstream
-from fsxds.upstream_events import UpstreamLost
 from tests.support.errors import Recorder
 from tests.support.polls import envoy_catalogue
 from tests.upstream.made import CDS, NOW_S, cluster, reader_of, update

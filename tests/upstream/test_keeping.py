@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.events import Event
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
+from fsxds.runtime.events import Event
+from fsxds.runtime.upstream_events import UpstreamsRestored
 from fsxds.upstream.keeping import UpstreamKeeping
 from fsxds.upstream.subscriptions import LINGER_S
 from fsxds.upstream.upstream import Upstream
-from fsxds.upstream_events import UpstreamsRestored
 from tests.upstream.made import CDS, RDS, SERVER, came, cluster, routes, update, update_of, upstream_of
 
 

@@ -15,13 +15,10 @@ from aiohttp import web
 from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.client.connection import Streaming, Wire
-from fsxds.events import AckReceived, NackReceived
 from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import LoopError, RelayIds
-from fsxds.settings.forms import TcpAddress
-from fsxds.settings.upstream_rules import UpstreamNode, UpstreamRule
-from fsxds.upstream.server_order import ASKED_WITHIN_S
-from fsxds.upstream_events import (
+from fsxds.runtime.events import AckReceived, NackReceived
+from fsxds.runtime.upstream_events import (
     UpstreamChanged,
     UpstreamConnected,
     UpstreamFailedOver,
@@ -30,6 +27,9 @@ from fsxds.upstream_events import (
     UpstreamNacked,
     UpstreamRejected,
 )
+from fsxds.settings.forms import TcpAddress
+from fsxds.settings.upstream_rules import UpstreamNode, UpstreamRule
+from fsxds.upstream.server_order import ASKED_WITHIN_S
 from tests.client.scripted import CDS, delta, packed, scripted, sotw, wrapped
 from tests.client.scripted import cluster as scripted_cluster
 from tests.support.certificates import Authority

@@ -9,8 +9,8 @@ import pytest
 
 from fsxds.client.connection import Streaming, Wire
 from fsxds.protocol.subscription import WILDCARD
+from fsxds.runtime.upstream_events import UpstreamConnected, UpstreamLost
 from fsxds.upstream.stream_session import _has_all_versions
-from fsxds.upstream_events import UpstreamConnected, UpstreamLost
 from tests.client.scripted import CDS, cluster, delta, scripted, wrapped
 from tests.upstream.linked import SETTINGS, linked, rule_of
 from tests.upstream.made import NOW_S

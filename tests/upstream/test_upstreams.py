@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fsxds.model.errors import UsageError
-from fsxds.row_source import rules_of
+from fsxds.runtime.row_source import rules_of
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import Authority, UpstreamRule
 

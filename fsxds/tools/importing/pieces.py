@@ -21,7 +21,7 @@ from fsxds.formats.json_format import encode_plain as encode_json
 from fsxds.formats.yaml_format import encode_plain as encode_yaml
 from fsxds.model.resource_types import BY_SHORT_NAME, PREFIX, ResourceType
 from fsxds.model.values import FieldPath, PlainValue, SourceFile
-from fsxds.parse_worker import ParseRules
+from fsxds.server.parse_worker import ParseRules
 
 FIELDS = {"listeners": BY_SHORT_NAME["lds"], "clusters": BY_SHORT_NAME["cds"], "secrets": BY_SHORT_NAME["sds"]}
 """The fields of `static_resources`, and the type of each."""

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from fsxds.access import AccessInUse, Peer
-from fsxds.events import Observer, RolloutCommanded
 from fsxds.model.errors import ProtocolError
+from fsxds.runtime.access import AccessInUse, Peer
+from fsxds.runtime.events import Observer, RolloutCommanded
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import HttpEdge, origin_of

@@ -12,9 +12,9 @@ from typing import Final
 
 from aiohttp import web
 
-from fsxds.events import Event, RequestRejected
 from fsxds.model.errors import ProtocolError
-from fsxds.store import Latest
+from fsxds.runtime.events import Event, RequestRejected
+from fsxds.runtime.store import Latest
 
 # At most five events a second.
 PAUSE_S: Final = 0.2

@@ -17,11 +17,11 @@ from envoy.service.status.v3 import csds_pb2
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
-from fsxds.access import AccessInUse
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Resource
 from fsxds.protocol.messages import ClientStatus, Node, OwnStatus
+from fsxds.runtime.access import AccessInUse
 from fsxds.transports.client_status.contents import Contents, Form, JsonForm, WireForm, resource_statuses
 from fsxds.transports.client_status.nodes import node_filter
 from fsxds.transports.peers import peer_of_call, peer_of_request

@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fsxds.events import InternalError, Observer, RequestAnswered
 from fsxds.model.errors import ProtocolError
+from fsxds.runtime.events import InternalError, Observer, RequestAnswered
 from fsxds.transports.grpc_streams.stream_requests import Context, peer_of
 from fsxds.transports.limits import Limiter, report_rejection
 

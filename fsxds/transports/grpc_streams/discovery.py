@@ -19,10 +19,7 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from fsxds.access import AccessInUse, Peer
 from fsxds.api.catalogue import DynamicMessage
-from fsxds.channels import Channel
-from fsxds.events import ResponseSent
 from fsxds.model.errors import ProtocolError
 from fsxds.model.relay_ids import relays_of_metadata
 from fsxds.model.resource_types import RESOURCE_TYPES
@@ -32,8 +29,11 @@ from fsxds.protocol.poll import NOT_ANSWERED, Unavailable, answer_fetch, nonce_o
 from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Selection, Subscription
-from fsxds.store import Latest
-from fsxds.supervisor import Supervisor
+from fsxds.runtime.access import AccessInUse, Peer
+from fsxds.runtime.channels import Channel
+from fsxds.runtime.events import ResponseSent
+from fsxds.runtime.store import Latest
+from fsxds.runtime.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import HEALTH, STOPPING, LastingCalls, guarded
 from fsxds.transports.grpc_streams.resets import watch_resets
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext

@@ -24,9 +24,9 @@ import grpc.aio
 from grpc._cython import cygrpc
 from grpc.aio import _server
 
+from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.settings.options import Settings
-from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams import resets
 from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.sockets import (

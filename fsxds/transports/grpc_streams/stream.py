@@ -16,19 +16,6 @@ from typing import Any, Protocol
 
 import grpc.aio
 
-from fsxds.access import AccessInUse
-from fsxds.channels import Channel, Channels
-from fsxds.events import (
-    AuthorityMissing,
-    InternalError,
-    MembersNotKept,
-    Observer,
-    RequestRejected,
-    ResponseSent,
-    StreamClosed,
-    StreamOpened,
-    ack_or_nack,
-)
 from fsxds.model.errors import ProtocolError
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import BY_TYPE_URL
@@ -51,6 +38,19 @@ from fsxds.protocol.requested_names import reason_of
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Standing, Step
+from fsxds.runtime.access import AccessInUse
+from fsxds.runtime.channels import Channel, Channels
+from fsxds.runtime.events import (
+    AuthorityMissing,
+    InternalError,
+    MembersNotKept,
+    Observer,
+    RequestRejected,
+    ResponseSent,
+    StreamClosed,
+    StreamOpened,
+    ack_or_nack,
+)
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter, Waking

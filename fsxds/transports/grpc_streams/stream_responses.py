@@ -21,13 +21,13 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import status_pb2
 from grpc import StatusCode
 
-from fsxds.channels import Channel
 from fsxds.model.memo import Lru
 from fsxds.model.relay_ids import SERVER
 from fsxds.model.resources import Resource, ResourceList
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import DeltaResponse, SotwResponse
 from fsxds.protocol.on_demand import OnDemand
+from fsxds.runtime.channels import Channel
 
 # Messages are kept until together they take more than this, or are more than this; the last one is kept in any case.
 MOST_KEPT_BYTES = 64 * 1024 * 1024

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.channels import Channel
-from fsxds.events import Observer, ResponseSent
 from fsxds.model.errors import ProtocolError
 from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, find
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
 from fsxds.protocol.subscription import Subscription
+from fsxds.runtime.channels import Channel
+from fsxds.runtime.events import Observer, ResponseSent
+from fsxds.runtime.store import end_wait
 from fsxds.settings.forms import ANY_ORIGIN
-from fsxds.store import end_wait
 from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_requests import GetRequest, read_get
 from fsxds.transports.http_get.get_responses import NO_STORE, GetResponses, GetRules, Selected, select_representation

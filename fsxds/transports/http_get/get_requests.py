@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from fsxds.access import Peer
 from fsxds.model.errors import ProtocolError
 from fsxds.protocol.get import GetTarget, node_of, read_target
 from fsxds.protocol.messages import Node
+from fsxds.runtime.access import Peer
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.poll_requests import patience_of
 

@@ -13,8 +13,6 @@ from typing import Final, Never, Self, TypeVar
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import CredentialFinder
-from fsxds.channels import Channel, Channels
-from fsxds.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.model.resources import Rows, RowsChange, Snapshot
@@ -22,10 +20,12 @@ from fsxds.model.values import BackOff, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState, WatchStatus, combined_state
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.rollout import Standing, Step, StepKind
+from fsxds.runtime.channels import Channel, Channels
+from fsxds.runtime.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
+from fsxds.runtime.store import end_wait
+from fsxds.runtime.supervisor import Attempts
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
-from fsxds.store import end_wait
-from fsxds.supervisor import Attempts
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
 from fsxds.transports.mirror.envoy_reader import NO_LISTS, EnvoyReader, FileRejection
 from fsxds.transports.mirror.files import (

@@ -11,11 +11,8 @@ from typing import Protocol
 
 from aiohttp import web
 
-from fsxds.access import AccessInUse, Peer
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
-from fsxds.channels import Channel, Channels
-from fsxds.events import LimitReached, Observer, ResponseSent, ack_or_nack
 from fsxds.model.errors import ProtocolError
 from fsxds.model.relay_ids import HEADER, RelayIds, relays_in
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
@@ -24,9 +21,12 @@ from fsxds.protocol.messages import ClientStatus
 from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavailable, Wait
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
+from fsxds.runtime.access import AccessInUse, Peer
+from fsxds.runtime.channels import Channel, Channels
+from fsxds.runtime.events import LimitReached, Observer, ResponseSent, ack_or_nack
+from fsxds.runtime.store import end_wait
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
-from fsxds.store import end_wait
 from fsxds.transports.limits import Limiter
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import Handler, HttpEdge, origin_of

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import HttpVersion11, web
 
-from fsxds.events import InternalError, LimitReached, Observer, RequestAnswered, RequestRejected
 from fsxds.model.errors import FsxdsError, LimitError, ProtocolError
 from fsxds.model.relay_ids import LoopError
+from fsxds.runtime.events import InternalError, LimitReached, Observer, RequestAnswered, RequestRejected
 from fsxds.transports.rest.http_server import Connection
 from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
 from fsxds.transports.rest.poll_responses import CLIENT_GONE, INTERNAL, ErrorResponse, error_response

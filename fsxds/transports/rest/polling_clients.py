@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from fsxds.channels import Channel
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState, combined_state
 from fsxds.protocol.poll import PollRequest
 from fsxds.protocol.polling_node import POLLING, PollingNode
 from fsxds.rollout import Standing, Step
-from fsxds.store import end_wait
+from fsxds.runtime.channels import Channel
+from fsxds.runtime.store import end_wait
 
 # A node without an open poll has no connection that could end: it is taken as gone after this time.
 GONE_AFTER_S = 600.0

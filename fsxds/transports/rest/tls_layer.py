@@ -12,7 +12,7 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fsxds.events import HandshakeFailed, Observer
+from fsxds.runtime.events import HandshakeFailed, Observer
 
 # A client that says nothing, or stops within the handshake, is cut off.
 HANDSHAKE_S = 10

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fsxds.access import Access, AccessInUse
+from fsxds.runtime.access import Access, AccessInUse
 from fsxds.settings.access_rules import Tokens
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi, AdminPath, Words

@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.events import RequestRejected, TreeReturned
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
+from fsxds.runtime.events import RequestRejected, TreeReturned
 from fsxds.transports.admin import change_feed
 from fsxds.transports.admin.admin_api import AdminApi
 from fsxds.transports.admin.change_feed import ChangeFeed

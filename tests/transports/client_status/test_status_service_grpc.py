@@ -16,7 +16,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.ttl import TtlMode
-from fsxds.store import Latest
+from fsxds.runtime.store import Latest
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
 from fsxds.transports.grpc_streams.calls import LastingCalls

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from fsxds.supervisor import Supervisor
+from fsxds.runtime.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import STOPPING, LastingCalls
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from tests.support.errors import Recorder, make_supervisor

@@ -8,13 +8,13 @@ import grpc.aio
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds.events import AckReceived, Event, ResponseSent
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
-from fsxds.store import Latest
-from fsxds.supervisor import Supervisor
+from fsxds.runtime.events import AckReceived, Event, ResponseSent
+from fsxds.runtime.store import Latest
+from fsxds.runtime.supervisor import Supervisor
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc

@@ -15,10 +15,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from fsxds.access import Access, AccessInUse
-from fsxds.channels import Channel
-from fsxds.events import LimitReached
 from fsxds.protocol.messages import Node
+from fsxds.runtime.access import Access, AccessInUse
+from fsxds.runtime.channels import Channel
+from fsxds.runtime.events import LimitReached
+from fsxds.runtime.views import Views
 from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.settings.options import Settings
@@ -27,7 +28,6 @@ from fsxds.transports import peers
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE
 from fsxds.transports.grpc_streams import discovery
 from fsxds.upstream.asked_names import AskedNames
-from fsxds.views import Views
 from tests.support.channels import Denier
 from tests.support.grpc_clients import GrpcServer, channel_to, method_path, names_in, serving_grpc
 from tests.support.patience import NEVER_S, PATIENCE_S

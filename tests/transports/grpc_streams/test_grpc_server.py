@@ -15,8 +15,8 @@ import grpc.aio
 import pytest
 
 from fsxds.model.errors import UsageError
+from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
-from fsxds.supervisor import Supervisor
 from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, _is_no_departure, listening_grpc
 from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.sockets import SOCKET_MODE

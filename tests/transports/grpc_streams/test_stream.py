@@ -13,7 +13,6 @@ import grpc.aio
 import pytest
 from envoy.config.core.v3 import base_pb2
 
-from fsxds.channels import ChannelClient
 from fsxds.model.resources import Reference, Rows
 from fsxds.model.values import Severity
 from fsxds.protocol.messages import Acknowledgement, Node
@@ -21,6 +20,7 @@ from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Nack
+from fsxds.runtime.channels import ChannelClient
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING
 from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED, StreamContext
 from tests.support.faulty_server import Boom

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from fsxds.access import Access, AccessInUse
+from fsxds.runtime.access import Access, AccessInUse
 from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.transports import peers
 from fsxds.transports.http_get.get_responses import GetRules

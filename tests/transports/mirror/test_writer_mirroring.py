@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.channels import Channel, ChannelClient, ChannelKey
-from fsxds.events import Event, FilesWritten, Level, MirrorFailed, SnapshotSetAside
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import RowsChange
 from fsxds.model.values import BackOff
@@ -20,6 +18,8 @@ from fsxds.observe.change_reports import MirrorReports
 from fsxds.protocol.messages import SyncState
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.rollout import Nack, Standing
+from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
+from fsxds.runtime.events import Event, FilesWritten, Level, MirrorFailed, SnapshotSetAside
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.mirror import foreign_changes
 from fsxds.transports.mirror.envoy_reader import EnvoyPage, EnvoyReader

@@ -18,14 +18,14 @@ import aiohttp
 import pytest
 
 from fsxds.api.printing import Printer
-from fsxds.channels import Channel
-from fsxds.events import RequestAnswered
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Origin
 from fsxds.model.values import Version
 from fsxds.protocol.messages import Acknowledgement
 from fsxds.protocol.poll import PollMemory, PollRequest
+from fsxds.runtime.channels import Channel
+from fsxds.runtime.events import RequestAnswered
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.rest import http_server
 from fsxds.transports.rest.application import REST, ROWS, HeldPolls

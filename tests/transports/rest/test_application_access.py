@@ -8,8 +8,8 @@ from hashlib import sha256
 
 import pytest
 
-from fsxds.access import Access, AccessInUse
 from fsxds.model.errors import ProtocolError
+from fsxds.runtime.access import Access, AccessInUse
 from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings

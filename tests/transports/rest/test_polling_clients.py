@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from fsxds.channels import Channel, ChannelClient, ChannelKey
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.rollout import Nack, Standing
+from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from fsxds.transports.rest import polling_clients
 from fsxds.transports.rest.polling_clients import RestClient
 from tests.support.polls import Server, named, running, snapshot_of, until

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fsxds.events import Event, HandshakeFailed
+from fsxds.runtime.events import Event, HandshakeFailed
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.rest import tls_layer
 from fsxds.transports.rest.http_server import ListenerOptions, listening

@@ -14,7 +14,7 @@ from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.messages import ClientStatus, Node, SyncState
 from fsxds.protocol.on_demand import OnDemand
 from fsxds.rollout import Client, Nack, NodeKey, ResourceVersion, RolloutOptions, Step
-from fsxds.store import SnapshotStore
+from fsxds.runtime.store import SnapshotStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.tree_trust import TrustedSigners
 from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import OwnStatus
+from fsxds.runtime.store import Latest
+from fsxds.runtime.supervisor import Supervisor
+from fsxds.runtime.upstream_events import UpstreamStatus
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, UpstreamContent
-from fsxds.store import Latest
-from fsxds.supervisor import Supervisor
-from fsxds.upstream_events import UpstreamStatus
-
-if TYPE_CHECKING:
-    from fsxds.history.state_writer import StateWriter
-    from fsxds.model.resources import Snapshot
 
 
 class RowSource:
@@ -55,15 +50,6 @@ class RowSource:
     def elsewhere(self) -> Elsewhere:
         """Return what it has, and may have."""
         return NOWHERE
-
-    def keep_in(self, keeper: StateWriter, served: Snapshot | None) -> None:
-        """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start.
-
-        Args:
-            keeper: writes to the state directory; it removes what was kept of upstreams that are none any more.
-            served: what is served again already; None for nothing.
-        """
-        keeper.restored_upstreams((), served)
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
         """Keep what it holds current, until cancelled."""

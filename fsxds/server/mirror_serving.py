@@ -8,14 +8,14 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from fsxds.app import Application
-from fsxds.mirror_settings import listener_finder
 from fsxds.publishing.drained_listeners import DrainWatch
+from fsxds.runtime.views import node_of
+from fsxds.server.app import Application
+from fsxds.server.mirror_settings import listener_finder
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.transports.mirror.envoy_reader import EnvoyPage, EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
-from fsxds.views import node_of
 
 
 class ServedMirror:

@@ -10,10 +10,10 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_names import Locator
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Resource, Snapshot
+from fsxds.runtime.views import Views, node_of
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.snapshots.locators import NotThere, Resolver
-from fsxds.views import Views, node_of
 
 if TYPE_CHECKING:
     from fsxds.transports.mirror.inlining import FindListeners, ListenerFinder

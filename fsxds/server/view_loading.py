@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from fsxds import reload
 from fsxds.api.catalogue import Catalogue
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.values import Layers, SourceTree
-from fsxds.parsing import parse_now
+from fsxds.runtime.views import View, Views
+from fsxds.server import reload
+from fsxds.server.parsing import parse_now
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.layered_tree import LayeredTree
 from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, with_served
-from fsxds.views import View, Views
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
 """Says which views to load, given all views and the folders that may be layers; UsageError where there are none such."""

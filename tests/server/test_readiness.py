@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.events import Event, ReadinessChanged
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
-from fsxds.readiness import NOT_LOADED, NOT_MIRRORED, FirstAnswers, Readiness, ReadyFile, unready_reason
-from fsxds.store import Latest
-from fsxds.upstream_events import UpstreamStatus
+from fsxds.runtime.events import Event, ReadinessChanged
+from fsxds.runtime.store import Latest
+from fsxds.runtime.upstream_events import UpstreamStatus
+from fsxds.server.readiness import NOT_LOADED, NOT_MIRRORED, FirstAnswers, Readiness, ReadyFile, unready_reason
 
 SILENT = UpstreamStatus("eu", ("a:1",), trouble="cannot connect: Connection refused")
 HEARD = UpstreamStatus("us", ("b:1",), last_update_s=1.0)

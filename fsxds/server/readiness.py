@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Never, Self
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events import Observer, ReadinessChanged
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import PlainValue
-from fsxds.store import Latest, SnapshotStore
-from fsxds.upstream_events import UpstreamStatus
+from fsxds.runtime.events import Observer, ReadinessChanged
+from fsxds.runtime.store import Latest, SnapshotStore
+from fsxds.runtime.upstream_events import UpstreamStatus
 
 # After three seconds, so that nobody has to guess.
 FIRST_REPORTS_S = (3.0, 9.0, 27.0)

@@ -8,11 +8,11 @@ from unittest.mock import patch
 import grpc
 import pytest
 
-from fsxds.channels import Channel, ChannelKey, HoldsOf, holds_nothing, node_key
 from fsxds.model.errors import ProtocolError
 from fsxds.model.values import Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.sotw import SotwStream
+from fsxds.runtime.channels import Channel, ChannelKey, HoldsOf, holds_nothing, node_key
 from tests.support.channels import OneChannel
 from tests.support.grpc_clients import GrpcServer, names_in, serving_grpc
 from tests.support.polls import Server, named, running, snapshot_of

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from fsxds.model.values import NO_LAYERS, WHOLE_TREE
 from fsxds.protocol.messages import Node
+from fsxds.runtime.views import LONGEST_VALUE, MOST_COMBINATIONS, View, Views, layers_within, node_of
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.view_rules import Variables
-from fsxds.views import LONGEST_VALUE, MOST_COMBINATIONS, View, Views, layers_within, node_of
 
 EXISTING = frozenset({"common", "edge", "nodes", "nodes/a", "nodes/b", "regions/eu", "regions/us"})
 

@@ -8,7 +8,7 @@ import pytest
 
 from fsxds.model.errors import UsageError
 from fsxds.model.values import BackOff
-from fsxds.supervisor import Attempts, Supervisor, place_of
+from fsxds.runtime.supervisor import Attempts, Supervisor, place_of
 from tests.support.errors import AT_ONCE, Recorder
 
 SLOW = BackOff(first_s=600.0, longest_s=600.0, well_after_s=0.02)

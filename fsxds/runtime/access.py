@@ -13,9 +13,9 @@ from fsxds.model.errors import ProtocolError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import Node
+from fsxds.runtime.views import LONGEST_VALUE, Views, any_of
 from fsxds.settings.access_rules import AccessRule, Tokens, is_ambiguous
 from fsxds.settings.view_rules import REGEX
-from fsxds.views import LONGEST_VALUE, Views, any_of
 
 SECRET = BY_SHORT_NAME["sds"].type_url
 

@@ -7,11 +7,11 @@ from pathlib import Path, PurePosixPath
 from fsxds.lint.linter import Linter
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import SourceFile, SourceTree
-from fsxds.reload import scan_once
+from fsxds.server.reload import scan_once
+from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.loaded_views import LoadedViews, only_view
-from fsxds.view_loading import ViewLoader
 from tests.support.polls import envoy_catalogue
 
 CLUSTERS = BY_SHORT_NAME["cds"].type_url

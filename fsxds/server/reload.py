@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Never, Protocol
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import ParseCache
-from fsxds.events import Observer, TreeLoaded
 from fsxds.formats import format_of
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.resources import ParsedFile, Snapshot
@@ -26,8 +25,12 @@ from fsxds.model.tree_trust import (
     nothing_of,
 )
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree
-from fsxds.parse_worker import ParseRules
-from fsxds.parsing import ParseLimits, Parsing, parse_now
+from fsxds.runtime.events import Observer, TreeLoaded
+from fsxds.runtime.store import Latest
+from fsxds.runtime.supervisor import Attempts, internal_problem
+from fsxds.runtime.views import Views
+from fsxds.server.parse_worker import ParseRules
+from fsxds.server.parsing import ParseLimits, Parsing, parse_now
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import at_urls
@@ -43,9 +46,6 @@ from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
-from fsxds.store import Latest
-from fsxds.supervisor import Attempts, internal_problem
-from fsxds.views import Views
 
 if TYPE_CHECKING:
     # With watchdog, which commands that load a tree once do without.

@@ -10,10 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 
-from fsxds.access import Access
-from fsxds.app import ADMIN, GRACE_S, Application
-from fsxds.channels import ChannelKey
-from fsxds.events import Event, HoldsChanged, Observer, TreeLoaded
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
@@ -24,12 +20,17 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher
 from fsxds.publishing.rollout_operator import RolloutOperator
-from fsxds.reload import Reload
+from fsxds.runtime.access import Access
+from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.events import Event, HoldsChanged, Observer, TreeLoaded
+from fsxds.runtime.supervisor import Supervisor
+from fsxds.runtime.upstream_events import UpstreamStatus
+from fsxds.server.app import ADMIN, GRACE_S, Application
+from fsxds.server.reload import Reload
 from fsxds.settings.forms import Address
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
 from fsxds.status.server_status import ProcessFacts, ServerStatus
-from fsxds.supervisor import Supervisor
 from fsxds.transports.admin.admin_api import AdminApi, AdminPaths, is_exposed
 from fsxds.transports.admin.change_feed import ChangeFeed
 from fsxds.transports.admin.page_paths import PageApi, page_paths
@@ -37,7 +38,6 @@ from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.admin.status_paths import StatusPaths, health_paths, metrics_paths, outline_paths
 from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.rest.http_server import listening
-from fsxds.upstream_events import UpstreamStatus
 
 
 class AdminAddress:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.service_manager import ServiceManager
+from fsxds.server.service_manager import ServiceManager
 from tests.support.fsxds_process import start_fsxds
 from tests.support.patience import PATIENCE_S
 

@@ -15,8 +15,21 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Never, Protocol
 
-from fsxds.access import Access
-from fsxds.events import (
+from fsxds.formats.libyaml import require_libyaml
+from fsxds.model.errors import FsxdsError, UsageError
+from fsxds.model.relay_ids import NOT_LISTED
+from fsxds.model.resources import Key, Snapshot
+from fsxds.model.tree_trust import SeenInProcess, SeenManifests
+from fsxds.model.values import OfferedManifest
+from fsxds.observe.clients import Clients
+from fsxds.observe.internal_errors import observed_by
+from fsxds.observe.log import Log
+from fsxds.protocol.ttl import TtlMode
+from fsxds.publishing.exposed_secrets import reject_exposed_secrets
+from fsxds.publishing.node_channels import NodeChannels
+from fsxds.publishing.publisher import Publisher, PublishRules
+from fsxds.runtime.access import Access
+from fsxds.runtime.events import (
     ApiFound,
     Event,
     Level,
@@ -29,23 +42,15 @@ from fsxds.events import (
     StartDelayed,
     TreeLoaded,
 )
-from fsxds.formats.libyaml import require_libyaml
-from fsxds.mirror_settings import require_views
-from fsxds.model.errors import FsxdsError, UsageError
-from fsxds.model.relay_ids import NOT_LISTED
-from fsxds.model.resources import Key, Snapshot
-from fsxds.model.tree_trust import SeenInProcess, SeenManifests
-from fsxds.model.values import OfferedManifest
-from fsxds.observe.clients import Clients
-from fsxds.observe.internal_errors import observed_by
-from fsxds.observe.log import Log
-from fsxds.parsing import Parsing
-from fsxds.protocol.ttl import TtlMode
-from fsxds.publishing.exposed_secrets import reject_exposed_secrets
-from fsxds.publishing.node_channels import NodeChannels
-from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.readiness import FirstAnswers, Readiness, is_barren, reported_wait, unready_reason
-from fsxds.reload import (
+from fsxds.runtime.row_source import RowSource, rules_of
+from fsxds.runtime.store import Latest, SnapshotStore
+from fsxds.runtime.supervisor import Supervisor, words_of
+from fsxds.runtime.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
+from fsxds.runtime.views import Views
+from fsxds.server.mirror_settings import require_views
+from fsxds.server.parsing import Parsing
+from fsxds.server.readiness import FirstAnswers, Readiness, is_barren, reported_wait, unready_reason
+from fsxds.server.reload import (
     NOTHING,
     Loader,
     LoadingRules,
@@ -56,14 +61,11 @@ from fsxds.reload import (
     scanner_of,
     verifier_of,
 )
-from fsxds.row_source import RowSource, rules_of
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
-from fsxds.store import Latest, SnapshotStore
-from fsxds.supervisor import Supervisor, words_of
 from fsxds.transports.config_sources import AdsConfigSources, PassedRedirects, Rewriting, SnapshotRewriter
 from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -75,8 +77,6 @@ from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.server_tls import ListenerSecurity
 from fsxds.transports.services import ExtraServices, ServiceContext
 from fsxds.transports.sockets import Listener, reject_unbindable
-from fsxds.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
-from fsxds.views import Views
 
 if TYPE_CHECKING:
     from fsxds.history.state_writer import StateWriter
@@ -223,7 +223,7 @@ class Application:
 
     def _restored_upstreams(self, rules: LoadingRules) -> RowSource:
         """Return the upstreams with what they held in an earlier process."""
-        source = RowSource()
+        source, keeper = RowSource(), self.keeper
         if rules_of(self.settings):
             from fsxds.upstream.upstreams import Upstreams  # noqa: PLC0415 - a capability, loaded if it is used
 
@@ -234,9 +234,12 @@ class Application:
             self.channels.on_demand = upstreams.asked
             self.reload.on_loaded = upstreams.tree_needs.receive_loaded
             self.publisher.verdicts.on_held = upstreams.late_nacks.receive_held
-        if self.keeper is not None:
-            with reported_wait("what upstreams held to be read", self.report_wait):
-                source.keep_in(self.keeper, self.store.current)
+            if keeper is not None:
+                with reported_wait("what upstreams held to be read", self.report_wait):
+                    upstreams.keep_in(keeper, self.store.current)
+        elif keeper is not None:
+            # What was kept of upstreams that are none any more goes.
+            keeper.restored_upstreams(())
         return source
 
     def _offer_manifests(self) -> None:
@@ -534,7 +537,7 @@ class Transport:
 TRANSPORTS: tuple[Transport, ...] = (
     Transport("REST", lambda settings: settings.http, Application.listen_rest, "http"),
     Transport("gRPC", lambda settings: settings.grpc, Application.listen_grpc, "grpc"),
-    Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin, "admin", "fsxds.admin_serving"),
+    Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin, "admin", "fsxds.server.admin_serving"),
 )
 
 

@@ -18,11 +18,11 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hooks
 from fsxds.disk_cache.parsed_files import ParseCache
-from fsxds.events import CacheRead, Event
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import BackOff, Severity, SourceFile
-from fsxds.parse_worker import ParseRules, ParseWorker, WorkerStartError, parse_all
-from fsxds.parsing import MOST_EDITED_FILES, ParseLimits, Parsing, cores, parse_now
+from fsxds.runtime.events import CacheRead, Event
+from fsxds.server.parse_worker import ParseRules, ParseWorker, WorkerStartError, parse_all
+from fsxds.server.parsing import MOST_EDITED_FILES, ParseLimits, Parsing, cores, parse_now
 from fsxds.snapshots.check_protocol import Found, NoCheck
 from fsxds.snapshots.parse import FileParser
 from tests.support.this_envoy import this_envoy

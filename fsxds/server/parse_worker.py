@@ -27,12 +27,12 @@ from fsxds.disk_cache.parsed_files import code_digest
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Severity, SourceFile
+from fsxds.runtime.supervisor import MOST_ATTEMPTS, internal_problem
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import decode, encode
-from fsxds.supervisor import MOST_ATTEMPTS, internal_problem
 
 # After so many bytes of files the collector looks for what they left; each look costs some milliseconds.
 COLLECT_AFTER_BYTES = 1_000_000

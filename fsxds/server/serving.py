@@ -8,19 +8,19 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from fsxds.app import Application, CheckOf, RunningServer
-from fsxds.mirror_settings import mirrors_of, reject_loop, require_views
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.values import PlainValue
 from fsxds.observe.log import Log
-from fsxds.readiness import ReadyFile, report_waits
-from fsxds.row_source import rules_of
-from fsxds.service_manager import ServiceManager
+from fsxds.runtime.row_source import rules_of
+from fsxds.runtime.supervisor import until_stopped
+from fsxds.server.app import Application, CheckOf, RunningServer
+from fsxds.server.mirror_settings import mirrors_of, reject_loop, require_views
+from fsxds.server.readiness import ReadyFile, report_waits
+from fsxds.server.service_manager import ServiceManager
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader, service_environment
-from fsxds.supervisor import until_stopped
 
 
 async def serve(
@@ -63,7 +63,7 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         stack.callback(application.close)
         rules = mirrors_of(application.settings)
         if rules:
-            from fsxds import mirror_serving  # noqa: PLC0415 - a capability, loaded if it is used
+            from fsxds.server import mirror_serving  # noqa: PLC0415 - a capability, loaded if it is used
 
             mirrors = stack.enter_context(mirror_serving.mirrored(application, rules))
         shares = application.settings.reuse_port

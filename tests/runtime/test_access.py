@@ -4,12 +4,12 @@ from hashlib import sha256
 
 import pytest
 
-from fsxds.access import SECRET, Access, AccessInUse, Peer
 from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
+from fsxds.runtime.access import SECRET, Access, AccessInUse, Peer
+from fsxds.runtime.views import Views
 from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.view_rules import ViewRule
-from fsxds.views import Views
 from tests.support.snapshots import type_url
 
 NAMES = {

@@ -17,8 +17,15 @@ from fsxds.disk_cache.parsed_files import ParseCache
 from fsxds.model.memo import Lru
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import BackOff, Problem, SourceFile, Tree
-from fsxds.parse_queue import FileKey, ParseJob, ParseQueue, file_key
-from fsxds.parse_worker import OutOfTimeError, ParseRules, ParseWorker, WorkerDiedError, WorkerStartError, parse_all
+from fsxds.server.parse_queue import FileKey, ParseJob, ParseQueue, file_key
+from fsxds.server.parse_worker import (
+    OutOfTimeError,
+    ParseRules,
+    ParseWorker,
+    WorkerDiedError,
+    WorkerStartError,
+    parse_all,
+)
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 

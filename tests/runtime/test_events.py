@@ -12,13 +12,11 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from fsxds import events, upstream_events
 from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
-from fsxds.events import Event, Level, Remark
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange, TypeChange
 from fsxds.model.values import HeldFile, Problem, Version
@@ -44,6 +42,8 @@ from fsxds.rollout import (
     StepTimedOut,
     Superseded,
 )
+from fsxds.runtime import events, upstream_events
+from fsxds.runtime.events import Event, Level, Remark
 from tests.support.log_events import events_section
 from tests.support.snapshots import snapshot
 
@@ -196,7 +196,7 @@ def modules_of_lines() -> Iterator[ast.Module]:
     """Yield the modules that make lines of the log."""
     for path in sorted((TOP / "fsxds").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if "LogLine(" in text and path.name != "events.py":
+        if "LogLine(" in text and path.name != "runtime/events.py":
             yield ast.parse(text)
 
 

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from fsxds.events import Event, Observer, SnapshotPublished, TreeLoaded
 from fsxds.lint.linter import Linter
 from fsxds.model.resources import ParsedFile, Snapshot
 from fsxds.model.values import Layers, Severity, SourceFile, SourceTree
-from fsxds.parse_worker import ParseRules
-from fsxds.parsing import Parsing
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Wait
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.reload import Loader, LoadingRules, Reload
+from fsxds.runtime.events import Event, Observer, SnapshotPublished, TreeLoaded
+from fsxds.runtime.store import Latest, SnapshotStore
+from fsxds.runtime.views import Views as ViewRules
+from fsxds.server.parse_worker import ParseRules
+from fsxds.server.parsing import Parsing
+from fsxds.server.reload import Loader, LoadingRules, Reload
 from fsxds.settings.options import Settings
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.load import Acceptance, same_content
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.source.watcher import Settled
-from fsxds.store import Latest, SnapshotStore
-from fsxds.views import Views as ViewRules
 from tests.support.faulty_server import until
 from tests.support.snapshots import type_url
 from tests.support.this_envoy import this_envoy

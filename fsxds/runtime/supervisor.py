@@ -22,7 +22,7 @@ from fsxds.model.values import BackOff, Problem
 from fsxds.runtime.events import ComponentDegraded, ComponentRecovered, InternalError, Observer, StopRequested
 from fsxds.runtime.store import Latest
 
-_PACKAGE = f"{Path(__file__).parent}/"
+_PACKAGE = f"{Path(__file__).parent.parent}/"
 
 # An input on which a component failed so often in a row is set aside.
 MOST_ATTEMPTS = 3

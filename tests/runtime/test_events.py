@@ -44,10 +44,10 @@ from fsxds.rollout import (
 )
 from fsxds.runtime import events, upstream_events
 from fsxds.runtime.events import Event, Level, Remark
+from tests.support.checkout import TOP
 from tests.support.log_events import events_section
 from tests.support.snapshots import snapshot
 
-TOP = Path(__file__).parent.parent
 CDS = BY_SHORT_NAME["cds"]
 PATH = PurePosixPath("cds.yaml")
 NODE, SUBSCRIPTION, VERSION = Node("edge-1"), Subscription(CDS.type_url), Version("1")

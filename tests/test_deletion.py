@@ -30,12 +30,15 @@ CAPABILITIES = {
         *("fsxds.publishing.rollout_operator", "fsxds.observe.metrics"),
     ),
     "list collections": ("fsxds.snapshots.list_collections", "fsxds.snapshots.folder_collections"),
-    "views": ("fsxds.snapshots.layers", "fsxds.snapshots.layered_tree"),
+    "views": (
+        *("fsxds.snapshots.layers", "fsxds.snapshots.layers_load", "fsxds.snapshots.layered_tree"),
+        *("fsxds.snapshots.projections", "fsxds.snapshots.patches", "fsxds.editor"),
+    ),
     "rollouts": ("fsxds.rollout", "fsxds.publishing"),
 }
 
 # Imported by the core: these cannot be deleted yet.
-NEEDED = {"list collections", "views", "rollouts"}
+NEEDED = {"list collections", "rollouts"}
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)

@@ -16,8 +16,7 @@ from fsxds.observe.log_lines import escape
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.settings.options import Settings
-from fsxds.snapshots.loaded_views import LoadedViews
-from fsxds.snapshots.view_problems import named_in
+from fsxds.snapshots.loaded_views import LoadedViews, named_in
 from fsxds.tools.admin_client import AdminServer, ask_admin
 from fsxds.tools.held_changes import HeldChange, held_changes
 from fsxds.transports.admin.status_paths import OUTLINE

@@ -27,9 +27,8 @@ from fsxds.runtime.views import View, Views
 from fsxds.server import reload
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
-from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.loaded_views import LoadedViews, named_in
 from fsxds.snapshots.proposals import Records
-from fsxds.snapshots.view_problems import named_in
 from fsxds.source.envoy_api import ApiCache, find_envoy
 
 # To be raised when Envoy is asked something else, so that older answers no longer count.

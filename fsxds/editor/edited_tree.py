@@ -24,8 +24,9 @@ from fsxds.server.reload import LoadingRules, exclusion_of, ignored_note, is_rea
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.layered_tree import LayeredTree
+from fsxds.snapshots.layers_load import ViewsLoad, ViewsMemory
 from fsxds.snapshots.load import Loaded, load
-from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, whole_tree, with_served
+from fsxds.snapshots.loaded_views import LoadedViews, whole_tree, with_served
 
 Buffers = Mapping[PurePosixPath, str]
 """The texts that are open in the editor, by their paths in the tree."""
@@ -180,7 +181,9 @@ class EditedTree:
         return _Outcome(with_undefined_names(problems, self._settings), parsed)
 
     def _load_views(self, tree: SourceTree, before: LoadedViews | None) -> LoadedViews:
-        folders = LayeredTree.of(tree, self._views, before.memory.tree if before and before.memory else None).folders
+        folders = LayeredTree.of(
+            tree, self._views, before.memory.tree if before and isinstance(before.memory, ViewsMemory) else None
+        ).folders
         wanted = {view.layers: self._views.variables_of(view.layers) for view in self._views.possible(folders)}
         views_load = ViewsLoad(tree, wanted, self._views, before)
         return views_load.load(self._parse(views_load.unparsed), self._acceptance)

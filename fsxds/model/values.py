@@ -331,6 +331,27 @@ class HeldFile:
     digest: str = field(default="", compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class LostLayer:
+    """A layer that the settings name and no folder stands for.
+
+    Attributes:
+        problem: says so, at its folder.
+        folders: those that stood for it, or that would.
+        is_kept: the tree before had it.
+    """
+
+    problem: Problem
+    folders: frozenset[str]
+    is_kept: bool
+
+    @property
+    def held(self) -> HeldFile | None:
+        """What is held for it; None where it is no error, and the layer is just empty."""
+        is_error = self.problem.severity is Severity.ERROR
+        return HeldFile(self.problem.path, self.problem, self.is_kept) if is_error else None
+
+
 class PlainText(str):
     """Text that YAML has without quotes, where that makes a difference: `${NAME}`."""
 

@@ -17,11 +17,10 @@ from pathlib import PurePosixPath
 import re2
 
 from fsxds.model.memo import Lru
-from fsxds.model.values import NO_LAYERS, WHOLE_TREE, Layers, Problem
+from fsxds.model.values import NO_LAYERS, WHOLE_TREE, Layers, LostLayer, Problem
 from fsxds.protocol.messages import Node
 from fsxds.settings.view_rules import REGEX, TEMPLATE, Variables, ViewRule
 from fsxds.snapshots.accept import MISSING_LAYER
-from fsxds.snapshots.layered_tree import LostLayer
 
 # Longer values match no pattern, and select no layer: nobody names a folder so, and a client may send a megabyte.
 LONGEST_VALUE = 1024

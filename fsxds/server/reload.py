@@ -38,9 +38,8 @@ from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.folder_collections import CollectionRules
-from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
-from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, unjudged_views, whole_tree, with_served
-from fsxds.snapshots.patches import Patching
+from fsxds.snapshots.load import Acceptance, LayerPatching, Loaded, changed_files, load
+from fsxds.snapshots.loaded_views import LoadedViews, only_view, unjudged_views, whole_tree, with_served
 from fsxds.snapshots.resolution import ResolutionRules
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 from fsxds.source.envoy_api import AskFeatures, find_api
@@ -170,7 +169,7 @@ class LoadingRules:
             locate_up_to_bytes=LOCATE_UP_TO_BYTES,
             max_resources=settings.max_resources,
             elsewhere=Elsewhere(is_unknown=has_upstreams(settings)),
-            patching=None if settings.views is None else Patching(catalogue, unknown_fields, check, naming),
+            patching=None if settings.views is None else _patching(catalogue, unknown_fields, check, naming),
         )
         variables = settings.variables or Variables()
         rows = tuple(variables.texts.items()), tuple(variables.unset.items())
@@ -197,6 +196,12 @@ class LoadingRules:
         # Without a directory, no layer has a folder.
         adjusted = self.acceptance.check.adjusted if self.resolution.root else lambda _: None
         return Views(self.views, self.variables, adjusted)
+
+
+def _patching(catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules) -> LayerPatching:
+    from fsxds.snapshots.patches import Patching  # noqa: PLC0415 - a capability, loaded if it is used
+
+    return Patching(catalogue, unknown_fields, check, naming)
 
 
 def has_upstreams(settings: Settings) -> bool:
@@ -324,6 +329,8 @@ class Loader:
     async def _load_views(
         self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers], rules: Views
     ) -> LoadedViews:
+        from fsxds.snapshots.layers_load import ViewsLoad  # noqa: PLC0415 - a capability, loaded if it is used
+
         variables = {layers: rules.variables_of(layers) for layers in wanted}
         views = await asyncio.to_thread(ViewsLoad, tree, variables, rules, before)
         parsed = await self._parse(views.unparsed)
@@ -512,7 +519,7 @@ class Reload:
         """Return the files of the tree that were loaded last: of views, those of their layers."""
         if self.views is None or self.views.memory is None:
             return self._tree.files
-        return (file for layer in self.views.memory.layers.values() for file in layer.files)
+        return self.views.memory.files()
 
     async def _error_of(self, tree: SourceTree, loader: Loader) -> Exception | None:
         try:

@@ -17,8 +17,9 @@ from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.layered_tree import LayeredTree
+from fsxds.snapshots.layers_load import ViewsLoad
 from fsxds.snapshots.load import Loaded
-from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad, only_view, with_served
+from fsxds.snapshots.loaded_views import LoadedViews, only_view, with_served
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
 """Says which views to load, given all views and the folders that may be layers; UsageError where there are none such."""

@@ -16,32 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from fsxds.model.values import HeldFile, Problem, Severity, SourceFile, SourceTree
+from fsxds.model.values import LostLayer, Problem, SourceFile, SourceTree
 from fsxds.snapshots.load import differing_files
 
 NO_LAYER = ""
 """Stands for the layer of what is in none."""
-
-
-@dataclass(frozen=True, slots=True)
-class LostLayer:
-    """A layer that the settings name and no folder stands for.
-
-    Attributes:
-        problem: says so, at its folder.
-        folders: those that stood for it, or that would.
-        is_kept: the tree before had it.
-    """
-
-    problem: Problem
-    folders: frozenset[str]
-    is_kept: bool
-
-    @property
-    def held(self) -> HeldFile | None:
-        """What is held for it; None where it is no error, and the layer is just empty."""
-        is_error = self.problem.severity is Severity.ERROR
-        return HeldFile(self.problem.path, self.problem, self.is_kept) if is_error else None
 
 
 class LayerRules(Protocol):

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import PurePosixPath
 from types import MappingProxyType
+from typing import Protocol
 
 from rpds import HashTrieMap
 
@@ -31,7 +32,6 @@ from fsxds.snapshots.accept import (
 from fsxds.snapshots.check_protocol import Check, Conflicts, FieldLocator, FileRule, NoCheck
 from fsxds.snapshots.layer_documents import nothing_below
 from fsxds.snapshots.names import unique_names
-from fsxds.snapshots.patches import Patching
 from fsxds.snapshots.proposals import FileChange, FileRecord, Proposals, Records, ServedFiles, common_ends
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
@@ -83,6 +83,19 @@ def _growth(change: FileChange) -> int:
 TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
 
 
+class LayerPatching(Protocol):
+    """Does what files say about the layers below them: see `patches.Patching`."""
+
+    def done(
+        self,
+        parsed: ParsedFile,
+        bases: Mapping[Key, Resource],
+        may_exist: Callable[[Key], bool],
+        locator: FieldLocator,
+    ) -> ParsedFile:
+        """Return a file of which all is done that its documents say about other layers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """How a tree is accepted.
@@ -102,7 +115,7 @@ class Acceptance:
     authored_versions: bool = False
     check: Check = field(default_factory=NoCheck)
     locate_up_to_bytes: int | None = None
-    patching: Patching | None = field(default=None, compare=False, repr=False)
+    patching: LayerPatching | None = field(default=None, compare=False, repr=False)
     max_resources: int = MOST_RESOURCES
     elsewhere: Elsewhere = NOWHERE
 

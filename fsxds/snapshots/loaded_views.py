@@ -1,47 +1,48 @@
-"""Load the views of a tree: each wanted one, layer by layer; what several have in common is loaded once.
-
-A layer that no wanted view has is not even parsed.
-"""
+"""The views of a tree as they were loaded, and what is served of each: one view, unless the tree has layers."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import PurePosixPath
+from typing import Protocol
 
 from fsxds.model.resources import Key, ParsedFile, Snapshot
-from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree, VariedFile
-from fsxds.settings.view_rules import Variables
+from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, SourceFile, SourceTree
 from fsxds.snapshots.folder_collections import Collected, with_collections
-from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerRules, LayerSource
-from fsxds.snapshots.layers import LayerFiles, LoadedLayer, load_layer
-from fsxds.snapshots.load import Acceptance, Loaded, unjudged
+from fsxds.snapshots.load import Loaded, unjudged
 from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
 from fsxds.snapshots.upstream_content import UpstreamContent
 from fsxds.snapshots.upstream_rows import MergedView, with_upstreams
-from fsxds.snapshots.view_problems import merged_held, merged_problems, named_in
 
-# Files in no layer that are named in their note; the others are counted.
-MOST_NAMED = 5
-
-LayerKey = tuple[str, str]
-"""A layer, and what says that the variables of a view hold in it; empty where none of its own do."""
+# Views that are named in one problem.
+MOST_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ViewsMemory:
-    """What is remembered of one load for the next, which looks only at what changed.
+class LayersMemory(Protocol):
+    """What is remembered of one load of layers for the next."""
 
-    Attributes:
-        tree: the tree by its layers.
-        layers: the files of the layers that were loaded, with what they parsed to.
-        loaded: these layers as they were loaded, by their names and those of the layers below them.
-    """
+    def unjudged(self) -> LayersMemory:
+        """Return what is remembered for a load by other checks: what was good stays; every file is parsed and checked again."""
 
-    tree: LayeredTree
-    layers: Mapping[LayerKey, LayerFiles]
-    loaded: Mapping[Layers, LoadedLayer]
+    @property
+    def read(self) -> SourceTree:
+        """The tree as it was read."""
+
+    @property
+    def kept(self) -> SourceTree:
+        """The same, with what is kept of layers that it has lost."""
+
+    def files(self) -> Iterable[SourceFile]:
+        """Return the files of the layers that were loaded."""
+
+    def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
+        """Yield what a file parsed to, in each layer that was loaded with it."""
+
+    def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
+        """Return what is served of each file; None for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class LoadedViews:
     existing: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     held: tuple[HeldFile, ...] = ()
-    memory: ViewsMemory | None = field(default=None, compare=False, repr=False)
+    memory: LayersMemory | None = field(default=None, compare=False, repr=False)
     merged: Mapping[Layers, MergedView] = field(default_factory=dict, compare=False, repr=False)
     resolved: Mapping[Layers, Resolved] = field(default_factory=dict, compare=False, repr=False)
     collected: Mapping[Layers, Collected] = field(default_factory=dict, compare=False, repr=False)
@@ -121,161 +122,6 @@ def with_served(
     return replace(views, merged=merged, resolved=resolved, collected=collected, problems=problems, held=held)
 
 
-class ViewsLoad:
-    """One load of views, on top of the one before.
-
-    Attributes:
-        unparsed: the files that have to be parsed for it; one of several variants may be in it several times.
-    """
-
-    def __init__(
-        self,
-        tree: SourceTree,
-        wanted: Collection[Layers] | Mapping[Layers, Variables],
-        rules: LayerRules,
-        before: LoadedViews | None,
-    ) -> None:
-        """Prepare to load a tree.
-
-        Args:
-            tree: the files as they are.
-            wanted: the views to load, with their variables where they have some of their own.
-            rules: say which folders are layers; another object than for the load before where they say otherwise.
-            before: what was loaded before; None for nothing.
-        """
-        memory = before.memory if before else None
-        self._tree = LayeredTree.of(tree, rules, memory.tree if memory else None)
-        self._layers_before = memory.layers if memory else {}
-        self._loaded_before = memory.loaded if memory else {}
-        self._marks_before = {_mark(view) for view in before.by_layers} - {""} if before else set[str]()
-        self._loaded: dict[Layers, LoadedLayer] = {}
-        self._wanted = tuple(wanted)
-        # Nodes that no rule is for any more follow these, and those that are about to move.
-        self._left = {view: one for view, one in before.by_layers.items() if self._is_left(view)} if before else {}
-        self._chains = {view: tuple(self._chain(view)) for view in wanted if view not in self._left}
-        variables = {_mark(view): of_view for view, of_view in wanted.items()} if isinstance(wanted, Mapping) else {}
-        keys = {key: variables.get(_mark(key)) for chain in self._chains.values() for key in chain if folders_of(key)}
-        self._sources = {_layer_key(key): self._source(key, of_view) for key, of_view in keys.items()}
-        self._unparsed = tuple(
-            (key, file)
-            for key, source in self._sources.items()
-            for file in source.files
-            if self._known(key, file) is None
-        )
-        self.unparsed = tuple(file for _, file in self._unparsed)
-
-    def load(self, parsed: Iterable[ParsedFile], acceptance: Acceptance) -> LoadedViews:
-        """Load the views, given what `unparsed` parsed to."""
-        fresh = {(key, file.path): one for (key, file), one in zip(self._unparsed, parsed, strict=True)}
-        layers = {key: self._layer(key, source, fresh) for key, source in self._sources.items()}
-        loaded = self._loaded
-        for chain in self._chains.values():
-            for below, key in zip((None, *chain), chain, strict=False):
-                if key not in loaded:
-                    layer = layers.get(_layer_key(key)) or LayerFiles()
-                    loaded[key] = self._loaded_layer(key, None if below is None else loaded[below], layer, acceptance)
-        views = {view: loaded[chain[-1]] for view, chain in self._chains.items()}
-        outside = self._outside()
-        note = acceptance.check.adjusted(outside) if outside else None
-        lost = self._tree.lost
-        noted = {*(one.problem for one in lost), *filter(None, (note,))}
-        problems = merged_problems(views, self._tree.finder().layer_of)
-        return LoadedViews(
-            {view: views[view].loaded if view in views else self._left[view] for view in self._wanted},
-            self._tree.folders,
-            tuple(sorted(noted.union(problems))) if noted else problems,
-            merged_held((*(view.loaded.held for view in views.values()), filter(None, (one.held for one in lost)))),
-            ViewsMemory(self._tree, layers, loaded),
-        )
-
-    def _is_left(self, view: Layers) -> bool:
-        """Whether a view has a layer that the settings do not name any more: then it stays as it was loaded last."""
-        return any(name in self._tree.folders and name not in self._tree.names for name in folders_of(view))
-
-    def _chain(self, view: Layers) -> Iterator[Layers]:
-        """Yield what to load for a view, from its lowest layer on, each by its layers.
-
-        The variables of the view make a difference from the first layer on that has some.
-        """
-        names, mark = folders_of(view), _mark(view)
-        varied: Layers = ()
-        for end in range(min(len(names), 1), len(names) + 1):
-            # Once it made one, it does: a file that is broken now may have had some when it was good.
-            was_varied = (*names[:end], mark) in self._loaded_before
-            if mark and end and (was_varied or self._tree.source(names[end - 1]).has_variables):
-                varied = (mark,)
-            yield names[:end] + varied
-
-    def _loaded_layer(
-        self, key: Layers, below: LoadedLayer | None, layer: LayerFiles, acceptance: Acceptance
-    ) -> LoadedLayer:
-        """Load a layer; one that stays as it was, on top of what stays as it was, is taken as it is."""
-        before = self._loaded_before.get(key)
-        if before is None and _mark(key) in self._marks_before:
-            # The first file with variables came to what the view had without them.
-            before = self._loaded_before.get(folders_of(key))
-        is_same = before is not None and before.below is below and before.layer is layer
-        if before is not None and is_same and not before.loaded.depends_on(acceptance.elsewhere):
-            return before
-        if before is None and below is None and _mark(key):
-            return self._variant(key, layer, acceptance)
-        return load_layer(below, layer, before, acceptance)
-
-    def _variant(self, key: Layers, layer: LayerFiles, acceptance: Acceptance) -> LoadedLayer:
-        """Load a lowest layer that was loaded with other variables, of which it shares what is the same."""
-        others = (each for other, each in self._loaded.items() if each.below is None and other[:1] == key[:1])
-        variant = next((load_layer(None, layer, other, acceptance) for other in others), None)
-        # What is held back beside the content of another view might be good by itself.
-        return load_layer(None, layer, None, acceptance) if variant is None or variant.bare.held else variant
-
-    def _source(self, key: Layers, variables: Variables | None) -> LayerSource:
-        """Return what a layer holds, with the values of a view's variables."""
-        source = self._tree.source(folders_of(key)[-1])
-        if not _mark(key) or variables is None:
-            return source
-        files = tuple(
-            VariedFile(file, variables.texts, variables.unset) if file.has_variables else file for file in source.files
-        )
-        before = self._layers_before.get(_layer_key(key))
-        # Of equal files those from before are taken, so that what is the same is seen at once.
-        same = {file: file for file in before.files} if before else {}
-        return LayerSource(tuple(same.get(file, file) for file in files), source.problems)
-
-    def _known(self, key: LayerKey, file: SourceFile) -> ParsedFile | None:
-        before = self._layers_before.get(key)
-        parsed = before.parsed.get(file.path) if before else None
-        return parsed if parsed is not None and parsed.digest == file.digest else None
-
-    def _layer(
-        self, key: LayerKey, source: LayerSource, fresh: Mapping[tuple[LayerKey, PurePosixPath], ParsedFile]
-    ) -> LayerFiles:
-        known = ((file.path, self._known(key, file) or fresh[key, file.path]) for file in source.files)
-        layer, before = LayerFiles(source.files, source.problems, dict(known)), self._layers_before.get(key)
-        return before if before is not None and before.is_same(layer) else layer
-
-    def _outside(self) -> Problem | None:
-        """Return one note about all files that are in no layer, at the first."""
-        files = self._tree.source(NO_LAYER).files
-        if not files:
-            return None
-        first, *others = (file.path for file in files)
-        named = "".join(f", {path}" for path in others[:MOST_NAMED])
-        more = f", … {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        fact = "is in no layer of any view" + (f"; nor are{named.removeprefix(',')}{more}" if others else "")
-        remedy = "move it into the folder of a layer, or add its folder to the layers of a view"
-        return Problem(first, 1, 1, "", "no-layer", fact, remedy, Severity.NOTE)
-
-
-def _mark(layers: Layers) -> str:
-    """Return what says that the variables of a view hold; empty where none of its own do."""
-    return layers[-1] if len(layers) > 1 and layers[-1].startswith("/") else ""
-
-
-def _layer_key(key: Layers) -> LayerKey:
-    """Return what the files of the last layer are known by."""
-    return (folders_of(key) or ("",))[-1], _mark(key)
-
-
 def folders_of(layers: Layers) -> Layers:
     """Return those layers of a view that are folders, each once."""
     return tuple(dict.fromkeys(name for name in layers if not name.startswith("/")))
@@ -297,5 +143,32 @@ def unjudged_views(views: LoadedViews) -> LoadedViews:
     memory = views.memory
     if memory is None:
         return replace(views, by_layers={layers: unjudged(loaded) for layers, loaded in views.by_layers.items()})
-    loaded = {key: replace(each, bare=unjudged(each.bare)) for key, each in memory.loaded.items()}
-    return replace(views, memory=replace(memory, layers={}, loaded=loaded))
+    return replace(views, memory=memory.unjudged())
+
+
+def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:
+    """Return a problem that says in which views it shows, the first ones by their names."""
+    # Neither sorted nor counted: a view that comes to be wanted later makes no other problem of what the log said.
+    names = tuple(map(view_text, islice(views, MOST_NAMED + 1)))
+    more = " and others" if len(names) > MOST_NAMED else ""
+    message = f"{problem.message} (in {', '.join(names[:MOST_NAMED])}{more})"
+    elsewhere = None if problem.elsewhere is None else replace(problem.elsewhere, message=message)
+    return replace(problem, message=message, elsewhere=elsewhere)
+
+
+def view_text(layers: Layers) -> str:
+    """Write the layers of a view: `common + nodes/a`."""
+    names = [name for name in layers if not name.startswith("/")]
+    marked = f" with the variables of {layers[-1][1:]}" if len(names) < len(layers) and names else ""
+    return (" + ".join(names) or "no layer") + marked
+
+
+def merged_held(of_views: Iterable[Iterable[HeldFile]]) -> tuple[HeldFile, ...]:
+    """Return the files that some view holds back; where nothing of a file is served in one of them, it says so."""
+    held: dict[PurePosixPath, HeldFile] = {}
+    for files in of_views:
+        for file in files:
+            known = held.setdefault(file.path, file)
+            if known.has_last_good and not file.has_last_good:
+                held[file.path] = file
+    return tuple(sorted(held.values(), key=lambda file: file.path.parts))

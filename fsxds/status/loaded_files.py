@@ -213,13 +213,7 @@ def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:
     if views.memory is None:
         loaded = views.by_layers.get(WHOLE_TREE)
         return {} if loaded is None else {path: record.good for path, record in loaded.records.items()}
-    good: dict[PurePosixPath, ParsedFile | None] = {}
-    for layer in views.memory.layers.values():
-        good |= layer.parsed
-    for held in views.held:
-        records = (one.bare.records.get(held.path) for one in views.memory.loaded.values())
-        good[held.path] = next((record.good for record in records if record is not None), None)
-    return good
+    return views.memory.good(views.held)
 
 
 class _Sources:
@@ -254,7 +248,7 @@ class _Sources:
 def _tree_of(views: LoadedViews) -> Tree | None:
     """Return the tree that was loaded; None where it is not known."""
     if views.memory is not None:
-        return views.memory.tree.tree
+        return views.memory.kept
     loaded = views.by_layers.get(WHOLE_TREE)
     return None if loaded is None or loaded.memory is None else loaded.memory.tree
 
@@ -267,9 +261,7 @@ def _parsed_of(views: LoadedViews, paths: Iterable[PurePosixPath]) -> Iterator[t
                 record = loaded.records.get(path)
                 yield path, None if record is None else record.parsed
         else:
-            for layer in views.memory.layers.values():
-                if path in layer.parsed:
-                    yield path, layer.parsed[path]
+            yield from ((path, parsed) for parsed in views.memory.parsed_at(path))
 
 
 def _has_secrets(parsed: ParsedFile) -> bool:

@@ -301,7 +301,7 @@ class Server:
             return True
         views = self.views
         if views.memory is not None:
-            return views.memory.tree.read.files == tree.files
+            return views.memory.read.files == tree.files
         records = self.loaded.records.values()
         found = {record.parsed.path: record.parsed.digest for record in records if record.parsed}
         return found == {file.path: file.digest for file in tree.files}

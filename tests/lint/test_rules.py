@@ -30,17 +30,18 @@ from fsxds.lint.rules import (
 )
 from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.model.values import Problem, Severity
-from fsxds.server import app, reload
+from fsxds.server import reload
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.loaded_views import only_view, whole_tree, with_served
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.resolution import ResolutionRules
+from tests.support.checkout import TOP
 from tests.support.envoy import find_envoy
 from tests.support.rule_list import rule_list
 from tests.support.trees import tree_of
 
-PACKAGE = Path(app.__file__).parent
+PACKAGE = TOP / "fsxds"
 # Where problems are found; elsewhere they are only passed on.
 FINDING = (
     *("api", "envoy", "formats", "lint", "signing", "snapshots", "source", "tools/doctor"),

@@ -10,8 +10,9 @@ from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Layers, Problem, Severity, SourceFile
 from fsxds.runtime.views import Views
 from fsxds.settings.view_rules import Variables, ViewRule
+from fsxds.snapshots.layers_load import ViewsLoad
 from fsxds.snapshots.load import Acceptance, Loaded
-from fsxds.snapshots.loaded_views import LoadedViews, ViewsLoad
+from fsxds.snapshots.loaded_views import LoadedViews
 from tests.support import mentions
 from tests.support.trees import tree_of
 

@@ -10,8 +10,7 @@ from typing import Any
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Resource
 from fsxds.model.values import Layers, TypeUrl
-from fsxds.snapshots.loaded_views import folders_of
-from fsxds.snapshots.view_problems import view_text
+from fsxds.snapshots.loaded_views import folders_of, view_text
 from fsxds.tools.diff.compare import Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.tools.diff.lists import canonical
 

@@ -1,0 +1,280 @@
+"""Load the views of a tree that has layers: each wanted one, layer by layer; what several have in common is loaded once.
+
+A layer that no wanted view has is not even parsed. The cost of problems follows what each layer adds to those of the layers
+below it, and takes from them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from fsxds.model.resources import ParsedFile
+from fsxds.model.values import HeldFile, Layers, Problem, Severity, SourceFile, SourceTree, VariedFile
+from fsxds.settings.view_rules import Variables
+from fsxds.snapshots.layered_tree import NO_LAYER, LayeredTree, LayerRules, LayerSource
+from fsxds.snapshots.layers import LayerFiles, LoadedLayer, load_layer
+from fsxds.snapshots.load import Acceptance, unjudged
+from fsxds.snapshots.loaded_views import LoadedViews, folders_of, merged_held, named_in
+
+# Files in no layer that are named in their note; the others are counted.
+MOST_NAMED = 5
+
+LayerKey = tuple[str, str]
+"""A layer, and what says that the variables of a view hold in it; empty where none of its own do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewsMemory:
+    """What is remembered of one load for the next, which looks only at what changed.
+
+    Attributes:
+        tree: the tree by its layers.
+        layers: the files of the layers that were loaded, with what they parsed to.
+        loaded: these layers as they were loaded, by their names and those of the layers below them.
+    """
+
+    tree: LayeredTree
+    layers: Mapping[LayerKey, LayerFiles]
+    loaded: Mapping[Layers, LoadedLayer]
+
+    @property
+    def read(self) -> SourceTree:
+        """The tree as it was read."""
+        return self.tree.read
+
+    @property
+    def kept(self) -> SourceTree:
+        """The same, with what is kept of layers that it has lost."""
+        return self.tree.tree
+
+    def files(self) -> Iterable[SourceFile]:
+        """Return the files of the layers that were loaded."""
+        return (file for layer in self.layers.values() for file in layer.files)
+
+    def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
+        """Yield what a file parsed to, in each layer that was loaded with it."""
+        return (layer.parsed[path] for layer in self.layers.values() if path in layer.parsed)
+
+    def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
+        """Return what is served of each file; None for nothing."""
+        good: dict[PurePosixPath, ParsedFile | None] = {}
+        for layer in self.layers.values():
+            good |= layer.parsed
+        for one in held:
+            records = (each.bare.records.get(one.path) for each in self.loaded.values())
+            good[one.path] = next((record.good for record in records if record is not None), None)
+        return good
+
+    def unjudged(self) -> ViewsMemory:
+        """Return what is remembered for a load by other checks: what was good stays; every file is parsed and checked again."""
+        loaded = {key: replace(each, bare=unjudged(each.bare)) for key, each in self.loaded.items()}
+        return replace(self, layers={}, loaded=loaded)
+
+
+class ViewsLoad:
+    """One load of views, on top of the one before.
+
+    Attributes:
+        unparsed: the files that have to be parsed for it; one of several variants may be in it several times.
+    """
+
+    def __init__(
+        self,
+        tree: SourceTree,
+        wanted: Collection[Layers] | Mapping[Layers, Variables],
+        rules: LayerRules,
+        before: LoadedViews | None,
+    ) -> None:
+        """Prepare to load a tree.
+
+        Args:
+            tree: the files as they are.
+            wanted: the views to load, with their variables where they have some of their own.
+            rules: say which folders are layers; another object than for the load before where they say otherwise.
+            before: what was loaded before; None for nothing.
+        """
+        memory = before.memory if before and isinstance(before.memory, ViewsMemory) else None
+        self._tree = LayeredTree.of(tree, rules, memory.tree if memory else None)
+        self._layers_before = memory.layers if memory else {}
+        self._loaded_before = memory.loaded if memory else {}
+        self._marks_before = {_mark(view) for view in before.by_layers} - {""} if before else set[str]()
+        self._loaded: dict[Layers, LoadedLayer] = {}
+        self._wanted = tuple(wanted)
+        # Nodes that no rule is for any more follow these, and those that are about to move.
+        self._left = {view: one for view, one in before.by_layers.items() if self._is_left(view)} if before else {}
+        self._chains = {view: tuple(self._chain(view)) for view in wanted if view not in self._left}
+        variables = {_mark(view): of_view for view, of_view in wanted.items()} if isinstance(wanted, Mapping) else {}
+        keys = {key: variables.get(_mark(key)) for chain in self._chains.values() for key in chain if folders_of(key)}
+        self._sources = {_layer_key(key): self._source(key, of_view) for key, of_view in keys.items()}
+        self._unparsed = tuple(
+            (key, file)
+            for key, source in self._sources.items()
+            for file in source.files
+            if self._known(key, file) is None
+        )
+        self.unparsed = tuple(file for _, file in self._unparsed)
+
+    def load(self, parsed: Iterable[ParsedFile], acceptance: Acceptance) -> LoadedViews:
+        """Load the views, given what `unparsed` parsed to."""
+        fresh = {(key, file.path): one for (key, file), one in zip(self._unparsed, parsed, strict=True)}
+        layers = {key: self._layer(key, source, fresh) for key, source in self._sources.items()}
+        loaded = self._loaded
+        for chain in self._chains.values():
+            for below, key in zip((None, *chain), chain, strict=False):
+                if key not in loaded:
+                    layer = layers.get(_layer_key(key)) or LayerFiles()
+                    loaded[key] = self._loaded_layer(key, None if below is None else loaded[below], layer, acceptance)
+        views = {view: loaded[chain[-1]] for view, chain in self._chains.items()}
+        outside = self._outside()
+        note = acceptance.check.adjusted(outside) if outside else None
+        lost = self._tree.lost
+        noted = {*(one.problem for one in lost), *filter(None, (note,))}
+        problems = merged_problems(views, self._tree.finder().layer_of)
+        return LoadedViews(
+            {view: views[view].loaded if view in views else self._left[view] for view in self._wanted},
+            self._tree.folders,
+            tuple(sorted(noted.union(problems))) if noted else problems,
+            merged_held((*(view.loaded.held for view in views.values()), filter(None, (one.held for one in lost)))),
+            ViewsMemory(self._tree, layers, loaded),
+        )
+
+    def _is_left(self, view: Layers) -> bool:
+        """Whether a view has a layer that the settings do not name any more: then it stays as it was loaded last."""
+        return any(name in self._tree.folders and name not in self._tree.names for name in folders_of(view))
+
+    def _chain(self, view: Layers) -> Iterator[Layers]:
+        """Yield what to load for a view, from its lowest layer on, each by its layers.
+
+        The variables of the view make a difference from the first layer on that has some.
+        """
+        names, mark = folders_of(view), _mark(view)
+        varied: Layers = ()
+        for end in range(min(len(names), 1), len(names) + 1):
+            # Once it made one, it does: a file that is broken now may have had some when it was good.
+            was_varied = (*names[:end], mark) in self._loaded_before
+            if mark and end and (was_varied or self._tree.source(names[end - 1]).has_variables):
+                varied = (mark,)
+            yield names[:end] + varied
+
+    def _loaded_layer(
+        self, key: Layers, below: LoadedLayer | None, layer: LayerFiles, acceptance: Acceptance
+    ) -> LoadedLayer:
+        """Load a layer; one that stays as it was, on top of what stays as it was, is taken as it is."""
+        before = self._loaded_before.get(key)
+        if before is None and _mark(key) in self._marks_before:
+            # The first file with variables came to what the view had without them.
+            before = self._loaded_before.get(folders_of(key))
+        is_same = before is not None and before.below is below and before.layer is layer
+        if before is not None and is_same and not before.loaded.depends_on(acceptance.elsewhere):
+            return before
+        if before is None and below is None and _mark(key):
+            return self._variant(key, layer, acceptance)
+        return load_layer(below, layer, before, acceptance)
+
+    def _variant(self, key: Layers, layer: LayerFiles, acceptance: Acceptance) -> LoadedLayer:
+        """Load a lowest layer that was loaded with other variables, of which it shares what is the same."""
+        others = (each for other, each in self._loaded.items() if each.below is None and other[:1] == key[:1])
+        variant = next((load_layer(None, layer, other, acceptance) for other in others), None)
+        # What is held back beside the content of another view might be good by itself.
+        return load_layer(None, layer, None, acceptance) if variant is None or variant.bare.held else variant
+
+    def _source(self, key: Layers, variables: Variables | None) -> LayerSource:
+        """Return what a layer holds, with the values of a view's variables."""
+        source = self._tree.source(folders_of(key)[-1])
+        if not _mark(key) or variables is None:
+            return source
+        files = tuple(
+            VariedFile(file, variables.texts, variables.unset) if file.has_variables else file for file in source.files
+        )
+        before = self._layers_before.get(_layer_key(key))
+        # Of equal files those from before are taken, so that what is the same is seen at once.
+        same = {file: file for file in before.files} if before else {}
+        return LayerSource(tuple(same.get(file, file) for file in files), source.problems)
+
+    def _known(self, key: LayerKey, file: SourceFile) -> ParsedFile | None:
+        before = self._layers_before.get(key)
+        parsed = before.parsed.get(file.path) if before else None
+        return parsed if parsed is not None and parsed.digest == file.digest else None
+
+    def _layer(
+        self, key: LayerKey, source: LayerSource, fresh: Mapping[tuple[LayerKey, PurePosixPath], ParsedFile]
+    ) -> LayerFiles:
+        known = ((file.path, self._known(key, file) or fresh[key, file.path]) for file in source.files)
+        layer, before = LayerFiles(source.files, source.problems, dict(known)), self._layers_before.get(key)
+        return before if before is not None and before.is_same(layer) else layer
+
+    def _outside(self) -> Problem | None:
+        """Return one note about all files that are in no layer, at the first."""
+        files = self._tree.source(NO_LAYER).files
+        if not files:
+            return None
+        first, *others = (file.path for file in files)
+        named = "".join(f", {path}" for path in others[:MOST_NAMED])
+        more = f", … {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        fact = "is in no layer of any view" + (f"; nor are{named.removeprefix(',')}{more}" if others else "")
+        remedy = "move it into the folder of a layer, or add its folder to the layers of a view"
+        return Problem(first, 1, 1, "", "no-layer", fact, remedy, Severity.NOTE)
+
+
+def _mark(layers: Layers) -> str:
+    """Return what says that the variables of a view hold; empty where none of its own do."""
+    return layers[-1] if len(layers) > 1 and layers[-1].startswith("/") else ""
+
+
+def _layer_key(key: Layers) -> LayerKey:
+    """Return what the files of the last layer are known by."""
+    return (folders_of(key) or ("",))[-1], _mark(key)
+
+
+_Found = tuple[Problem, Severity]
+"""A problem may be worse in one view than in another."""
+
+
+def merged_problems(
+    views: Mapping[Layers, LoadedLayer], layer_of: Callable[[PurePosixPath], str]
+) -> tuple[Problem, ...]:
+    """Return what is wrong in any view, sorted by place; what does not show in all views with its layer says in which.
+
+    Args:
+        views: the last layer of each, as it was loaded.
+        layer_of: returns the layer that a file is in.
+    """
+    above: defaultdict[int, list[Layers]] = defaultdict(list)
+    loaded: dict[int, LoadedLayer] = {}
+    for layers, last in views.items():
+        for each in _with_below(last):
+            loaded[id(each)] = each
+            above[id(each)].append(layers)
+    counts: Counter[_Found] = Counter()
+    for number, each in loaded.items():
+        counts.update(dict.fromkeys(map(_found, each.added), len(above[number])))
+        counts.subtract(dict.fromkeys(map(_found, each.removed), len(above[number])))
+    with_layer = Counter(name for layers in views for name in layers)
+    partial = {found for found, count in counts.items() if 0 < count < with_layer[layer_of(found[0].path)]}
+    shown: defaultdict[_Found, Counter[Layers]] = defaultdict(Counter)
+    for number, each in loaded.items() if partial else ():
+        for found in partial.intersection(map(_found, each.added)):
+            shown[found].update(above[number])
+        for found in partial.intersection(map(_found, each.removed)):
+            shown[found].subtract(above[number])
+    problems = [
+        problem for problem, severity in counts if counts[problem, severity] and (problem, severity) not in partial
+    ]
+    for problem, severity in partial:
+        counted = shown[problem, severity]
+        problems.append(named_in(problem, (layers for layers in views if counted[layers] > 0)))
+    return tuple(sorted({problem.elsewhere or problem for problem in problems}))
+
+
+def _with_below(last: LoadedLayer) -> Iterator[LoadedLayer]:
+    each: LoadedLayer | None = last
+    while each is not None:
+        yield each
+        each = each.below
+
+
+def _found(problem: Problem) -> _Found:
+    return problem, problem.severity

@@ -98,14 +98,13 @@ class NodeChannels:
     Attributes:
         on_demand: has other servers asked for what clients ask for; to be set before the first client comes.
         admit: is asked, with the number of channels, before there is one more for a node; LimitError rejects the node.
-        on_moved: are called when nodes may follow other channels than before, for those that wait and are no clients.
         most_held: so many channels of a view are for nodes with the same rejections.
     """
 
     def __init__(self, publisher: Publisher, views: Views, loading: ViewLoading, canary: Canary | None = None) -> None:
         self.on_demand: OnDemand = NoUpstreams()
         self.admit: Callable[[int], object] = lambda _: None
-        self.on_moved: list[Callable[[], object]] = []
+        self.on_moved: dict[object, Callable[[], object]] = {}
         self.most_held = MOST_HELD
         self._publisher = publisher
         self._views = self._next_views = views
@@ -575,7 +574,7 @@ class NodeChannels:
             self._report_moved()
 
     def _report_moved(self) -> None:
-        for receive in self.on_moved:
+        for receive in tuple(self.on_moved.values()):
             receive()
 
 

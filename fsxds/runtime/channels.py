@@ -173,9 +173,12 @@ class Channels(Protocol):
 
     Attributes:
         on_demand: has other servers asked for what clients ask for.
+        on_moved: by whom they belong to: what is called when nodes may follow other channels, for those that wait and are
+            no clients.
     """
 
     on_demand: OnDemand
+    on_moved: dict[object, Callable[[], object]]
 
     @property
     def rollout(self) -> RolloutOptions:

@@ -68,11 +68,12 @@ from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
 from fsxds.transports.config_sources import AdsConfigSources, PassedRedirects, Rewriting, SnapshotRewriter
 from fsxds.transports.credentials import Credentials, read_access
+from fsxds.transports.exchange import Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.limits import Limiter
-from fsxds.transports.rest.application import HeldPolls, RestContext, RestJson, make_application
+from fsxds.transports.rest.application import RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.server_tls import ListenerSecurity
 from fsxds.transports.services import ExtraServices, ServiceContext
@@ -466,14 +467,13 @@ class Application:
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
-        held = HeldPolls(self.channels, lambda: self.settings.max_hold_s, self.limiter, self.credentials.access)
-        rest = RestJson(held, self.catalogue, self.observer, self.clients)
+        exchange = Exchange(self.channels, self.limiter, self.credentials.access)
+        rest = RestJson(exchange, self.catalogue, self.observer, self.clients)
         rest.authority, rest.relays, rest.address = lambda: self.settings.authority, self.upstreams.relays, address
         posts = {path: answer for one in self.services for path, answer in one.posts.items()}
         application = make_application(rest, posts)
-        self.channels.on_moved = moved = list[Callable[[], object]]()
         documents = {path: answer for one in self.services for path, answer in one.documents.items()}
-        context = RestContext(held, self.catalogue, self.observer, lambda: self.settings, documents, moved)
+        context = RestContext(exchange, self.catalogue, self.observer, documents)
         for name in REST_PARTS:
             import_module(name).join(context, application)
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
@@ -481,10 +481,11 @@ class Application:
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
-        shared = StreamContext(self.channels, self.observer, self.clients, TtlMode(self.settings.ttl))
+        exchange = Exchange.of_streams(self.channels, self.limiter, self.credentials.access)
+        shared = StreamContext(exchange, self.observer, self.clients, TtlMode(self.settings.ttl))
         shared.authority, shared.forgets_members = lambda: self.settings.authority, self.keeper is None
         shared.writer.passes_redirects = self.settings.redirects == "client"
-        shared.limiter, shared.access, shared.relays = self.limiter, self.credentials.access, self.upstreams.relays
+        shared.relays = self.upstreams.relays
         more = tuple(call for one in self.services for call in one.calls)
         services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)

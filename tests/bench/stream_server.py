@@ -28,6 +28,7 @@ from fsxds.runtime.events import Event
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import TcpAddress
+from fsxds.transports.exchange import Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
@@ -159,7 +160,9 @@ def ignore(_: Event) -> None:
 async def serve_fsxds(tree: Tree | Members, ready: Path) -> None:
     """Serve snapshots as `fsxds serve` does."""
     channels = OneChannel()
-    services = GrpcServices(StreamContext(channels, ignore, Clients(), TtlMode.ENVOY), unready=Latest(""))
+    services = GrpcServices(
+        StreamContext(Exchange.of_streams(channels), ignore, Clients(), TtlMode.ENVOY), unready=Latest("")
+    )
 
     removed = RemovedMembers({})
 

@@ -20,6 +20,7 @@ from fsxds.runtime.supervisor import Supervisor
 from fsxds.server import reload
 from fsxds.settings.forms import UnixAddress
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_PATH, ClientReports, client_status_handlers
+from fsxds.transports.exchange import Exchange
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
@@ -97,7 +98,7 @@ async def test_every_grpc_handler_is_an_edge() -> None:
     channels, recorder = OneChannel(), Recorder()
     reports = ClientReports(Clients(), envoy_catalogue())
     services = GrpcServices(
-        StreamContext(channels, recorder, Clients(), TtlMode.ENVOY),
+        StreamContext(Exchange.of_streams(channels), recorder, Clients(), TtlMode.ENVOY),
         client_status_handlers(reports),
         unready=Latest("starting"),
     )

@@ -89,11 +89,11 @@ async def test_bodies_of_all_clients() -> None:
         head = head_of("content-length: 90000")
         _, slow = await asyncio.open_connection(server.address.host, server.address.port)
         slow.write(head + b" " * 80_000)
-        await until(lambda: server.rest.held.limiter.body_bytes == 80_000)
+        await until(lambda: server.rest.exchange.limiter.body_bytes == 80_000)
         large = await server.poll(node={"id": "n", "metadata": {"x": "x" * 50_000}})
         small = await server.poll(node={"id": "n2"})
         slow.close()
-        await until(lambda: server.rest.held.limiter.body_bytes == 0)
+        await until(lambda: server.rest.exchange.limiter.body_bytes == 0)
 
         assert (large.status, small.status) == (503, 200)
         assert "--max-all-bodies" in reason_of(large)

@@ -52,7 +52,7 @@ async def test_clients_may_go_away_at_any_byte(
                     answer = await server.poll("endpoints", node={"id": "stays"}, resource_names=[str(served)])
                     assert answer.status == 200
                     served += 1
-            await until(lambda: not len(server.rest.held))
+            await until(lambda: not len(server.rest.exchange))
             remembered = len(server.rest._memory)
             # The others left, or were sent all of their last answer.
             assert "stays" in {client.node.id for client in server.channels.channel.clients}

@@ -102,10 +102,10 @@ class Fuzzed:
 
     async def _left_behind(self) -> dict[str, int]:
         rest, services = self.rest.rest, self.streams.services
-        limiters = rest.held.limiter, services._shared.limiter
+        limiters = rest.exchange.limiter, services._shared.limiter
 
         def count() -> dict[str, int]:
-            counts = {"held": len(rest.held), "streams": services.open_streams}
+            counts = {"held": len(rest.exchange), "streams": services.open_streams}
             counts |= {f"names {number}": each.names for number, each in enumerate(limiters)}
             counts |= {f"calls {number}": each.streams for number, each in enumerate(limiters)}
             return {name: number for name, number in counts.items() if number}

@@ -170,7 +170,7 @@ async def test_what_is_waited_for_is_not_dropped(monkeypatch: pytest.MonkeyPatch
         for client in (a, b):
             client.leave()
         woken: list[bool] = []
-        run.channels.on_moved = [lambda: woken.append(True)]
+        run.channels.on_moved["test"] = lambda: woken.append(True)
         await until(lambda: b.channel.key not in run.publisher.rollouts)
         assert not woken, "nobody waited for what was dropped"
         assert a.channel.key in run.publisher.rollouts

@@ -44,7 +44,7 @@ def with_channels(server: GrpcServer | Server) -> ChannelPerNode:
     """Let a server serve each node its own."""
     channels = ChannelPerNode()
     if isinstance(server, Server):
-        server.rest.held.channels = channels
+        server.rest.exchange.channels = channels
     else:
         server.services._shared.channels = channels
     return channels

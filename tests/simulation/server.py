@@ -19,11 +19,12 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import MOST_HELD, NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import Rejections, RolloutState, Standing, Step
+from fsxds.runtime.access import Peer
 from fsxds.runtime.channels import Channel, ChannelKey
 from fsxds.runtime.events import Event, InternalError, VersionsHeld
 from fsxds.runtime.views import Views
+from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.grpc_streams.stream_responses import Waking
-from fsxds.transports.rest.application import HeldPolls
 from fsxds.transports.rest.polling_clients import RestClients
 
 HOLD_S = 30.0
@@ -143,7 +144,7 @@ class Server:
         self.memory = SharedMemory(rollout=lambda: self.channels.rollout)
         self.polls = PollMemory(forget=self._forget, recognized=self._recognize)
         self.rest = RestClients()
-        self.held = HeldPolls(self.channels, lambda: HOLD_S)
+        self.exchange = Exchange(self.channels)
         self.streams: dict[SimulatedStream, None] = {}
         self.waking = Waking(self.channels.on_demand)
         works = self.publisher.keep_publishing(), self.waking.keep_waking()
@@ -186,7 +187,8 @@ class Server:
     async def answer(self, poll: PollRequest) -> tuple[Selection | None, bool]:
         """Answer a poll; None for 304. The second is whether there is anything to answer with."""
         holds = poll.version_info is not None or self.polls.node_of(poll.node) is not None
-        channel = await self.channels.channel_of(poll.node, holds=holds, holds_of=poll.holds_of)
+        asker = Asker(Peer("", is_private=True), poll.node)
+        channel = await self.exchange.channel_of(asker, holds=holds, holds_of=poll.holds_of)
         channel = self.rest.channel_of(self.polls.node_of(poll.node), channel)
         loop = asyncio.get_running_loop()
         snapshot = channel.store.current
@@ -196,7 +198,7 @@ class Server:
         try:
             while isinstance(decision, Wait) and loop.time() < deadline_s:
                 until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-                now_s = await self.held.wait(client, snapshot, until_s)
+                now_s = await self.exchange.wait(asker, client, snapshot, Wait(until_s))
                 snapshot = client.channel.store.current
                 decision = self.polls.receive_snapshot(poll, snapshot, now_s)
             is_answered = True

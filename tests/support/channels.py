@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 from fsxds.model.values import TypeUrl
@@ -31,6 +32,7 @@ class OneChannel:
 
     def __init__(self, channel: Channel | None = None, on_demand: OnDemand | None = None) -> None:
         self.on_demand: OnDemand = on_demand or NoUpstreams()
+        self.on_moved: dict[object, Callable[[], object]] = {}
         self.channel = channel or Channel(ChannelKey())
         self.store = self.channel.store
 

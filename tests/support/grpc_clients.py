@@ -22,6 +22,7 @@ from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.transports.client_status.status_service import ClientReports, client_status_handlers
+from fsxds.transports.exchange import Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
@@ -154,8 +155,8 @@ async def serving_grpc(
     """Run a server with the limits of `settings`, and a channel to it; with `catalogue`, it tells of its clients as well."""
     channels, recorder, clients, unready = OneChannel(), Recorder(), Clients(), Latest("starting")
     status = client_status_handlers(ClientReports(clients, catalogue), access) if catalogue else ()
-    shared = StreamContext(channels, recorder, clients, ttl_mode)
-    shared.limiter, shared.access = Limiter(settings), access or shared.access
+    exchange = Exchange.of_streams(channels, Limiter(settings), access)
+    shared = StreamContext(exchange, recorder, clients, ttl_mode)
     services, security = GrpcServices(shared, status, unready=unready), GrpcSecurity(settings=settings)
     async with (
         listening_grpc(services, address, Supervisor(recorder, AT_ONCE), grace_s=grace_s, security=security) as bound,

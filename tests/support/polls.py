@@ -24,10 +24,11 @@ from fsxds.runtime.store import SnapshotStore
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.settings.options import Settings
 from fsxds.transports.client_status.status_service import ClientReports, client_status_paths
+from fsxds.transports.exchange import Exchange
 from fsxds.transports.http_get.get_handler import HttpGet
 from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import DEFAULTS, Limiter
-from fsxds.transports.rest.application import REST, HeldPolls, RestJson, make_application
+from fsxds.transports.rest.application import REST, RestJson, make_application
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from tests.support.channels import OneChannel
 from tests.support.errors import Recorder
@@ -121,7 +122,7 @@ class Server:
 
     async def until_held(self, count: int = 1) -> None:
         """Wait until so many polls are held."""
-        await until(lambda: len(self.rest.held) == count)
+        await until(lambda: len(self.rest.exchange) == count)
 
 
 async def until(predicate: Callable[[], bool]) -> None:
@@ -145,13 +146,13 @@ async def running(
     """Run a server with the limits of `settings`; the connections of its client are not compressed unless asked for."""
     channels, recorder = OneChannel(), Recorder()
     clients = Clients()
-    limiter = Limiter(replace(settings, cors_origin=rules.cors_origins or settings.cors_origin))
+    limiter = Limiter(replace(settings, cors_origin=rules.cors_origins or settings.cors_origin, max_hold_s=max_hold_s))
     options = ListenerOptions(max_connections=limiter.most_connections, observer=recorder)
-    held = HeldPolls(channels, lambda: max_hold_s, limiter, access)
-    rest = RestJson(held, envoy_catalogue(), recorder, clients)
+    exchange = Exchange(channels, limiter, access)
+    rest = RestJson(exchange, envoy_catalogue(), recorder, clients)
     rest.address = address
     application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue()), access))
-    get = HttpGet(held, envoy_catalogue(), recorder, lambda: rules)
+    get = HttpGet(exchange, envoy_catalogue(), recorder, lambda: rules)
     get.join(application)
     async with listening(application, address, grace_s=grace_s, options=options) as bound:
         is_tcp = isinstance(bound, TcpAddress)

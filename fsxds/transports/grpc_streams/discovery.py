@@ -11,7 +11,6 @@ import pkgutil
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Never
 
@@ -29,11 +28,11 @@ from fsxds.protocol.poll import NOT_ANSWERED, Unavailable, answer_fetch, nonce_o
 from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Selection, Subscription
-from fsxds.runtime.access import AccessInUse, Peer
-from fsxds.runtime.channels import Channel
+from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.events import ResponseSent
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
+from fsxds.transports.exchange import Asker, Reader
 from fsxds.transports.grpc_streams.calls import HEALTH, STOPPING, LastingCalls, guarded
 from fsxds.transports.grpc_streams.resets import watch_resets
 from fsxds.transports.grpc_streams.stream import StreamCall, StreamContext
@@ -136,15 +135,6 @@ def import_descriptors(services: Iterable[str]) -> None:
                 importlib.import_module(f"{package}.{module.name}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Fetch:
-    """A unary request: who sent it, as which node, and what for; equal to itself alone."""
-
-    sender: Peer
-    node: Node
-    subscription: Subscription
-
-
 class GrpcServices:
     """All services of a gRPC server. Run them with `server.listening_grpc`.
 
@@ -162,6 +152,7 @@ class GrpcServices:
     ) -> None:
         self._shared = shared
         self._observer = shared.observer
+        self._exchange = shared.exchange
         self._unready = unready
         # In the order of their arrival.
         self._streams: dict[StreamCall, None] = {}
@@ -184,7 +175,7 @@ class GrpcServices:
     async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
         """Wake streams and report health as long as the context lasts."""
         await self._health.report(is_serving=False)
-        with self._access_checked():
+        with self._access_checked(), self._exchange.woken():
             async with asyncio.TaskGroup() as tasks:
                 self._shared.write_in(tasks)
                 lasting = (
@@ -218,6 +209,7 @@ class GrpcServices:
         await self._health.report(is_serving=False)
         await self._lasting.end()
         self._is_draining = True
+        self._exchange.drain()
         async with asyncio.TaskGroup() as ending:
             for stream in tuple(self._streams):
                 ending.create_task(stream.end())
@@ -255,58 +247,39 @@ class GrpcServices:
         request = self._shared.reader.sotw(content, method.row, sender.address)
         reject_request(request.rejected_names)
         subscription = Subscription.for_request(request.type_url, request.names)
-        fetch = _Fetch(sender, request.node or Node("", peer=sender.address), subscription)
-        channel, on_demand = await self._channel_of(fetch), self._shared.channels.on_demand
-        on_demand.ask(fetch, subscription.type_url, subscription.asked)
-        try:
-            answer = answer_fetch(subscription, channel.streams.current, on_demand.unanswered)
+        asker = Asker(sender, request.node or Node("", peer=sender.address), request.type_url, subscription.asked)
+        reader = Reader(await self._exchange.channel_of(asker))
+        with self._exchange.asking(asker):
+            answer = self._answer(subscription, reader)
             if answer is NOT_ANSWERED:
-                with self._shared.limiter.holding(len(subscription.names)):
-                    answer = await self._wait(fetch, channel, context.time_remaining())
-        finally:
-            on_demand.forget(fetch)
+                with self._exchange.limiter.holding(len(subscription.names)):
+                    answer = await self._wait(asker, subscription, reader, context.time_remaining())
         if not isinstance(answer, Selection):
             raise ProtocolError(answer.reason, "UNAVAILABLE")
-        self._observer(ResponseSent(fetch.node, subscription, answer.version))
+        self._observer(ResponseSent(asker.node, subscription, answer.version))
         nonce = nonce_of(answer.version)
         return self._shared.writer.write(SotwResponse(request.type_url, answer.version, nonce, answer.resources))
 
-    async def _channel_of(self, fetch: _Fetch) -> Channel:
-        """Return what the node of a unary request is served. Raises ProtocolError where its sender may not ask for it."""
-        access, type_url = self._shared.access, fetch.subscription.type_url
-        access.current.check_request(fetch.sender, fetch.node, type_url)
-        channel = await self._shared.channels.channel_of(fetch.node)
-        # That may have taken long.
-        access.current.check_request(fetch.sender, fetch.node, type_url)
-        return channel
+    def _answer(self, subscription: Subscription, reader: Reader) -> Selection | Unavailable:
+        channels = self._exchange.channels
+        return answer_fetch(subscription, self._exchange.snapshot_of(reader.channel), channels.on_demand.unanswered)
 
-    async def _wait(self, fetch: _Fetch, channel: Channel, left_s: float | None) -> Selection | Unavailable:
+    async def _wait(
+        self, asker: Asker, subscription: Subscription, reader: Reader, left_s: float | None
+    ) -> Selection | Unavailable:
         """Return what a unary request is answered with when other servers said whether they have it, or time is up.
 
         Raises:
             ProtocolError: its sender may ask for this no longer.
         """
-        on_demand, access, woken = self._shared.channels.on_demand, self._shared.access, asyncio.Event()
         within_s = ON_DEMAND_WAIT_S if left_s is None else min(ON_DEMAND_WAIT_S, left_s - LEAST_LEFT_S)
-        deadline_s = asyncio.get_running_loop().time() + within_s
+        now_s = asyncio.get_running_loop().time()
         answer: Selection | Unavailable = NOT_ANSWERED
-        on_demand.listeners[fetch] = access.listeners[fetch] = woken.set
-        try:
-            while answer is NOT_ANSWERED:
-                channel.streams.listeners[fetch] = woken.set
-                try:
-                    async with asyncio.timeout_at(deadline_s):
-                        await woken.wait()
-                except TimeoutError:
-                    break
-                finally:
-                    del channel.streams.listeners[fetch]
-                woken.clear()
-                channel = await self._channel_of(fetch)
-                answer = answer_fetch(fetch.subscription, channel.streams.current, on_demand.unanswered)
-            return answer
-        finally:
-            del on_demand.listeners[fetch], access.listeners[fetch]
+        deadline_s = now_s + within_s
+        while answer is NOT_ANSWERED and now_s < deadline_s and not self._exchange.is_draining:
+            now_s = await self._exchange.wait_reading(asker, reader, deadline_s, awaits_answers=True)
+            answer = self._answer(subscription, reader)
+        return answer
 
     async def _report_health(self) -> Never:
         while True:

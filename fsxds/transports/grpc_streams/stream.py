@@ -38,8 +38,7 @@ from fsxds.protocol.requested_names import reason_of
 from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Standing, Step
-from fsxds.runtime.access import AccessInUse
-from fsxds.runtime.channels import Channel, Channels
+from fsxds.runtime.channels import Channel
 from fsxds.runtime.events import (
     AuthorityMissing,
     InternalError,
@@ -51,10 +50,11 @@ from fsxds.runtime.events import (
     StreamOpened,
     ack_or_nack,
 )
+from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of
 from fsxds.transports.grpc_streams.stream_responses import ResponseWriter, Waking
-from fsxds.transports.limits import Limiter, report_rejection
+from fsxds.transports.limits import report_rejection
 from fsxds.transports.peers import peer_of_call
 from fsxds.transports.web_pages import check_page
 
@@ -132,7 +132,7 @@ class StreamContext:
     """What all streams of a server share.
 
     Args:
-        channels: knows what each node is served.
+        exchange: takes requests.
         observer: receives what happens to streams.
         registry: knows each stream while it lasts.
         ttl_mode: which resources keep their time to live.
@@ -146,17 +146,17 @@ class StreamContext:
         relays: knows the relays that are above and below.
     """
 
-    def __init__(self, channels: Channels, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
-        self.limiter = Limiter()
-        self.channels = channels
+    def __init__(self, exchange: Exchange, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
+        self.exchange = exchange
+        self.channels, self.limiter, self.access = exchange.channels, exchange.limiter, exchange.access
         self.observer = observer
         self.registry = registry
         self.ttl_mode = ttl_mode
         self.authority: Callable[[], str] = str
         self.forgets_members = False
         self.knows_authority_is_missing = False
-        self.access = AccessInUse()
         self.relays = RelayIds()
+        channels = exchange.channels
         self.memory = SharedMemory(channels.on_demand.unanswered, lambda: channels.rollout)
         self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names, self._read_authority)
         self.writer = ResponseWriter()
@@ -376,12 +376,10 @@ class StreamCall:
         for name, reason in request.rejected_names.items():
             self._report_ignored(name, "INVALID_ARGUMENT", reason_of(reason))
         await self._wait_for_turn()
-        if self._channel is None or request.node is not None:
-            # A node that is named once is not read again; the core takes one that comes late.
-            self._check_node(request.node)
         if self._channel is None:
             self._channel = await self._join(request)
-            # That may have taken long.
+        elif request.node is not None:
+            # A node that is named once is not read again; the core takes one that comes late.
             self._check_node(request.node)
         snapshot = self._channel.streams.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
@@ -435,12 +433,12 @@ class StreamCall:
         self._name_count = count
 
     def _check_node(self, node: Node | None) -> None:
-        self._shared.access.current.check_node(self._sender, node or Node("", peer=self._peer))
+        self._shared.exchange.check(Asker(self._sender, node or Node("", peer=self._peer)))
 
     async def _join(self, first: SotwRequest | DeltaRequest) -> Channel:
         """Follow the channel of the client from now on. Raises ProtocolError where there is none."""
-        node = first.node or Node("", peer=self._peer)
-        channel = await self._shared.channels.channel_of(node, holds=first.holds, holds_of=first.holds_of)
+        asker = Asker(self._sender, first.node or Node("", peer=self._peer))
+        channel = await self._shared.exchange.channel_of(asker, holds=first.holds, holds_of=first.holds_of)
         channel.join(self)
         self._shared.waking.follow(channel)
         return channel

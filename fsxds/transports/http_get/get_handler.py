@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -17,15 +18,14 @@ from fsxds.model.errors import ProtocolError
 from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, find
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
 from fsxds.protocol.subscription import Subscription
-from fsxds.runtime.channels import Channel
 from fsxds.runtime.events import Observer, ResponseSent
-from fsxds.runtime.store import end_wait
 from fsxds.settings.forms import ANY_ORIGIN
+from fsxds.transports.exchange import Asker, Exchange, Reader
 from fsxds.transports.http_get.documents import documents
 from fsxds.transports.http_get.get_requests import GetRequest, read_get
 from fsxds.transports.http_get.get_responses import NO_STORE, GetResponses, GetRules, Selected, select_representation
 from fsxds.transports.peers import peer_of_request
-from fsxds.transports.rest.application import REST, HeldPolls, RestContext
+from fsxds.transports.rest.application import REST, RestContext
 from fsxds.transports.rest.http_edge import Handler, HttpRejection
 from fsxds.transports.rest.poll_responses import ErrorResponse
 
@@ -40,41 +40,17 @@ FAILED_PRECONDITION = ErrorResponse(
 
 def join(context: RestContext, application: web.Application) -> None:
     """Answer GET beside the polls of a server: a row of `app.REST_PARTS`."""
-    get = HttpGet(context.held, context.catalogue, context.observer, lambda: GetRules.of(context.settings()))
+    limiter = context.exchange.limiter
+    get = HttpGet(context.exchange, context.catalogue, context.observer, lambda: GetRules.of(limiter.settings))
     get.documents.update({**documents(), **context.documents})
     get.join(application)
-    context.on_moved.append(get.wake)
-
-
-class Reader:
-    """A GET.
-
-    Attributes:
-        channel: what its node is served.
-        limits: its time limit while it waits.
-    """
-
-    __slots__ = ("channel", "limits")
-
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-        self.limits: set[asyncio.Timeout] = set()
-
-    async def wait(self, held: HeldPolls, until_s: float, *, awaits_answers: bool) -> float:
-        """Wait for something newer than what is served now, at most so long; return what time it is then."""
-        channel = self.channel
-        channel.readers += 1
-        try:
-            return await held.wait(self, channel.store.current, until_s, awaits_answers=awaits_answers)
-        finally:
-            channel.readers -= 1
 
 
 class HttpGet:
     """Answers GET, HEAD and OPTIONS.
 
     Args:
-        held: has the requests that wait, with those that poll.
+        exchange: takes requests, with those that poll.
         catalogue: the API that resources are of.
         observer: receives what happens to requests.
         rules: returns what the settings say.
@@ -85,21 +61,13 @@ class HttpGet:
     """
 
     def __init__(
-        self, held: HeldPolls, catalogue: Catalogue, observer: Observer, rules: Callable[[], GetRules] = GetRules
+        self, exchange: Exchange, catalogue: Catalogue, observer: Observer, rules: Callable[[], GetRules] = GetRules
     ) -> None:
         self.documents: dict[str, Handler] = {}
-        self.responses = GetResponses(catalogue, lambda: not held.access.current.is_for_everybody)
-        self._held = held
-        self._waiting: set[Reader] = set()
+        self.responses = GetResponses(catalogue, lambda: not exchange.access.current.is_for_everybody)
+        self._exchange = exchange
         self._observer = observer
         self._rules = rules
-
-    def wake(self) -> None:
-        """Let all that wait look again what their nodes are served."""
-        now_s = asyncio.get_running_loop().time()
-        for reader in self._waiting:
-            for limit in reader.limits:
-                end_wait(limit, now_s)
 
     def join(self, application: web.Application) -> None:
         """Answer what is no POST in the application that answers polls."""
@@ -116,72 +84,63 @@ class HttpGet:
         if request.method == "OPTIONS":
             return web.Response(status=204, headers={"Allow": METHODS})
         peer = peer_of_request(request)
-        self._held.access.current.check_peer(peer)
+        self._exchange.access.current.check_peer(peer)
         is_read = request.method in {"GET", "HEAD"}
         document = self.documents.get(request.path)
         if document is not None and is_read:
             return await document(request)
         # Before its method is looked at: where there is nothing, no method is better than another.
-        get = None if document is not None else read_get(request, self._rules().authority, self._held.max_hold_s())
+        get = (
+            None
+            if document is not None
+            else read_get(request, self._rules().authority, self._exchange.limiter.settings.max_hold_s)
+        )
         if get is None or not is_read:
             raise HttpRejection(WRONG_METHOD_OF_RESOURCE)
         return await self._answer(request, get)
 
     async def _answer(self, request: web.Request, get: GetRequest) -> web.StreamResponse:
-        reader = Reader(await self._channel_of(get))
-        on_demand, row = self._held.channels.on_demand, get.target.row
-        if row is not None:
-            on_demand.ask(reader, row.type_url, get.target.asked)
-        try:
+        row = get.target.row
+        # Access to a type is judged when a resource is found: if there is none, all may know that.
+        asker = Asker(get.peer, get.node)
+        reader = Reader(await self._exchange.channel_of(asker))
+        with self._exchange.asking(
+            asker if row is None else replace(asker, type_url=row.type_url, asked=get.target.asked)
+        ):
             first = self._select(get, reader)
-            selected = await self._hold(get, reader, first) if _patience_s(get, first) else first
-        finally:
-            on_demand.forget(reader)
+            selected = await self._hold(asker, get, reader, first) if _patience_s(get, first) else first
         response = await self._respond(request, get, selected)
         if response.status == 200:
             # Who was not held has what it asked for just now.
             self._report(get, selected, None if selected is first else reader.channel.detected_s)
         return response
 
-    async def _channel_of(self, get: GetRequest) -> Channel:
-        """Return what its node is served. Raises ProtocolError where its sender may not ask as this node."""
-        access = self._held.access
-        access.current.check_node(get.peer, get.node)
-        channel = await self._held.channels.channel_of(get.node)
-        # That may have taken long.
-        access.current.check_node(get.peer, get.node)
-        return channel
-
     def _select(self, get: GetRequest, reader: Reader) -> Selected:
         """Return what there is now. Raises ProtocolError where it is not for the sender, or not in a form that it takes."""
         rules = self._rules()
-        unanswered = self._held.channels.on_demand.unanswered
-        found = find(get.target, reader.channel.store.current, rules.elsewhere, unanswered)
+        unanswered = self._exchange.channels.on_demand.unanswered
+        found = find(get.target, self._exchange.snapshot_of(reader.channel), rules.elsewhere, unanswered)
         if isinstance(found, FoundResource):
-            self._held.access.current.check_type(get.peer, found.resource.type_url)
+            self._exchange.access.current.check_type(get.peer, found.resource.type_url)
         selected = select_representation(found, get, rules)
         if get.preconditions.fails(selected.tag):
             raise HttpRejection(FAILED_PRECONDITION)
         return selected
 
-    async def _hold(self, get: GetRequest, reader: Reader, selected: Selected) -> Selected:
+    async def _hold(self, asker: Asker, get: GetRequest, reader: Reader, selected: Selected) -> Selected:
         """Wait until something else is to be answered, or the time is up; return what there is then.
 
         Raises:
             ProtocolError: its sender may ask for this no longer, or too much is held.
         """
-        held = self._held
-        with held.limiter.holding(len(get.target.names)):
-            self._waiting.add(reader)
-            try:
-                since_s = now_s = asyncio.get_running_loop().time()
-                while now_s < (deadline_s := since_s + _patience_s(get, selected)) and not held.is_draining:
-                    now_s = await reader.wait(held, deadline_s, awaits_answers=selected.found is NOT_ANSWERED)
-                    reader.channel = await self._channel_of(get)
-                    selected = self._select(get, reader)
-                return selected
-            finally:
-                self._waiting.discard(reader)
+        exchange = self._exchange
+        with exchange.limiter.holding(len(get.target.names)):
+            since_s = now_s = asyncio.get_running_loop().time()
+            while now_s < (deadline_s := since_s + _patience_s(get, selected)) and not exchange.is_draining:
+                awaits_answers = selected.found is NOT_ANSWERED
+                now_s = await exchange.wait_reading(asker, reader, deadline_s, awaits_answers=awaits_answers)
+                selected = self._select(get, reader)
+            return selected
 
     async def _respond(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:
         found = selected.found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -21,13 +21,9 @@ from fsxds.protocol.messages import ClientStatus
 from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavailable, Wait
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
-from fsxds.runtime.access import AccessInUse, Peer
-from fsxds.runtime.channels import Channel, Channels
 from fsxds.runtime.events import LimitReached, Observer, ResponseSent, ack_or_nack
-from fsxds.runtime.store import end_wait
 from fsxds.settings.forms import Address, TcpAddress
-from fsxds.settings.options import Settings
-from fsxds.transports.limits import Limiter
+from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import Handler, HttpEdge, origin_of
 from fsxds.transports.rest.poll_requests import RestRequestReader, is_json, patience_of, read_body
@@ -55,20 +51,16 @@ class RestContext:
     """What a capability gets that answers other requests at the address of polls, by `join(context, application)`.
 
     Attributes:
-        held: has the requests that wait.
+        exchange: takes requests for resources.
         catalogue: the API that resources are of.
         observer: receives what happens to requests.
-        settings: returns those in use.
         documents: handlers of paths that name no resource.
-        on_moved: are called when nodes may follow other channels than before.
     """
 
-    held: HeldPolls
+    exchange: Exchange
     catalogue: Catalogue
     observer: Observer
-    settings: Callable[[], Settings]
     documents: Mapping[str, Handler]
-    on_moved: list[Callable[[], object]]
 
 
 class StatusRegistry(Protocol):
@@ -78,114 +70,12 @@ class StatusRegistry(Protocol):
         """Add clients; `statuses` yields the status of each."""
 
 
-class Waiting(Protocol):
-    """One that waits for what is served next.
-
-    Attributes:
-        channel: what it is served.
-        limits: its time limits while it waits.
-    """
-
-    channel: Channel
-    limits: set[asyncio.Timeout]
-
-
-class HeldPolls:
-    """Lets polls wait for a newer snapshot; all of a channel share one event, and each has a timer.
-
-    Args:
-        channels: knows what each node is served.
-        max_hold_s: returns the longest time that a poll is held.
-        limiter: bounds what clients take.
-        access: decides who may poll; everybody where none is given.
-
-    Attributes:
-        is_draining: the server ends, and no poll is to be held.
-    """
-
-    def __init__(
-        self,
-        channels: Channels,
-        max_hold_s: Callable[[], float],
-        limiter: Limiter | None = None,
-        access: AccessInUse | None = None,
-    ) -> None:
-        self.limiter = limiter or Limiter()
-        self.channels = channels
-        self.access = access or AccessInUse()
-        self.max_hold_s = max_hold_s
-        self.is_draining = False
-        self._limits: set[asyncio.Timeout] = set()
-        self._pauses: set[asyncio.Timeout] = set()
-        # Those of the ones that wait to hear what does not exist.
-        self._awaiting: set[asyncio.Timeout] = set()
-
-    def __len__(self) -> int:
-        """How many polls are held now."""
-        return len(self._limits)
-
-    async def wait(
-        self, client: Waiting, snapshot: Snapshot | None, until_s: float, *, awaits_answers: bool = False
-    ) -> float:
-        """Wait for a snapshot newer than this, another channel, other access, `until_s` or the end of the server.
-
-        With `awaits_answers`, wait also for more to be known of what does not exist.
-
-        Returns:
-            What time it is then, of the event loop.
-        """
-        try:
-            async with asyncio.timeout_at(until_s) as limit:
-                found_by = (self._limits, client.limits, *((self._awaiting,) if awaits_answers else ()))
-                for limits in found_by:
-                    limits.add(limit)
-                try:
-                    await client.channel.store.newer_than(0 if snapshot is None else snapshot.generation)
-                finally:
-                    for limits in found_by:
-                        limits.discard(limit)
-        except TimeoutError:
-            if limit.when() == until_s:
-                # Timers may fire a little early; at `until_s` it must be reached.
-                return max(until_s, asyncio.get_running_loop().time())
-        return asyncio.get_running_loop().time()
-
-    async def pause(self, pause_s: float) -> None:
-        """Wait for so long, for other access, or for the end of the server."""
-        if self.is_draining:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s) as limit:
-                self._pauses.add(limit)
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    self._pauses.discard(limit)
-
-    def drain(self) -> None:
-        """Let no poll wait any longer."""
-        self.is_draining = True
-        self.wake()
-
-    def wake_for_answers(self) -> None:
-        """Let those look again that wait to hear what does not exist."""
-        now_s = asyncio.get_running_loop().time()
-        for limit in tuple(self._awaiting):
-            end_wait(limit, now_s)
-
-    def wake(self) -> None:
-        """Let every poll look again."""
-        now_s = asyncio.get_running_loop().time()
-        for limit in (*self._limits, *self._pauses):
-            end_wait(limit, now_s)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceivedPoll:
-    """A poll, who sent it, and for how many seconds it may be held; equal to itself alone."""
+    """A poll, who sent it, and for how many seconds it may be held."""
 
     poll: PollRequest
-    peer: Peer
+    asker: Asker
     patience_s: float
 
 
@@ -199,13 +89,13 @@ def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Applic
     application = rest.edge.application(rest.handlers)
     application[REST] = rest
 
-    async def drain(_: web.Application) -> None:
-        rest.held.drain()
-        rest.held.access.listeners.pop(rest.held, None)
-        rest.held.channels.on_demand.listeners.pop(rest.held, None)
+    stack = ExitStack()
+    stack.enter_context(rest.exchange.woken())
 
-    rest.held.access.listeners[rest.held] = rest.held.wake
-    rest.held.channels.on_demand.listeners[rest.held] = rest.held.wake_for_answers
+    async def drain(_: web.Application) -> None:
+        rest.exchange.drain()
+        stack.close()
+
     application.on_shutdown.append(drain)
     if rest.relays.own:
         application.on_response_prepare.append(rest.name_relays)
@@ -216,13 +106,13 @@ class RestJson:
     """Answers REST requests. What a poll is answered, and when, is decided in `protocol.poll`.
 
     Args:
-        held: has the polls that are held.
+        exchange: takes polls.
         catalogue: the API that resources and requests are of.
         observer: receives what happens to polls.
         clients: gets the status of those that poll.
 
     Attributes:
-        held: the polls that are held.
+        exchange: takes polls.
         handlers: what answers each path that is posted to.
         elsewhere: answers what is at other paths, all but POST where no resource can be; None where there is nothing.
         edge: passes requests to them.
@@ -231,22 +121,22 @@ class RestJson:
         relays: knows the relays that are above and below; to be set before the application is made.
     """
 
-    def __init__(self, held: HeldPolls, catalogue: Catalogue, observer: Observer, clients: StatusRegistry) -> None:
-        self.held = held
+    def __init__(self, exchange: Exchange, catalogue: Catalogue, observer: Observer, clients: StatusRegistry) -> None:
+        self.exchange = exchange
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
         self.elsewhere: Handler | None = None
         self.authority: Callable[[], str] = str
         self.address: Address | None = None
         self.relays = RelayIds()
-        self.edge = HttpEdge("REST", self._answer, observer, held.limiter.admit_request)
+        self.edge = HttpEdge("REST", self._answer, observer, exchange.limiter.admit_request)
         self._observer = observer
         self._clients = RestClients()
         clients.add(self._clients.statuses)
-        self._on_demand = held.channels.on_demand
+        on_demand = exchange.channels.on_demand
         self._memory = PollMemory(
-            lambda: held.limiter.settings.max_nodes,
+            lambda: exchange.limiter.settings.max_nodes,
             forget=self._forget,
-            unanswered=self._on_demand.unanswered,
+            unanswered=on_demand.unanswered,
             recognized=self._clients.receive_recognized,
         )
         self._requests = RestRequestReader(catalogue, authority=self._read_authority)
@@ -277,7 +167,7 @@ class RestJson:
 
     def _check_page(self, request: web.Request) -> None:
         """Check that no page of others asks. Raises ProtocolError."""
-        settings, may_be_linked = self.held.limiter.settings, request.method in {"GET", "HEAD"}
+        settings, may_be_linked = self.exchange.limiter.settings, request.method in {"GET", "HEAD"}
         own_origin, origins = origin_of(request), settings.cors_origin or ()
         check_page(request.headers, own_origin=own_origin, origins=origins, may_be_linked=may_be_linked)
         is_poll_of_envoy = request.method == "POST" and is_envoy(request.headers)
@@ -297,7 +187,9 @@ class RestJson:
         """Keep an Envoy waiting that is denied: it would ask again after its `refresh_delay`, 20 times a second (ENVOY.md E4)."""
         deadline = request.headers.get(DEADLINE_HEADER)
         if deadline is not None:
-            await self.held.pause(min(DENIED_PAUSE_S, patience_of(deadline, None, self.held.max_hold_s())))
+            await self.exchange.pause(
+                min(DENIED_PAUSE_S, patience_of(deadline, None, self.exchange.limiter.settings.max_hold_s))
+            )
 
     async def _answer_admitted(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         named = request.headers.get(HEADER)
@@ -309,27 +201,26 @@ class RestJson:
     async def _answer_poll_of(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         peer = peer_of_request(request)
         # Before its body is read: a stranger is not to make the server read it.
-        self.held.access.current.check_peer(peer)
-        self.held.access.current.check_type(peer, row.type_url)
+        self.exchange.access.current.check_peer(peer)
+        self.exchange.access.current.check_type(peer, row.type_url)
         poll, patience_s = await self._read(request, row)
-        received = ReceivedPoll(poll, peer, patience_s)
-        self._check(received)
+        subscription = poll.subscription
+        received = ReceivedPoll(poll, Asker(peer, poll.node, subscription.type_url, subscription.asked), patience_s)
+        self.exchange.check(received.asker)
         known = self._memory.node_of(poll.node)
         # The first poll of one name has no version, and may come from a client that holds other things.
         holds = poll.version_info is not None or (known is not None and poll.subscription not in known.watches)
-        channel = await self.held.channels.channel_of(poll.node, holds=holds, holds_of=poll.holds_of)
-        # That may have taken long.
-        self._check(received)
+        channel = await self.exchange.channel_of(received.asker, holds=holds, holds_of=poll.holds_of)
         channel = self._clients.channel_of(self._memory.node_of(poll.node), channel)
         # Of one moment: steps that follow each other may be published whenever this waits.
         snapshot = channel.store.current
         decided = self._receive(poll, snapshot), snapshot
-        identity = self.held.access.current.identity_of(peer, poll.node)
+        identity = self.exchange.access.current.identity_of(peer, poll.node)
         client = self._clients.receive_poll(poll, self._memory.node_of(poll.node), channel, identity)
         is_answered = False
         try:
-            self._on_demand.ask(received, poll.subscription.type_url, poll.subscription.asked)
-            decision, snapshot = await self._hold(client, received, decided)
+            with self.exchange.asking(received.asker):
+                decision, snapshot = await self._hold(client, received, decided)
             if isinstance(decision, Send) and snapshot is not None:
                 # Who was not held has what it asked for just now.
                 detected_s = None if decision is decided[0] else client.channel.detected_s
@@ -340,7 +231,6 @@ class RestJson:
                 response, is_answered = self._without_update(request, poll, decision), True
         finally:
             # Also when this is cancelled, because the client gave its poll up, or fails.
-            self._on_demand.forget(received)
             self._memory.receive_end(poll, asyncio.get_running_loop().time(), is_given_up=not is_answered)
             self._clients.receive_end(client)
         return response
@@ -348,7 +238,7 @@ class RestJson:
     def _without_update(self, request: web.Request, poll: PollRequest, decision: Decision) -> web.StreamResponse:
         if isinstance(decision, Unavailable):
             return self.edge.reject(request, ErrorResponse(503, 14, decision.reason, {"Retry-After": "1"}))
-        if not self.held.is_draining:
+        if not self.exchange.is_draining:
             return not_modified()
         last = error_response(STOPPING) if poll.version_info is None else not_modified()
         last.force_close()
@@ -361,12 +251,12 @@ class RestJson:
         """
         deadline = request.headers.get(DEADLINE_HEADER)
         timeout = request.query.get("timeout") if request.query_string else None
-        patience_s = patience_of(deadline, timeout, self.held.max_hold_s())
-        limiter = self.held.limiter
+        patience_s = patience_of(deadline, timeout, self.exchange.limiter.settings.max_hold_s)
+        limiter = self.exchange.limiter
         with limiter.receiving() as count:
             body = await read_body(request, limiter.settings.max_body_bytes, count)
         poll = self._requests.read(body, row, request.remote or "", from_envoy=deadline is not None)
-        self.held.limiter.check_names(len(poll.subscription.names))
+        self.exchange.limiter.check_names(len(poll.subscription.names))
         return poll, patience_s
 
     def _forget(self, node: PollingNode) -> None:
@@ -382,11 +272,6 @@ class RestJson:
             self._observer(ack_or_nack(poll.node, poll.subscription, acknowledgement, snapshot))
         return decision
 
-    def _check(self, received: ReceivedPoll) -> None:
-        """Check that its sender may ask for this, now. Raises ProtocolError."""
-        poll = received.poll
-        self.held.access.current.check_request(received.peer, poll.node, poll.subscription.type_url)
-
     async def _hold(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
@@ -397,7 +282,7 @@ class RestJson:
         """
         if not isinstance(decided[0], Wait):
             return decided
-        with self.held.limiter.holding(len(received.poll.subscription.names)):
+        with self.exchange.limiter.holding(len(received.poll.subscription.names)):
             return await self._wait(client, received, decided)
 
     async def _wait(
@@ -406,12 +291,11 @@ class RestJson:
         poll, now_s, (decision, snapshot) = received.poll, asyncio.get_running_loop().time(), decided
         deadline_s = now_s + received.patience_s
         while isinstance(decision, Wait):
-            if now_s >= deadline_s or self.held.is_draining:
+            if now_s >= deadline_s or self.exchange.is_draining:
                 self._memory.receive_deadline(poll, now_s)
                 break
             until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-            now_s = await self.held.wait(client, snapshot, until_s, awaits_answers=decision.awaits_answers)
-            self._check(received)
+            now_s = await self.exchange.wait(received.asker, client, snapshot, replace(decision, until_s=until_s))
             snapshot = client.channel.store.current
             decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot

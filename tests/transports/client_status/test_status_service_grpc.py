@@ -19,6 +19,7 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.runtime.store import Latest
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
+from fsxds.transports.exchange import Exchange
 from fsxds.transports.grpc_streams.calls import LastingCalls
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
@@ -250,7 +251,9 @@ async def test_the_service_stands_beside_the_others() -> None:
     channels, clients = OneChannel(), Clients()
     extra = client_status_handlers(ClientReports(clients, envoy_catalogue()))
     services = GrpcServices(
-        StreamContext(channels, Recorder(), clients, TtlMode.ENVOY), extra, unready=Latest("starting")
+        StreamContext(Exchange.of_streams(channels), Recorder(), clients, TtlMode.ENVOY),
+        extra,
+        unready=Latest("starting"),
     )
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=0.1) as address,

@@ -15,6 +15,7 @@ from fsxds.protocol.ttl import TtlMode
 from fsxds.runtime.events import AckReceived, Event, ResponseSent
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
+from fsxds.transports.exchange import Exchange
 from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
@@ -219,7 +220,9 @@ async def test_services_that_are_given() -> None:
 
     handler = grpc.method_handlers_generic_handler("some.Service", {"Say": grpc.unary_unary_rpc_method_handler(say)})
     services = GrpcServices(
-        StreamContext(OneChannel(), Recorder(), Clients(), TtlMode.ENVOY), [handler], unready=Latest("starting")
+        StreamContext(Exchange.of_streams(OneChannel()), Recorder(), Clients(), TtlMode.ENVOY),
+        [handler],
+        unready=Latest("starting"),
     )
     async with (
         listening_grpc(services, LOCALHOST, make_supervisor(), grace_s=1.0) as bound,
@@ -247,7 +250,9 @@ class BrokenObserver(Recorder):
 async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its client learns that there was one; it is reported, and another client is served on."""
     channels, recorder = OneChannel(), BrokenObserver()
-    services = GrpcServices(StreamContext(channels, recorder, Clients(), TtlMode.ENVOY), unready=Latest(""))
+    services = GrpcServices(
+        StreamContext(Exchange.of_streams(channels), recorder, Clients(), TtlMode.ENVOY), unready=Latest("")
+    )
     supervisor = Supervisor(recorder, AT_ONCE)
     async with listening_grpc(services, LOCALHOST, supervisor, grace_s=0.2) as bound, channel_to(bound) as channel:
         channels.store.publish(snapshot({"CDS": {"a": "1"}}))

@@ -431,8 +431,8 @@ async def test_access_that_changes_while_a_view_is_loaded(server: Server, monkey
     await server.until_held()
     is_loading, is_loaded = asyncio.Event(), asyncio.Event()
 
-    async def channel_of(_: Node, *, holds: bool | None = None) -> Channel:
-        assert holds is None
+    async def channel_of(_: Node, **holds: object) -> Channel:
+        assert holds["holds"] is None
         is_loading.set()
         await is_loaded.wait()
         return server.channels.channel
@@ -440,7 +440,7 @@ async def test_access_that_changes_while_a_view_is_loaded(server: Server, monkey
     monkeypatch.setattr(server.channels, "channel_of", channel_of)
     server.publish(named("cds", "web", alt_stat_name="x"))
     await is_loading.wait()
-    server.rest.held.access.replace(Access((AccessRule("other", nodes=("other-*",)),)))
+    server.rest.exchange.access.replace(Access((AccessRule("other", nodes=("other-*",)),)))
     is_loaded.set()
 
     assert (await waiting).status == 401
@@ -465,7 +465,7 @@ async def test_the_end_of_the_server_ends_a_wait() -> None:
         async with asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(get(server, if_none_match=tag, prefer="wait=50"))
             await server.until_held()
-            server.rest.held.drain()
+            server.rest.exchange.drain()
 
     assert waiting.result().status == 304
 

@@ -22,13 +22,15 @@ from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Origin
 from fsxds.model.values import Version
-from fsxds.protocol.messages import Acknowledgement
-from fsxds.protocol.poll import PollMemory, PollRequest
+from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.poll import PollMemory, PollRequest, Wait
+from fsxds.runtime.access import Peer
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.events import RequestAnswered
 from fsxds.settings.forms import TcpAddress
+from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.rest import http_server
-from fsxds.transports.rest.application import REST, ROWS, HeldPolls
+from fsxds.transports.rest.application import REST, ROWS
 from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES
 from fsxds.transports.rest.poll_responses import LARGE_BODY_BYTES
 from tests.support.patience import NEVER_S, PATIENCE_S
@@ -205,7 +207,7 @@ async def test_a_short_deadline_is_answered_at_once(server: Server, monkeypatch:
     server.publish(named("cds", "a"))
     version = (await server.poll()).content["version_info"]
     # Without it a poll that is held fails.
-    monkeypatch.delattr(HeldPolls, "wait")
+    monkeypatch.delattr(Exchange, "wait")
     answer = await server.poll(timeout_ms=299, version_info=version)
 
     assert answer.status == 304
@@ -223,7 +225,7 @@ async def test_a_held_poll_is_answered_as_soon_as_there_is_news(server: Server) 
 
     assert answer.status == 200
     assert [resource["name"] for resource in answer.content["resources"]] == ["b"]
-    assert not len(server.rest.held)
+    assert not len(server.rest.exchange)
 
 
 async def test_other_news_does_not_answer_a_held_poll(server: Server) -> None:
@@ -237,7 +239,7 @@ async def test_other_news_does_not_answer_a_held_poll(server: Server) -> None:
         await server.until_held()
         server.publish(named("eds", "a"), named("eds", "b"))
         # It looks at the news first.
-        server.rest.held.drain()
+        server.rest.exchange.drain()
 
     assert poll.result().status == 304
 
@@ -293,6 +295,9 @@ async def test_all_held_polls_are_woken_by_one_change(server: Server) -> None:
     assert server.rest._bodies.rendered == 2
 
 
+ASKER = Asker(Peer("127.0.0.1", is_private=True), Node("edge-1"))
+
+
 @dataclass
 class Waiter:
     """Waits with polls."""
@@ -303,20 +308,21 @@ class Waiter:
 
 async def test_who_is_woken_at_any_moment_of_its_end_keeps_nobody_asleep(server: Server) -> None:
     """A wait ends within some turns of the event loop; whoever wakes it again in these wakes all others as well."""
-    held, rounds = server.rest.held, 8
+    exchange, rounds = server.rest.exchange, 8
     ends: list[float] = []
 
     async def wait() -> None:
         for _ in range(rounds):
             waiter = Waiter(server.channels.channel)
-            ends.append(await held.wait(waiter, None, asyncio.get_running_loop().time() + NEVER_S, awaits_answers=True))
+            until_s = asyncio.get_running_loop().time() + NEVER_S
+            ends.append(await exchange.wait(ASKER, waiter, None, Wait(until_s, awaits_answers=True)))
 
     async with asyncio.TaskGroup() as tasks:
         waiting = [tasks.create_task(wait()) for _ in range(3)]
         async with asyncio.timeout(PATIENCE_S):
             while not all(task.done() for task in waiting):
-                held.wake_for_answers()
-                held.wake()
+                exchange.wake_for_answers()
+                exchange.wake()
                 await asyncio.sleep(0)
 
     assert len(ends) == 3 * rounds
@@ -330,7 +336,7 @@ async def test_a_client_that_goes_away_frees_its_handler(server: Server) -> None
     await server.until_held()
     poll.cancel()
 
-    await until(lambda: not len(server.rest.held))
+    await until(lambda: not len(server.rest.exchange))
 
 
 async def test_a_held_poll_does_not_hold_its_body(server: Server) -> None:
@@ -437,7 +443,7 @@ async def test_the_end_of_the_server_answers_all_who_wait() -> None:
             holding = tasks.create_task(server.poll(version_info=version))
             empty = tasks.create_task(server.poll("secrets", resource_names=["tls"]))
             await server.until_held(2)
-            server.rest.held.drain()
+            server.rest.exchange.drain()
 
         assert holding.result().status == 304
         assert empty.result().status == 503

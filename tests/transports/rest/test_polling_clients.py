@@ -72,7 +72,7 @@ async def test_a_step_is_taken_when_the_node_polls_with_it(server: Server) -> No
         tasks.create_task(server.poll(version_info=version_of(server)))
         await server.until_held()
         assert client.standing(step) is Standing.TAKEN
-        server.rest.held.drain()
+        server.rest.exchange.drain()
 
     assert asked[0] is Standing.PENDING
     assert asked[-1] is Standing.TAKEN
@@ -138,7 +138,7 @@ async def test_a_poll_that_is_broken_off_while_another_is_held(server: Server) -
         (client,) = channel.clients
         step = step_between(server.store.current, snapshot_of(2, named("cds", "b")))
         await until(lambda: client.standing(step) is Standing.TAKEN)
-        server.rest.held.drain()
+        server.rest.exchange.drain()
 
 
 async def test_held_polls_follow_their_client_to_another_channel(server: Server) -> None:
@@ -222,5 +222,5 @@ async def test_a_client_that_polls_no_more_leaves_its_channel(server: Server, mo
     await server.poll(node={"id": "gone"}, version_info=version_of(server), timeout_ms=1)
     assert names(channel.clients) == ["gone", "held"]
 
-    server.rest.held.drain()
+    server.rest.exchange.drain()
     await task

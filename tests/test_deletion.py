@@ -30,6 +30,7 @@ CAPABILITIES = {
         *("fsxds.publishing.rollout_operator", "fsxds.observe.metrics"),
     ),
     "list collections": ("fsxds.snapshots.list_collections", "fsxds.snapshots.folder_collections"),
+    "service manager": ("fsxds.server.service_manager",),
     "views": (
         *("fsxds.snapshots.layers", "fsxds.snapshots.layers_load", "fsxds.snapshots.layered_tree"),
         *("fsxds.snapshots.projections", "fsxds.snapshots.patches", "fsxds.editor"),

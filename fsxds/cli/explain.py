@@ -1,6 +1,8 @@
 """`fsxds explain RULE`: what a rule demands, what Envoy does where it is broken, and how to fix it.
 
 A module of its own, because each command has one, which is imported when the command runs.
+
+A module of its own: no other command loads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`fsxds history`: what a running fsxds served, and what each snapshot changed."""
+"""`fsxds history`: what a running fsxds served, and what each snapshot changed.
+
+A module of its own: no other command loads it.
+"""
 
 from __future__ import annotations
 

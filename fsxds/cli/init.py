@@ -1,6 +1,8 @@
 """The work of `fsxds init`: write a tree to begin with.
 
 A module of its own, because each command has one, which is imported when the command runs.
+
+A module of its own: no other command loads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`fsxds lsp [DIR]`: the language server, over stdin and stdout."""
+"""`fsxds lsp [DIR]`: the language server, over stdin and stdout.
+
+A module of its own: no other command loads it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`fsxds schema`: the JSON Schema of resource files, or of the settings file, on stdout."""
+"""`fsxds schema`: the JSON Schema of resource files, or of the settings file, on stdout.
+
+A module of its own: no other command loads it.
+"""
 
 from __future__ import annotations
 

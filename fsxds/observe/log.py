@@ -8,7 +8,8 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Never
+from functools import cached_property
+from typing import TYPE_CHECKING, Never
 
 from rich.console import Console
 
@@ -27,7 +28,6 @@ from fsxds.observe.log_lines import (
     some_of,
 )
 from fsxds.observe.problem_reports import ProblemReports
-from fsxds.observe.upstream_lines import UpstreamReports
 from fsxds.runtime.events import (
     AckReceived,
     Event,
@@ -49,6 +49,9 @@ from fsxds.runtime.events import (
     TreeLoaded,
 )
 from fsxds.runtime.upstream_events import UpstreamChanged, UpstreamEvent
+
+if TYPE_CHECKING:
+    from fsxds.observe.upstream_lines import UpstreamReports
 
 LAST_FLUSH_S = 1.0
 
@@ -99,7 +102,6 @@ class Log:
         self._rejections = RepeatLimit()
         self._limits = RepeatLimit()
         self._nacks = RepeatLimit()
-        self._upstreams = UpstreamReports()
         self.internal_errors = InternalErrors()
 
     @property
@@ -170,6 +172,12 @@ class Log:
                 yield from self._lines_about_peers(event)
             case _:
                 yield line_of(event)
+
+    @cached_property
+    def _upstreams(self) -> UpstreamReports:
+        from fsxds.observe.upstream_lines import UpstreamReports  # noqa: PLC0415 - words of a capability
+
+        return UpstreamReports()
 
     def _tree_problems(self) -> tuple[Problem, ...]:
         return (*self._tree.problems, *self._held_resources)

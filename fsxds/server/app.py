@@ -21,11 +21,9 @@ from fsxds.model.relay_ids import NOT_LISTED
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.tree_trust import SeenInProcess, SeenManifests
 from fsxds.model.values import OfferedManifest
-from fsxds.observe.clients import Clients
 from fsxds.observe.internal_errors import observed_by
 from fsxds.observe.log import Log
 from fsxds.protocol.ttl import TtlMode
-from fsxds.publishing.exposed_secrets import reject_exposed_secrets
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.access import Access
@@ -49,7 +47,14 @@ from fsxds.runtime.upstream_events import UpstreamChanged, UpstreamConnected, Up
 from fsxds.runtime.views import Views
 from fsxds.server.mirror_settings import require_views
 from fsxds.server.parsing import Parsing
-from fsxds.server.readiness import FirstAnswers, Readiness, is_barren, reported_wait, unready_reason
+from fsxds.server.readiness import (
+    FirstAnswers,
+    Readiness,
+    is_barren,
+    reject_exposed_secrets,
+    reported_wait,
+    unready_reason,
+)
 from fsxds.server.reload import (
     NOTHING,
     Loader,
@@ -76,7 +81,7 @@ from fsxds.transports.limits import Limiter
 from fsxds.transports.rest.application import RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import listening, raise_open_files_limit
 from fsxds.transports.server_tls import ListenerSecurity
-from fsxds.transports.services import ExtraServices, ServiceContext
+from fsxds.transports.services import Clients, ExtraServices, ServiceContext
 from fsxds.transports.sockets import Listener, reject_unbindable
 
 if TYPE_CHECKING:

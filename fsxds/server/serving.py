@@ -17,7 +17,6 @@ from fsxds.runtime.supervisor import until_stopped
 from fsxds.server.app import Application, CheckOf, RunningServer
 from fsxds.server.mirror_settings import mirrors_of, reject_loop, require_views
 from fsxds.server.readiness import ReadyFile, report_waits
-from fsxds.server.service_manager import ServiceManager
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader, service_environment
@@ -77,10 +76,13 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         if rules:
             mirror_serving.start_mirrors(application, tasks, mirrors)
         application.start(tasks, "settings", partial(application.keep_settings, reader))
-        if (manager := ServiceManager.of(service_environment())) is not None:
-            stack.callback(manager.stop)
-            telling = application.waits_for, application.supervisor.status, lambda: reader.count
-            application.start(tasks, "service manager", partial(manager.keep_notified, *telling))
+        if environment := service_environment():
+            from fsxds.server.service_manager import ServiceManager  # noqa: PLC0415 - a capability, loaded if it is used
+
+            if (manager := ServiceManager.of(environment)) is not None:
+                stack.callback(manager.stop)
+                telling = application.waits_for, application.supervisor.status, lambda: reader.count
+                application.start(tasks, "service manager", partial(manager.keep_notified, *telling))
         if ready_file is not None:
             content, readiness = partial(_readiness, application, server), application.readiness
             application.start(tasks, "ready file", partial(readiness.keep_file, ready_file, application.store, content))

@@ -21,7 +21,6 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Origin, Resource, Rows, Snapshot, version_of_body
-from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.kept_places import RemovedMembers
 from fsxds.runtime.events import Event
@@ -32,6 +31,7 @@ from fsxds.transports.exchange import Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.services import Clients
 from tests.bench.bare_server import announce
 from tests.support.channels import OneChannel
 

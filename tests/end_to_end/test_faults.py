@@ -11,7 +11,6 @@ from unittest.mock import patch
 import grpc.aio
 import pytest
 
-from fsxds.observe.clients import Clients
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.ttl import TtlMode
@@ -26,6 +25,7 @@ from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.rest.application import ROWS
+from fsxds.transports.services import Clients
 from tests.end_to_end import chaos
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder

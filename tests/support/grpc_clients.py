@@ -14,7 +14,6 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot
-from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.store import Latest, SnapshotStore
@@ -28,6 +27,7 @@ from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity, listening_gr
 from fsxds.transports.grpc_streams.stream import StreamContext
 from fsxds.transports.grpc_streams.stream_requests import AGGREGATED
 from fsxds.transports.limits import DEFAULTS, Limiter
+from fsxds.transports.services import Clients
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder
 from tests.support.patience import PATIENCE_S

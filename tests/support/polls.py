@@ -18,7 +18,6 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Origin, Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.model.values import TypeUrl
-from fsxds.observe.clients import Clients
 from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.store import SnapshotStore
 from fsxds.settings.forms import Address, TcpAddress
@@ -30,6 +29,7 @@ from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import DEFAULTS, Limiter
 from fsxds.transports.rest.application import REST, RestJson, make_application
 from fsxds.transports.rest.http_server import ListenerOptions, listening
+from fsxds.transports.services import Clients
 from tests.support.channels import OneChannel
 from tests.support.errors import Recorder
 from tests.support.patience import PATIENCE_S

@@ -13,13 +13,12 @@ from aiohttp.test_utils import TestClient, TestServer
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.errors import ProtocolError
 from fsxds.model.values import OfferedManifest
-from fsxds.observe.clients import Clients
 from fsxds.runtime.access import Access, AccessInUse
 from fsxds.runtime.store import Latest
 from fsxds.settings.access_rules import AccessRule
 from fsxds.signing.offered import PATH, read_offers
 from fsxds.transports.manifests import services
-from fsxds.transports.services import ExtraServices, ServiceContext
+from fsxds.transports.services import Clients, ExtraServices, ServiceContext
 
 ONE, TWO = OfferedManifest(b"one", b"signature"), OfferedManifest(b"two", b"signature")
 CODES = {"PERMISSION_DENIED": 403, "UNAUTHENTICATED": 401}

@@ -28,7 +28,7 @@ from fsxds.transports.peers import peer_of_call, peer_of_request
 from fsxds.transports.rest.http_edge import Handler
 from fsxds.transports.rest.poll_requests import read_body
 from fsxds.transports.rest.poll_responses import LARGE_RESOURCE_BYTES, Payload, send
-from fsxds.transports.services import ClientRegistry, ExtraServices, ServiceContext
+from fsxds.transports.services import Clients, ExtraServices, ServiceContext
 
 CLIENT_STATUS_PATH = "/v3/discovery:client_status"
 CLIENT_STATUS_SERVICE = "envoy.service.status.v3.ClientStatusDiscoveryService"
@@ -73,9 +73,7 @@ class ClientReports:
         made: how many answers were begun.
     """
 
-    def __init__(
-        self, clients: ClientRegistry, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]] = tuple
-    ) -> None:
+    def __init__(self, clients: Clients, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]] = tuple) -> None:
         """Report `clients`, and the state of this process as a client of others, which `own` returns."""
         self.made = 0
         self._own = own

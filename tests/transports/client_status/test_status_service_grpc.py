@@ -13,7 +13,6 @@ from envoy.service.status.v3 import csds_pb2, csds_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fsxds.model.resource_types import BY_SHORT_NAME
-from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import ClientStatus, Node
 from fsxds.protocol.ttl import TtlMode
 from fsxds.runtime.store import Latest
@@ -24,6 +23,7 @@ from fsxds.transports.grpc_streams.calls import LastingCalls
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.services import Clients
 from tests.support.channels import OneChannel
 from tests.support.errors import Recorder, make_supervisor
 from tests.support.grpc_clients import LOCALHOST, channel_to, serving_grpc

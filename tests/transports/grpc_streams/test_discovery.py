@@ -10,7 +10,6 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.observe.clients import Clients
 from fsxds.protocol.ttl import TtlMode
 from fsxds.runtime.events import AckReceived, Event, ResponseSent
 from fsxds.runtime.store import Latest
@@ -20,6 +19,7 @@ from fsxds.transports.grpc_streams.calls import INTERNAL
 from fsxds.transports.grpc_streams.discovery import GrpcServices
 from fsxds.transports.grpc_streams.grpc_server import listening_grpc
 from fsxds.transports.grpc_streams.stream import StreamContext
+from fsxds.transports.services import Clients
 from tests.support.channels import OneChannel
 from tests.support.errors import AT_ONCE, Recorder, make_supervisor
 from tests.support.grpc_clients import (

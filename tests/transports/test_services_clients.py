@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import Version
-from fsxds.observe.clients import Clients
 from fsxds.protocol.messages import ClientStatus, Node, WatchStatus
+from fsxds.transports.services import Clients
 
 CDS = BY_SHORT_NAME["cds"].type_url
 

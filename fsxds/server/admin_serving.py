@@ -99,10 +99,10 @@ class AdminAddress:
             listeners=self._listener_reports,
             waits_for=lambda: of.unready() and (of.waits_for() or of.unready()),
             degraded=lambda: of.supervisor.degraded.current,
+            upstreams=of.upstreams.statuses,
         )
         channels = ChannelFacts(of.publisher, of.channels)
         status = ServerStatus(process, operator, channels, self._files)
-        status.upstreams = of.upstreams.statuses
         return {
             **RolloutPaths(operator).paths,
             **StatusPaths(status).paths,

@@ -474,7 +474,7 @@ class Application:
         """Serve polls at an address."""
         exchange = Exchange(self.channels, self.limiter, self.credentials.access)
         rest = RestJson(exchange, self.catalogue, self.observer, self.clients)
-        rest.authority, rest.relays, rest.address = lambda: self.settings.authority, self.upstreams.relays, address
+        rest.relays, rest.address = self.upstreams.relays, address
         posts = {path: answer for one in self.services for path, answer in one.posts.items()}
         application = make_application(rest, posts)
         documents = {path: answer for one in self.services for path, answer in one.documents.items()}
@@ -488,9 +488,7 @@ class Application:
         """Serve streams at an address."""
         exchange = Exchange.of_streams(self.channels, self.limiter, self.credentials.access)
         shared = StreamContext(exchange, self.observer, self.clients, TtlMode(self.settings.ttl))
-        shared.authority, shared.forgets_members = lambda: self.settings.authority, self.keeper is None
-        shared.writer.passes_redirects = self.settings.redirects == "client"
-        shared.relays = self.upstreams.relays
+        shared.forgets_members, shared.relays = self.keeper is None, self.upstreams.relays
         more = tuple(call for one in self.services for call in one.calls)
         services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)

@@ -41,6 +41,7 @@ class ProcessFacts:
         listeners: returns where it listens.
         waits_for: returns what the start waits for; empty when it is over.
         degraded: returns the components that failed, and have not run well since.
+        upstreams: returns how each upstream stands.
     """
 
     directory: str
@@ -48,6 +49,7 @@ class ProcessFacts:
     listeners: Callable[[], Sequence[ListenerReport]]
     waits_for: Callable[[], str]
     degraded: Callable[[], tuple[str, ...]]
+    upstreams: Upstreams = tuple
 
 
 class ServerStatus:
@@ -58,9 +60,6 @@ class ServerStatus:
         control: knows the rollouts.
         channels: knows views and clients.
         files: knows the files.
-
-    Attributes:
-        upstreams: returns how each upstream stands; nothing until somebody sets it.
     """
 
     def __init__(
@@ -70,7 +69,6 @@ class ServerStatus:
         self._control = control
         self._channels = channels
         self._files = files
-        self.upstreams: Upstreams = tuple
 
     async def report(self) -> ServerReport:
         """Return what `GET /api/status` answers."""
@@ -99,7 +97,7 @@ class ServerStatus:
             clients=clients,
             rollouts=tuple(sorted(rollouts, key=_is_quiet)[:MOST_ROLLOUTS]),
             rollout_count=len(rollouts),
-            upstreams=tuple(upstream_report(each, time.time()) for each in self.upstreams()),
+            upstreams=tuple(upstream_report(each, time.time()) for each in process.upstreams()),
         )
 
     async def clients(self, query: RowQuery) -> ClientList:

@@ -139,7 +139,6 @@ class StreamContext:
 
     Attributes:
         limiter: bounds what clients take.
-        authority: returns that of structured names which have none.
         forgets_members: the next process will not know what this one removed, which was not reported yet.
         knows_authority_is_missing: that clients ask for names without authority was reported.
         access: decides who may ask for what; everybody for everything, unless it is set before the first stream comes.
@@ -152,21 +151,18 @@ class StreamContext:
         self.observer = observer
         self.registry = registry
         self.ttl_mode = ttl_mode
-        self.authority: Callable[[], str] = str
         self.forgets_members = False
         self.knows_authority_is_missing = False
         self.relays = RelayIds()
         channels = exchange.channels
         self.memory = SharedMemory(channels.on_demand.unanswered, lambda: channels.rollout)
-        self.reader = GrpcRequestReader(lambda: self.limiter.settings.max_names, self._read_authority)
-        self.writer = ResponseWriter()
+        self.reader = GrpcRequestReader(
+            lambda: self.limiter.settings.max_names, lambda: self.limiter.settings.authority
+        )
+        self.writer = ResponseWriter(passes_redirects=self.limiter.settings.redirects == "client")
         self.writer.identifier = self._read_identifier
         self.waking = Waking(channels.on_demand)
         self._tasks: asyncio.TaskGroup | None = None
-
-    def _read_authority(self) -> str:
-        # It is set later.
-        return self.authority()
 
     def _read_identifier(self) -> str:
         return self.relays.identifier
@@ -425,7 +421,7 @@ class StreamCall:
         """Report, of all clients once, that one asks for a name without authority."""
         if not self._shared.knows_authority_is_missing:
             self._shared.knows_authority_is_missing = True
-            self._shared.observer(AuthorityMissing(self._node, name, self._shared.authority()))
+            self._shared.observer(AuthorityMissing(self._node, name, self._shared.limiter.settings.authority))
 
     def _count_names(self, count: int) -> None:
         """Note how many names the client subscribes to. Raises LimitError."""

@@ -116,7 +116,6 @@ class RestJson:
         handlers: what answers each path that is posted to.
         elsewhere: answers what is at other paths, all but POST where no resource can be; None where there is nothing.
         edge: passes requests to them.
-        authority: returns that of structured names which have none.
         address: where it listens; None where any name leads.
         relays: knows the relays that are above and below; to be set before the application is made.
     """
@@ -125,7 +124,6 @@ class RestJson:
         self.exchange = exchange
         self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
         self.elsewhere: Handler | None = None
-        self.authority: Callable[[], str] = str
         self.address: Address | None = None
         self.relays = RelayIds()
         self.edge = HttpEdge("REST", self._answer, observer, exchange.limiter.admit_request)
@@ -139,16 +137,12 @@ class RestJson:
             unanswered=on_demand.unanswered,
             recognized=self._clients.receive_recognized,
         )
-        self._requests = RestRequestReader(catalogue, authority=self._read_authority)
+        self._requests = RestRequestReader(catalogue, authority=lambda: exchange.limiter.settings.authority)
         self._bodies = ResponseBodies(Printer(catalogue))
 
     async def name_relays(self, _: web.Request, response: web.StreamResponse) -> None:
         """Add the header that names the relays which a response passed."""
         response.headers[HEADER] = self.relays.downwards
-
-    def _read_authority(self) -> str:
-        # It is set later.
-        return self.authority()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self._check_page(request)

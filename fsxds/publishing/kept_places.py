@@ -1,4 +1,4 @@
-"""What keeps the places of rollouts across restarts, as the publisher sees it: a capability, see `history/`."""
+"""What is kept across restarts, as the publisher sees it (a capability, see `history/`), and the members that were removed."""
 
 from __future__ import annotations
 

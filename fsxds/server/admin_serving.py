@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from time import monotonic
 
 from fsxds.model.errors import UsageError
@@ -23,10 +22,8 @@ from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.runtime.access import Access
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.events import Event, HoldsChanged, Observer, TreeLoaded
-from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.upstream_events import UpstreamStatus
 from fsxds.server.app import ADMIN, GRACE_S, Application
-from fsxds.server.reload import Reload
 from fsxds.settings.forms import Address
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
@@ -39,13 +36,19 @@ from fsxds.transports.admin.status_paths import StatusPaths, health_paths, metri
 from fsxds.transports.admin.status_reports import ListenerReport
 from fsxds.transports.rest.http_server import listening
 
+MOST_VIEWS = 100
+WHOLE = "whole tree"
+STEP_AGE = "fsxds_rollout_step_age_seconds"
+# Of several channels with the same labels, the largest counts.
+OLDEST = frozenset({STEP_AGE, "fsxds_rollback_timestamp_seconds"})
+
 
 class AdminAddress:
     """Serves operators: a `ListeningPart` of an application, of which nothing is asked before it listens."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        self._metrics = Metrics(lambda: self._readers().read())
+        self._metrics = Metrics(lambda: readings_of(application))
         self._changes = ChangeFeed(lambda: application.publisher.generation)
         self._files = LoadedFiles(self._is_word)
         self._is_exposed = False
@@ -112,20 +115,6 @@ class AdminAddress:
             **health_paths(of.unready),
         }
 
-    def _readers(self) -> Readers:
-        """Return what is asked for what is there now."""
-        of = self._application
-        return Readers(
-            of.reload,
-            lambda: of.file_count,
-            of.publisher,
-            of.channels,
-            of.supervisor,
-            lambda: of.limiter.held,
-            of.unready,
-            of.upstreams.statuses,
-        )
-
     def _listener_reports(self) -> list[ListenerReport]:
         of = self._application
         return [
@@ -137,75 +126,42 @@ class AdminAddress:
 part = AdminAddress
 
 
-MOST_VIEWS = 100
-WHOLE = "whole tree"
-STEP_AGE = "fsxds_rollout_step_age_seconds"
-# Of several channels with the same labels, the largest counts.
-OLDEST = frozenset({STEP_AGE, "fsxds_rollback_timestamp_seconds"})
+def readings_of(application: Application) -> Readings:
+    """Yield what is there now, for the metrics: names of gauges, their labels, and their values."""
+    yield "fsxds_ready", (), float(not application.unready())
+    yield "fsxds_polls_held", (), float(application.limiter.held)
+    held = () if application.reload.views is None else application.reload.views.held
+    good = sum(file.has_last_good for file in held)
+    yield "fsxds_files", ("good",), float(max(0, application.file_count - len(held)))
+    yield "fsxds_files", ("held",), float(good)
+    yield "fsxds_files", ("broken",), float(len(held) - good)
+    for status in application.upstreams.statuses():
+        yield from upstream_readings(status, time.time())
+    degraded = application.supervisor.degraded.current
+    for component in sorted(application.supervisor.components):
+        yield "fsxds_component_degraded", (component,), float(component in degraded)
+    # Several channels may have the same labels.
+    merged: dict[tuple[str, Labels], float] = {}
+    for name, labels, value in _channels(application.publisher, application.channels):
+        before = merged.get((name, labels), 0.0)
+        merged[name, labels] = max(before, value) if name in OLDEST else before + value
+    yield from ((name, labels, value) for (name, labels), value in merged.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Readers:
-    """What is asked for what is there now.
-
-    Attributes:
-        reload: knows which files are held back.
-        file_count: returns how many files the directory has.
-        publisher: has what is served.
-        channels: knows the views.
-        supervisor: knows the components.
-        polls_held: returns how many requests are held.
-        unready: returns why `/readyz` does not say 200; empty where it does.
-        upstreams: returns how each upstream stands.
-    """
-
-    reload: Reload
-    file_count: Callable[[], int]
-    publisher: Publisher
-    channels: NodeChannels
-    supervisor: Supervisor
-    polls_held: Callable[[], int]
-    unready: Callable[[], str]
-    upstreams: Callable[[], Iterable[UpstreamStatus]] = tuple
-
-    def read(self) -> Readings:
-        """Yield names of gauges, their labels, and their values."""
-        yield "fsxds_ready", (), float(not self.unready())
-        yield "fsxds_polls_held", (), float(self.polls_held())
-        yield from self._files()
-        for status in self.upstreams():
-            yield from upstream_readings(status, time.time())
-        degraded = self.supervisor.degraded.current
-        for component in sorted(self.supervisor.components):
-            yield "fsxds_component_degraded", (component,), float(component in degraded)
-        # Several channels may have the same labels.
-        merged: dict[tuple[str, Labels], float] = {}
-        for name, labels, value in self._channels():
-            before = merged.get((name, labels), 0.0)
-            merged[name, labels] = max(before, value) if name in OLDEST else before + value
-        yield from ((name, labels, value) for (name, labels), value in merged.items())
-
-    def _files(self) -> Readings:
-        held = () if self.reload.views is None else self.reload.views.held
-        good = sum(file.has_last_good for file in held)
-        yield "fsxds_files", ("good",), float(max(0, self.file_count() - len(held)))
-        yield "fsxds_files", ("held",), float(good)
-        yield "fsxds_files", ("broken",), float(len(held) - good)
-
-    def _channels(self) -> Readings:
-        labels, now_s = view_labels(self.channels.views), asyncio.get_running_loop().time()
-        rejections, gate = self.publisher.verdicts.rejections, self.publisher.gate
-        yield "fsxds_rejecting_nodes", (), float(len(rejections.nodes))
-        yield "fsxds_held_versions", (), float(len(rejections.held))
-        yield "fsxds_canary_wait_seconds", (), 0.0 if gate is None else gate.wait_s(now_s)
-        for rollout in self.publisher.followed(labels):
-            key, snapshot = rollout.channel.key, rollout.channel.store.current
-            view = labels.get(key.layers, OTHER)
-            if snapshot is not None and key == ChannelKey(key.layers):
-                yield from _served(view, snapshot)
-            yield from _rollout(rollout, (view, key.cohort), now_s)
-            for client in rollout.channel.known:
-                yield "fsxds_clients", (client.transport, view, client.sync_state().value), 1.0
+def _channels(publisher: Publisher, channels: NodeChannels) -> Readings:
+    labels, now_s = view_labels(channels.views), asyncio.get_running_loop().time()
+    rejections, gate = publisher.verdicts.rejections, publisher.gate
+    yield "fsxds_rejecting_nodes", (), float(len(rejections.nodes))
+    yield "fsxds_held_versions", (), float(len(rejections.held))
+    yield "fsxds_canary_wait_seconds", (), 0.0 if gate is None else gate.wait_s(now_s)
+    for rollout in publisher.followed(labels):
+        key, snapshot = rollout.channel.key, rollout.channel.store.current
+        view = labels.get(key.layers, OTHER)
+        if snapshot is not None and key == ChannelKey(key.layers):
+            yield from _served(view, snapshot)
+        yield from _rollout(rollout, (view, key.cohort), now_s)
+        for client in rollout.channel.known:
+            yield "fsxds_clients", (client.transport, view, client.sync_state().value), 1.0
 
 
 def view_labels(views: tuple[tuple[str, Layers], ...]) -> Mapping[Layers, str]:

@@ -1,4 +1,7 @@
-"""Whether fsxds is ready: the rule, what a start waits for, reported at growing intervals, and the file that says it serves."""
+"""Whether fsxds is ready: the rule, what a start waits for, reported at growing intervals, and the file that says it serves.
+
+A server that would send secrets in clear over the network does not start.
+"""
 
 from __future__ import annotations
 

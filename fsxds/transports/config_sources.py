@@ -1,4 +1,8 @@
-"""The config sources inside of resources: found, to be made mirrored files, or made ADS for clients with one stream."""
+"""What streams are served instead of what channels serve, and config sources inside of resources.
+
+Config sources are found, to be made mirrored files, or made ADS for clients with one stream; redirects are passed on to
+clients that follow them themselves.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One upstream: what it is asked for, what is held of it, and how it stands. Touched from the event loop only.
 
-When the first answers on a connection are published: together, as one change. Pure.
+The first answers on a connection are published together, as one change.
 
 Another server, or one that restarted, may have another tree. Types are answered one by one: published so, a cluster would be
 gone before the route to it has moved. The rollout of one change adds clusters, moves routes, then removes clusters.

@@ -46,7 +46,7 @@ def with_channels(server: GrpcServer | Server) -> ChannelPerNode:
     if isinstance(server, Server):
         server.rest.exchange.channels = channels
     else:
-        server.services._shared.channels = channels
+        server.services._shared.exchange.channels = channels
     return channels
 
 

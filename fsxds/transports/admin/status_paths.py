@@ -1,4 +1,4 @@
-"""The paths of the admin address that show the whole server: its status, its clients, its files."""
+"""The paths of the admin address that show the whole server: its status, clients and files; metrics, health, and an outline."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class StreamContext:
 
     def __init__(self, exchange: Exchange, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
         self.exchange = exchange
-        self.channels, self.limiter, self.access = exchange.channels, exchange.limiter, exchange.access
+        self.limiter, self.access = exchange.limiter, exchange.access
         self.observer = observer
         self.registry = registry
         self.ttl_mode = ttl_mode
@@ -407,7 +407,7 @@ class StreamCall:
 
     def _ask_elsewhere(self, type_url: TypeUrl) -> None:
         """Have other servers asked for what the client subscribes to."""
-        self._shared.channels.on_demand.ask(self, type_url, self._core.subscription_of(type_url).asked)
+        self._shared.exchange.channels.on_demand.ask(self, type_url, self._core.subscription_of(type_url).asked)
         self._note_waiting()
 
     def _note_waiting(self) -> None:
@@ -579,7 +579,7 @@ class StreamCall:
         self._shared.limiter.release_names(self._name_count)
         self._name_count = 0
         self._set_timer()
-        self._shared.channels.on_demand.forget(self)
+        self._shared.exchange.channels.on_demand.forget(self)
         self._note_waiting()
         if self._channel is not None:
             self._channel.leave(self)

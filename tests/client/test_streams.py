@@ -66,12 +66,12 @@ async def test_the_node_is_told_once_per_stream() -> None:
 @pytest.mark.parametrize(("agent", "told"), [("", "fsxds watch"), ("envoy", "envoy")])
 async def test_who_the_client_is(agent: str, told: str) -> None:
     """The user agent is our own unless another is wanted: servers treat Envoy in a way of its own."""
-    async with scripted(CLUSTERS.method) as script:
-        async with streaming(script.target, CLUSTERS, Node("n1", agent=agent)) as client:
-            client.subscribe(CDS)
-            await script_is_open(client, script)
-            # A client that ends may not have written it.
-            opening = await script.requested()
+    node = Node("n1", agent=agent)
+    async with scripted(CLUSTERS.method) as script, streaming(script.target, CLUSTERS, node) as client:
+        client.subscribe(CDS)
+        await script_is_open(client, script)
+        # A client that ends may not have written it.
+        opening = await script.requested()
 
     assert told == opening.node.user_agent_name
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.history.entries import HistoryEntry
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.errors import ProtocolError
@@ -276,7 +277,9 @@ async def test_rollback_and_resume(state: State) -> None:
         run.save({"CDS": {"a": "2", "b": "1"}})
         await run.settled()
         operator = operator_of(run, state)
-        assert [(kept.number, kept.time_s) for kept in await operator.history()] == [(number, 7.0)]
+        (kept,) = await operator.history()
+        assert isinstance(kept, HistoryEntry)
+        assert (kept.number, kept.time_s, kept.commit) == (number, 7.0, "c0ffee")
         assert await operator.rollback(number) == 1
         await run.settled()
         found = report(run)

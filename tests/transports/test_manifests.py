@@ -13,20 +13,38 @@ from aiohttp.test_utils import TestClient, TestServer
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.errors import ProtocolError
 from fsxds.model.values import OfferedManifest
-from fsxds.runtime.access import Access, AccessInUse
+from fsxds.runtime.access import Access, AccessInUse, Peer
 from fsxds.runtime.store import Latest
 from fsxds.settings.access_rules import AccessRule
 from fsxds.signing.offered import PATH, read_offers
-from fsxds.transports.manifests import services
+from fsxds.transports.manifests import _check, services
 from fsxds.transports.services import Clients, ExtraServices, ServiceContext
 
 ONE, TWO = OfferedManifest(b"one", b"signature"), OfferedManifest(b"two", b"signature")
+HERE, ELSEWHERE = Peer("127.0.0.1", is_private=True), Peer("10.0.0.1", is_private=False)
 CODES = {"PERMISSION_DENIED": 403, "UNAUTHENTICATED": 401}
 
 
 def offering(catalogue: Catalogue, offered: Latest[tuple[OfferedManifest, ...]], access: Access) -> ExtraServices:
     """Return what offers manifests to those who have access."""
     return services(ServiceContext(Clients(), catalogue, AccessInUse(access), tuple, offered))
+
+
+def code_of(access: Access, peer: Peer) -> str:
+    """Return with which status a peer is rejected; empty where it is not."""
+    try:
+        _check(AccessInUse(access), peer)
+    except ProtocolError as error:
+        return error.code
+    return ""
+
+
+def test_who_is_offered_manifests() -> None:
+    """They have digests of secrets: those get them who may ask for all nodes, where secrets may be sent."""
+    assert code_of(Access(), HERE) == ""
+    assert code_of(Access(), ELSEWHERE) == "PERMISSION_DENIED"
+    assert code_of(Access(has_insecure_secrets=True), ELSEWHERE) == ""
+    assert code_of(Access(rules=(AccessRule(token="team", nodes=("a",)),)), HERE) == "UNAUTHENTICATED"
 
 
 @asynccontextmanager
@@ -48,8 +66,8 @@ async def over_http(catalogue: Catalogue, access: Access) -> AsyncIterator[TestC
 @pytest.mark.parametrize(
     ("access", "expected"), [(Access(), 200), (Access(rules=(AccessRule(token="team", nodes=("a",)),)), 401)]
 )
-async def test_who_is_offered_manifests(catalogue: Catalogue, access: Access, expected: int) -> None:
-    """They have digests of secrets: those get them who may ask for all nodes, where secrets may be sent."""
+async def test_who_gets_manifests_over_http(catalogue: Catalogue, access: Access, expected: int) -> None:
+    """The same peers get them."""
     async with over_http(catalogue, access) as client, client.get(PATH) as response:
         assert response.status == expected
         assert expected != 200 or read_offers(await response.read()) == (ONE,)
@@ -71,6 +89,7 @@ async def test_a_stream_has_each_manifest(catalogue: Catalogue) -> None:
         call.cancel()
     await server.stop(None)
 
-    assert (read_offers(first), read_offers(second)) == ((), (TWO, ONE))
+    assert first == b'{"form": "fsxds-manifests-1", "manifests": []}'
+    assert read_offers(second) == (TWO, ONE)
     with pytest.raises(asyncio.CancelledError):
         await call.read()

@@ -215,7 +215,10 @@ async def test_a_fetch_that_waits_is_denied_when_access_changes(
     answer_all(asked)
     assert await batch == ["a"]
     assert [status for _, status, _ in server.recorder.rejected] == ["PERMISSION_DENIED"]
-    assert not len(server.services._exchange)
+    exchange = server.services._exchange
+    assert set(in_use.listeners) == {server.services, exchange}
+    assert set(asked.listeners) == {exchange}
+    assert not len(exchange) + server.channels.channel.readers
     assert not server.store.listeners
 
 

@@ -21,7 +21,7 @@ CAPABILITIES = {
     "tools": ("fsxds.tools", "fsxds.editor"),
     "client": ("fsxds.client", "fsxds.upstream", "fsxds.tools"),
     "HTTP GET": ("fsxds.transports.http_get", "fsxds.tools.exporting"),
-    "upstreams": ("fsxds.upstream",),
+    "upstreams": ("fsxds.upstream", "fsxds.snapshots.upstream_rows"),
     "signed trees": ("fsxds.signing", "fsxds.transports.manifests", "fsxds.upstream"),
     "state directory": ("fsxds.history",),
     "client status": ("fsxds.transports.client_status",),
@@ -29,7 +29,10 @@ CAPABILITIES = {
         *("fsxds.server.admin_serving", "fsxds.transports.admin", "fsxds.status"),
         *("fsxds.publishing.rollout_operator", "fsxds.observe.metrics"),
     ),
-    "list collections": ("fsxds.snapshots.list_collections", "fsxds.snapshots.folder_collections"),
+    "redirects and list collections": (
+        *("fsxds.snapshots.resolution", "fsxds.snapshots.redirects", "fsxds.snapshots.locators"),
+        *("fsxds.snapshots.list_collections", "fsxds.snapshots.folder_collections", "fsxds.upstream"),
+    ),
     "service manager": ("fsxds.server.service_manager",),
     "views": (
         *("fsxds.snapshots.layers", "fsxds.snapshots.layers_load", "fsxds.snapshots.layered_tree"),
@@ -39,7 +42,7 @@ CAPABILITIES = {
 }
 
 # Imported by the core: these cannot be deleted yet.
-NEEDED = {"list collections", "rollouts"}
+NEEDED = {"rollouts"}
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)

@@ -13,7 +13,6 @@ from fsxds.model.resources import Resource, Snapshot
 from fsxds.runtime.views import Views, node_of
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
-from fsxds.snapshots.locators import NotThere, Resolver
 
 if TYPE_CHECKING:
     from fsxds.transports.mirror.inlining import FindListeners, ListenerFinder
@@ -54,10 +53,10 @@ def listener_finder(settings: Settings, directory: Path | None, catalogue: Catal
     type_url, root = BY_SHORT_NAME["lds"].type_url, "" if directory is None else str(directory.absolute())
 
     def finder(snapshot: Snapshot) -> FindListeners:
-        resolver = Resolver(snapshot, settings.authority, root, catalogue)
-
         def find(locator: Locator) -> tuple[Resource, ...] | str:
-            found = resolver.find(locator, type_url)
+            from fsxds.snapshots.locators import NotThere, Resolver  # noqa: PLC0415 - loaded with the first locator
+
+            found = Resolver(snapshot, settings.authority, root, catalogue).find(locator, type_url)
             if isinstance(found, NotThere):
                 return f"leads to {locator}, {found.reason}"
             return (found,) if isinstance(found, Resource) else found

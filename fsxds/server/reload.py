@@ -37,10 +37,9 @@ from fsxds.settings.upstream_rules import at_urls
 from fsxds.settings.view_rules import Variables, ViewRule
 from fsxds.snapshots.accept import MISSING_LAYER
 from fsxds.snapshots.check_protocol import Check
-from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, LayerPatching, Loaded, changed_files, load
 from fsxds.snapshots.loaded_views import LoadedViews, only_view, unjudged_views, whole_tree, with_served
-from fsxds.snapshots.resolution import ResolutionRules
+from fsxds.snapshots.stages import CollectionRules, ResolutionRules
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 from fsxds.source.envoy_api import AskFeatures, find_api
 from fsxds.source.listing import Exclusion, TreeBounds

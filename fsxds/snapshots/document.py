@@ -22,11 +22,12 @@ from fsxds.model.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.model.resources import LayerEdit, Origin, Reference, Resource, UnreadResource, version_of_body
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, TypeUrl
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
-from fsxds.snapshots import list_collections, names, redirect_payloads, shape
+from fsxds.snapshots import names, redirect_payloads, shape
 from fsxds.snapshots.layer_documents import is_layer_document, read_layer_document
 from fsxds.snapshots.names import LISTENER, ONLY_ONE, VIRTUAL_HOST, name_of_unnamed, unmatchable_fault, unnamed_fault
 from fsxds.snapshots.shape import DISCOVERY_RESPONSE, RESOURCE_WRAPPER, Piece, TypeClaim, shape_of, wrapper_path
 from fsxds.snapshots.structured_names import NameWriter, may_hold_names
+from fsxds.snapshots.type_rules import TypeRules, rules_of
 
 
 @dataclass(slots=True)
@@ -162,10 +163,11 @@ class DocumentReader:
     def _converted(
         self, value: dict[str, PlainValue], row: ResourceType | None, convert: Callable[[PlainValue], Converted]
     ) -> Converted:
-        """Return what becomes of a resource, in which the locators of a list collection may be texts."""
-        if row is not list_collections.LISTENER_COLLECTION:
+        """Return what becomes of a resource, which the rules of its type may let be written in other ways."""
+        rules = rules_of(row)
+        if rules is None:
             return convert(value)
-        plain, faults = list_collections.with_plain_locators(value, self._authority)
+        plain, faults = rules.read(value, self._authority)
         converted = convert(plain)
         return Converted(None, (*converted.faults, *faults)) if faults else converted
 
@@ -193,7 +195,7 @@ class DocumentReader:
 
     def _no_resource_type(self, message_type: str, field_path: FieldPath) -> Fault:
         if self._catalogue.knows(message_type):
-            return _not_served(message_type, field_path)
+            return shape.not_served(message_type, field_path)
         return shape.unknown_type(message_type, similar_type(self._catalogue, message_type), field_path)
 
     def _wrapping(self, piece: Piece, draft: DocumentDraft) -> _Wrapping | None:
@@ -307,7 +309,7 @@ class DocumentReader:
     def _add(self, message: Message, place: _Place, draft: DocumentDraft) -> None:
         row = BY_MESSAGE_TYPE.get(message.DESCRIPTOR.full_name)
         if row is None:
-            draft.faults.append(_not_served(message.DESCRIPTOR.full_name, place.field_path))
+            draft.faults.append(shape.not_served(message.DESCRIPTOR.full_name, place.field_path))
             return
         draft.declared.add(row.type_url)
         prepared = self._prepared(message, row, place, draft)
@@ -336,8 +338,8 @@ class DocumentReader:
             references = self._checked_references(references, place, draft)
         if is_unnamed:
             references += (ONLY_ONE,)
-        if row is list_collections.LISTENER_COLLECTION:
-            references += tuple(list_collections.references_of(message))
+        if (rules := rules_of(row)) is not None:
+            references += tuple(rules.references_of(message))
         if row is VIRTUAL_HOST:
             fault = names.lasting_fault(name, own_name, place.field_path)
             draft.faults += [fault] if fault else []
@@ -355,8 +357,8 @@ class DocumentReader:
             if canonical is None:
                 return None
             place, body = canonical, message.SerializeToString(deterministic=True)
-        if row is list_collections.LISTENER_COLLECTION:
-            faults = self._complete(message, place)
+        if (rules := rules_of(row)) is not None:
+            faults = self._complete(message, rules, place)
             draft.faults += faults
             body = message.SerializeToString(deterministic=True)
             return None if faults else (place, body)
@@ -410,16 +412,14 @@ class DocumentReader:
             draft.faults.append(unnamed_fault(name, _name_path(LISTENER, place)))
         return name
 
-    def _complete(self, collection: Message, place: _Place) -> list[Fault]:
-        """Complete the entries of a list collection, and return what is wrong with them."""
-        written = place.written
-        faults = list_collections.complete(collection, self._catalogue, (), self._authority)
-        if isinstance(written, dict) and not list_collections.says_entries(written):
-            faults = [list_collections.no_entries()]
-        of_name = list_collections.naming_fault(place.wrapping.name, place.field_path)
-        return ([of_name] if of_name else []) + [
+    def _complete(self, message: Message, rules: TypeRules, place: _Place) -> list[Fault]:
+        """Complete a message by the rules of its type, and return what is wrong with it."""
+        of_name = rules.name_fault(place.wrapping.name)
+        around = wrapper_path(place.field_path)
+        within = rules.complete(message, place.written, self._catalogue, self._authority)
+        return ([replace(of_name, field_path=around + of_name.field_path)] if of_name else []) + [
             replace(fault, field_path=place.field_path + authored_path(place.written, fault.field_path))
-            for fault in faults
+            for fault in within
         ]
 
     def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
@@ -465,14 +465,10 @@ class DocumentReader:
 def _conversion_faults(piece: Piece, faults: Collection[Fault]) -> list[Fault]:
     """Return what is wrong with a resource, at its place in the document."""
     written = piece.value.get("@type") if faults and isinstance(piece.value, dict) else ""
-    singular = list_collections.singular_collection(str(written).rpartition("/")[2], piece.field_path)
+    singular = shape.singular_collection(str(written).rpartition("/")[2], piece.field_path)
     if singular is not None:
         return [singular]
     return [replace(fault, field_path=piece.field_path + fault.field_path) for fault in faults]
-
-
-def _not_served(message_type: str, field_path: FieldPath) -> Fault:
-    return list_collections.singular_collection(message_type, field_path) or shape.not_served(message_type, field_path)
 
 
 def _as_authored(reference: Reference, written: PlainValue) -> Reference:

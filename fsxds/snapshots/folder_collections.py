@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
+from typing import cast
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator, locator_of
@@ -24,37 +25,13 @@ from fsxds.model.name_table import Chunk
 from fsxds.model.resource_names import Locator, ResourceName, parse_or_none
 from fsxds.model.resource_types import BY_SHORT_NAME, in_push_order
 from fsxds.model.resources import CLAIMED, Origin, Reference, Resource, Rows, Snapshot, version_of_body
-from fsxds.model.values import Problem, Severity
+from fsxds.model.values import HeldFile, Problem, Severity
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.locators import NotThere, Resolver, entry_name_of
+from fsxds.snapshots.stages import CollectionRules, Inputs, Staged
 
 LISTENER, COLLECTION = BY_SHORT_NAME["lds"], BY_SHORT_NAME["lcds"]
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionRules:
-    """What the settings say about collections.
-
-    Attributes:
-        rules: the collections to make.
-        authority: that of names which have none.
-        root: the absolute path of the tree, in which `file:///` locators are resolved; empty for no such place.
-        catalogue: the message types; None where no resource is to be made.
-    """
-
-    rules: tuple[CollectionRule, ...] = ()
-    authority: str = ""
-    root: str = ""
-    catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
-
-    def name_of(self, rule: CollectionRule) -> str:
-        """Return the canonical name of a collection."""
-        return str(replace(rule.name, authority=rule.name.authority or self.authority))
-
-    def by_name(self) -> Mapping[str, CollectionRule]:
-        """Return the rules by the canonical names of the collections."""
-        return {self.name_of(rule): rule for rule in self.rules}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +41,20 @@ class Collected:
     Attributes:
         snapshot: what is served; the one without them itself where none is to be made.
         problems: folders of which none could be made, and entries that lead nowhere.
-        source: the snapshot that they were made of.
+        raw: the snapshot that they were made of.
         rules: by what.
         made: the collections that were made of folders, by name, each with its members.
         dangling: the problems of entries.
+        held: no file is held for their sake.
     """
 
     snapshot: Snapshot
     problems: tuple[Problem, ...]
-    source: Snapshot = field(compare=False, repr=False)
+    raw: Snapshot = field(compare=False, repr=False)
     rules: CollectionRules = field(compare=False, repr=False)
     made: Mapping[str, FolderCollection] = field(default_factory=dict, compare=False, repr=False)
     dangling: tuple[Problem, ...] = ()
+    held: tuple[HeldFile, ...] = field(default=(), init=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +63,16 @@ class FolderCollection:
 
     members: tuple[Resource, ...]
     resource: Resource
+
+
+def unchanged(raw: Snapshot, inputs: Inputs) -> Collected:
+    """Return a view without collections."""
+    return Collected(raw, (), raw, inputs.rules.collections)
+
+
+def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
+    """Make the collections of a view, as a stage."""
+    return with_collections(raw, inputs.rules.collections, cast("Collected | None", before))
 
 
 def with_collections(source: Snapshot, rules: CollectionRules, before: Collected | None) -> Collected:
@@ -126,8 +115,7 @@ def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None
         before is not None
         and before.rules == rules
         and all(
-            source.by_type.get(row.type_url) is before.source.by_type.get(row.type_url)
-            for row in (LISTENER, COLLECTION)
+            source.by_type.get(row.type_url) is before.raw.by_type.get(row.type_url) for row in (LISTENER, COLLECTION)
         )
     ):
         return before.dangling

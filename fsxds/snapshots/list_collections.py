@@ -22,44 +22,22 @@ from fsxds.model.resource_names import Locator, MalformedName, ResourceName, is_
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_SHORT_NAME
 from fsxds.model.resources import Reference, version_of_body
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity
-from fsxds.snapshots.shape import wrapper_path
 
 LISTENER_COLLECTION = BY_SHORT_NAME["lcds"]
 LISTENER = BY_SHORT_NAME["lds"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
-_OTHERS = {
-    "envoy.config.cluster.v3.ClusterCollection": "envoy.config.cluster.v3.Cluster",
-    "envoy.config.endpoint.v3.LbEndpointCollection": "envoy.config.endpoint.v3.LbEndpoint",
-}
 
 
-def singular_collection(message_type: str, field_path: FieldPath) -> Fault | None:
-    """Return why a collection of clusters or endpoints cannot be served; None for every other type."""
-    member = _OTHERS.get(message_type)
-    if member is None:
-        return None
-    fact = f"{message_type.rpartition('.')[2]} holds one entry at most in Envoy's API, and no Envoy reads it"
-    remedy = f"name the resources xdstp://<authority>/{member}/<name>/…, which a client asks for by the glob …/<name>/*"
-    return Fault("singular-collection", fact, remedy, field_path)
-
-
-def naming_fault(name: str, place: FieldPath) -> Fault | None:
+def name_fault(name: str) -> Fault | None:
     """Demand a structured name: a list collection is asked for by nothing else, and its file is named after its parts."""
     if not name or is_structured(name):
         return None
     remedy = f"write xdstp://<authority>/{LISTENER_COLLECTION.message_type}/{quote(name)}"
-    return Fault("collection-name", f'"{name}" is no structured name', remedy, (*wrapper_path(place), "name"))
+    return Fault("collection-name", f'"{name}" is no structured name', remedy, ("name",))
 
 
-def says_entries(written: Mapping[str, PlainValue]) -> bool:
-    """Whether an author wrote which entries a collection has, if only that it has none."""
-    return written.get("entries") is not None
-
-
-def with_plain_locators(
-    written: Mapping[str, PlainValue], authority: str
-) -> tuple[dict[str, PlainValue], tuple[Fault, ...]]:
+def read(written: Mapping[str, PlainValue], authority: str) -> tuple[dict[str, PlainValue], tuple[Fault, ...]]:
     """Return a collection with the fields of its locators where these are texts, and what is wrong with the texts."""
     entries = written.get("entries")
     # As everywhere in the API, one object may stand for a list of one.
@@ -83,19 +61,25 @@ def _with_plain_locator(entry: PlainValue, authority: str) -> tuple[PlainValue, 
         return {**entry, "locator": {}}, error
 
 
-def no_entries() -> Fault:
+def _no_entries() -> Fault:
     """A collection does not say that it is empty. Source: ENVOY.md E80."""
     fact = "`entries` has no value, for which Envoy would remove every listener"
     return Fault("no-resources", fact, "write the entries, or `entries: []` to have none on purpose", ())
 
 
-def complete(collection: DynamicMessage, catalogue: Catalogue, place: FieldPath, authority: str = "") -> list[Fault]:
-    """Complete the entries of a ListenerCollection, and return what is wrong with them, each at its place."""
+def complete(collection: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str = "") -> list[Fault]:
+    """Complete the entries of a ListenerCollection, and return what is wrong with them, each at its place in it."""
+    faults = _complete_entries(collection, catalogue, authority)
+    is_silent = isinstance(written, dict) and written.get("entries") is None
+    return [_no_entries()] if is_silent else faults
+
+
+def _complete_entries(collection: DynamicMessage, catalogue: Catalogue, authority: str) -> list[Fault]:
     names: dict[str, int] = {}
     listeners: dict[str, int] = {}
     faults: list[Fault] = []
     for index, entry in enumerate(collection.entries):
-        at = (*place, "entries", index)
+        at: FieldPath = ("entries", index)
         chosen = entry.WhichOneof("resource_specifier")
         if chosen == "inline_entry":
             inline = entry.inline_entry

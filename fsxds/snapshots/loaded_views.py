@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from fsxds.model.resources import Key, ParsedFile, Snapshot
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, SourceFile, SourceTree
-from fsxds.snapshots.folder_collections import Collected, with_collections
+from fsxds.snapshots import stages
 from fsxds.snapshots.load import Loaded, unjudged
-from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
+from fsxds.snapshots.stages import Inputs, ResolutionRules, Staged
 from fsxds.snapshots.upstream_content import UpstreamContent
-from fsxds.snapshots.upstream_rows import MergedView, with_upstreams
+
+T = TypeVar("T")
 
 # Views that are named in one problem.
 MOST_NAMED = 3
@@ -56,9 +57,8 @@ class LoadedViews:
             all of those that have its layer.
         held: the files of which some view serves something older, or nothing.
         memory: what is remembered for the next load; None for nothing.
-        merged: each view with what upstreams hold, where that was worked out.
-        resolved: the same with redirects followed.
-        collected: the same with the collections of folders, which is what is served.
+        staged: what each of `stages.STAGES` made of each view; None if it was not needed. Empty if nothing is served of them yet.
+        contents: what upstreams hold, in the order of their precedence.
     """
 
     by_layers: Mapping[Layers, Loaded]
@@ -66,9 +66,8 @@ class LoadedViews:
     problems: tuple[Problem, ...] = ()
     held: tuple[HeldFile, ...] = ()
     memory: LayersMemory | None = field(default=None, compare=False, repr=False)
-    merged: Mapping[Layers, MergedView] = field(default_factory=dict, compare=False, repr=False)
-    resolved: Mapping[Layers, Resolved] = field(default_factory=dict, compare=False, repr=False)
-    collected: Mapping[Layers, Collected] = field(default_factory=dict, compare=False, repr=False)
+    staged: Mapping[Layers, tuple[Staged | None, ...]] = field(default_factory=dict, compare=False, repr=False)
+    contents: tuple[UpstreamContent, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def wanted(self) -> frozenset[Key]:
@@ -77,12 +76,15 @@ class LoadedViews:
 
     @property
     def served(self) -> Mapping[Layers, Snapshot]:
-        """What each view serves: what its files and upstreams hold, with redirects followed, and with collections of folders."""
-        collected = self.collected
-        return {
-            layers: collected[layers].snapshot if layers in collected else loaded.snapshot
-            for layers, loaded in self.by_layers.items()
-        }
+        """What each view serves: what the last stage made of it."""
+        return {layers: self._served(layers, loaded.snapshot) for layers, loaded in self.by_layers.items()}
+
+    def _served(self, layers: Layers, snapshot: Snapshot) -> Snapshot:
+        return next((one.snapshot for one in reversed(self.staged.get(layers, ())) if one is not None), snapshot)
+
+    def results_of(self, stage_result: type[T]) -> list[T]:
+        """Return what the stage with results of this class made of each view that needs it."""
+        return [one for results in self.staged.values() for one in results if isinstance(one, stage_result)]
 
 
 def with_served(
@@ -99,27 +101,33 @@ def with_served(
         before: what was loaded and served before; None for nothing.
         contents: what upstreams hold, in the order of their precedence.
     """
-    below = before.merged if before else {}
-    merged = {
-        layers: with_upstreams(loaded.snapshot, contents, below.get(layers))
-        for layers, loaded in views.by_layers.items()
-    }
-    earlier = before.resolved if before else {}
-    resolved = {layers: resolve(one.snapshot, rules, earlier.get(layers)) for layers, one in merged.items()}
-    collections = rules.collections
-    were = before.collected if before else {}
-    collected = {
-        layers: with_collections(one.snapshot, collections, were.get(layers)) for layers, one in resolved.items()
-    }
+    inputs = Inputs(rules, contents)
+    staged = {layers: _staged(loaded.snapshot, layers, inputs, before) for layers, loaded in views.by_layers.items()}
     found = defaultdict[Problem, list[Layers]](list)
-    for layers, one in resolved.items():
-        found_here = (*merged[layers].problems, *collected[layers].problems)
-        for problem in (*one.problems, *filter(None, map(rules.check.adjusted, found_here))):
-            found[problem].append(layers)
-    named = {problem if len(shown) == len(resolved) else named_in(problem, shown) for problem, shown in found.items()}
+    for layers, results in staged.items():
+        for problem in (problem for one in results if one is not None for problem in one.problems):
+            adjusted = rules.check.adjusted(problem)
+            if adjusted is not None:
+                found[adjusted].append(layers)
+    named = {problem if len(shown) == len(staged) else named_in(problem, shown) for problem, shown in found.items()}
     problems = tuple(sorted(named.union(views.problems))) if named else views.problems
-    held = merged_held((views.held, *(one.held for one in resolved.values() if one.held)))
-    return replace(views, merged=merged, resolved=resolved, collected=collected, problems=problems, held=held)
+    held = merged_held((views.held, *(one.held for results in staged.values() for one in results if one is not None)))
+    return replace(views, staged=staged, contents=contents, problems=problems, held=held)
+
+
+def _staged(
+    snapshot: Snapshot, layers: Layers, inputs: Inputs, before: LoadedViews | None
+) -> tuple[Staged | None, ...]:
+    """Return what each stage makes of one view."""
+    were = before.staged.get(layers) if before is not None else None
+    earlier = before.by_layers[layers].snapshot if before is not None and were is not None else None
+    results = []
+    for stage, was in zip(stages.STAGES, were or (None,) * len(stages.STAGES), strict=True):
+        result = stage.apply(snapshot, inputs, was, earlier)
+        results.append(result)
+        snapshot = snapshot if result is None else result.snapshot
+        earlier = earlier if was is None else was.snapshot
+    return tuple(results)
 
 
 def folders_of(layers: Layers) -> Layers:

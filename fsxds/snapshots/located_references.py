@@ -14,25 +14,16 @@ from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.model.resource_names import Locator, MalformedName, is_structured
+from fsxds.model.resource_names import Locator, MalformedName
 from fsxds.model.resource_types import BY_TYPE_URL
-from fsxds.model.resources import Reference, Resource, version_of_body
+from fsxds.model.resources import Resource, version_of_body
 from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.settings.naming_rules import NO_RULES
+from fsxds.snapshots.stages import has_directives
 from fsxds.snapshots.structured_names import NameWriter
 
 FindName: TypeAlias = Callable[[Locator, TypeUrl], str | None]
 """Returns the name by which clients get what a locator without alternatives leads to; None where nothing is there."""
-
-
-def has_directives(reference: Reference) -> bool:
-    """Whether a reference is a locator that says more than a name."""
-    return "#" in reference.name and is_structured(reference.name)
-
-
-def locates(resource: Resource) -> bool:
-    """Whether a resource has such a reference."""
-    return any(map(has_directives, resource.references))
 
 
 def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[Resource, tuple[Problem, ...]]:

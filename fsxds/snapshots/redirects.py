@@ -21,8 +21,9 @@ from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, ResourceType
 from fsxds.model.resources import Key, Reference, Resource, claims_of, version_of_body
 from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.snapshots import names
-from fsxds.snapshots.located_references import located, locates
+from fsxds.snapshots.located_references import located
 from fsxds.snapshots.locators import NotThere, Place, Resolver
+from fsxds.snapshots.stages import locates
 
 MOST_FOLLOWED = 10
 """Redirects that are followed one after another."""
@@ -74,11 +75,6 @@ class _Failure:
     remedy: str
     authority: str = ""
     may_be_upstream: bool = False
-
-
-def leads_elsewhere(resource: Resource) -> bool:
-    """Whether what is served of a resource follows from others: it is a redirect, or refers to some by locators."""
-    return bool(resource.redirect) or locates(resource)
 
 
 class RedirectFollower:

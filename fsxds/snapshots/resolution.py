@@ -10,20 +10,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import cast
 
 from rpds import HashTrieMap
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.api.constraints import FieldRules
 from fsxds.model.name_table import Chunk
 from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange, claims_of, key_of
 from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
-from fsxds.settings.upstream_rules import Authority
-from fsxds.snapshots.check_protocol import Check, NoCheck
-from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.locators import Place, Resolver, places_of
-from fsxds.snapshots.parse import field_rules
 from fsxds.snapshots.redirects import (
     Copier,
     Followed,
@@ -31,40 +27,8 @@ from fsxds.snapshots.redirects import (
     collection_of,
     conflict,
     kept_content,
-    leads_elsewhere,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ResolutionRules:
-    """What the settings say about names that lead elsewhere.
-
-    Attributes:
-        authority: that of names which say none.
-        authorities: where the resources of other authorities are.
-        passes_redirects: clients on streams follow redirects themselves, to other authorities too.
-        root: the absolute path of the tree, in which `file:///` locators are resolved; empty for no such place.
-        catalogue: the message types; None where no resource is to be made, and no redirect is followed.
-        check: says how bad what is wrong is.
-        collections: which list collections are made of folders.
-        unasked: the authorities of upstreams that nobody asks here, as by commands; None where they may have any name.
-    """
-
-    authority: str = ""
-    authorities: Mapping[str, Authority] = field(default_factory=lambda: MappingProxyType({}))
-    passes_redirects: bool = False
-    root: str = ""
-    catalogue: Catalogue | None = field(default=None, compare=False, repr=False)
-    check: Check = field(default_factory=NoCheck, repr=False)
-    collections: CollectionRules = field(default_factory=CollectionRules)
-    unasked: frozenset[str] | None = frozenset()
-    _compiled: dict[Catalogue, FieldRules] = field(default_factory=dict, init=False, compare=False, repr=False)
-
-    def field_rules(self, catalogue: Catalogue) -> FieldRules:
-        """Return what finds the references of messages, as parsing does; compiled once."""
-        if catalogue not in self._compiled:
-            self._compiled[catalogue] = field_rules(catalogue, self.check)
-        return self._compiled[catalogue]
+from fsxds.snapshots.stages import Inputs, ResolutionRules, Staged, leads_elsewhere, names_that_lead_elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +104,16 @@ class Resolved:
     redirects: _Redirects = field(default_factory=_Redirects, compare=False, repr=False)
 
 
+def unchanged(raw: Snapshot, inputs: Inputs) -> Resolved:
+    """Return a view without redirects."""
+    return Resolved(raw, (), raw, inputs.rules)
+
+
+def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Resolved:
+    """Follow redirects, as a stage."""
+    return resolve(raw, inputs.rules, cast("Resolved | None", before))
+
+
 def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> Resolved:
     """Return what is served of a view.
 
@@ -175,14 +149,10 @@ def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Co
         elif known is not None and known.redirects.watching:
             names = tuple(rows)
         else:
-            names = tuple(name for chunk in rows.chunks for name in chunk.once(_names_that_lead_elsewhere))
+            names = tuple(name for chunk in rows.chunks for name in chunk.once(names_that_lead_elsewhere))
         if names:
             changed[type_url] = names
     return changed
-
-
-def _names_that_lead_elsewhere(chunk: Chunk[Resource]) -> tuple[str, ...]:
-    return tuple(name for name, resource in zip(chunk.names, chunk.values, strict=True) if leads_elsewhere(resource))
 
 
 def _touched(

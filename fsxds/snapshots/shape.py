@@ -41,6 +41,11 @@ ENVELOPE_FIELDS = {
     )
     for spelling in (name, camel_case(name))
 }
+_SINGULAR = {
+    "envoy.config.cluster.v3.ClusterCollection": "envoy.config.cluster.v3.Cluster",
+    "envoy.config.endpoint.v3.LbEndpointCollection": "envoy.config.endpoint.v3.LbEndpoint",
+}
+"""Collections that no client reads, and the type of their entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +217,21 @@ def heartbeat(field_path: FieldPath) -> Fault:
     )
 
 
+def singular_collection(message_type: str, field_path: FieldPath) -> Fault | None:
+    """Return why a collection of clusters or endpoints cannot be served; None for every other type."""
+    member = _SINGULAR.get(message_type)
+    if member is None:
+        return None
+    fact = f"{message_type.rpartition('.')[2]} holds one entry at most in Envoy's API, and no Envoy reads it"
+    remedy = f"name the resources xdstp://<authority>/{member}/<name>/…, which a client asks for by the glob …/<name>/*"
+    return Fault("singular-collection", fact, remedy, field_path)
+
+
 def not_served(message_type: str, field_path: FieldPath) -> Fault:
     """A known message is no resource."""
+    singular = singular_collection(message_type, field_path)
+    if singular is not None:
+        return singular
     known = ", ".join(row.message_type.rpartition(".")[2] for row in RESOURCE_TYPES)
     return Fault("not-a-resource", f"{message_type} is not a type that xDS serves", f"those are {known}", field_path)
 

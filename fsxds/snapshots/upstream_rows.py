@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from types import MappingProxyType
+from typing import cast
 
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Key, Resource, Rows, Snapshot, TypeChange
-from fsxds.model.values import Problem, Severity, TypeUrl
+from fsxds.model.values import HeldFile, Problem, Severity, TypeUrl
 from fsxds.snapshots.load import type_change
+from fsxds.snapshots.stages import Inputs, Staged
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 
 # Shadowed resources that are named in one note; the others are counted.
@@ -38,6 +40,7 @@ class MergedView:
         raw: what the files of the view hold.
         contents: what was merged under it.
         shadowed: the names of upstreams that are not served.
+        held: no file is held for their sake.
     """
 
     snapshot: Snapshot
@@ -45,6 +48,7 @@ class MergedView:
     raw: Snapshot = field(compare=False, repr=False)
     contents: tuple[UpstreamContent, ...] = field(default=(), compare=False, repr=False)
     shadowed: Shadowed = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    held: tuple[HeldFile, ...] = field(default=(), init=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,16 @@ def shadowing_of(merged: Iterable[MergedView]) -> Mapping[str, Shadowing]:
     return {
         name: Shadowing(len(keys), tuple(heapq.nsmallest(MOST_NAMED, keys.items()))) for name, keys in found.items()
     }
+
+
+def unchanged(raw: Snapshot, _: Inputs) -> MergedView:
+    """Return a view without upstreams."""
+    return MergedView(raw, (), raw)
+
+
+def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> MergedView:
+    """Merge what upstreams hold, as a stage."""
+    return with_upstreams(raw, inputs.contents, cast("MergedView | None", before))
 
 
 def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before: MergedView | None) -> MergedView:

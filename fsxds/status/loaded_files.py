@@ -205,7 +205,7 @@ def _table_of(views: LoadedViews, holds: tuple[Problem, ...], is_word: Callable[
 
 def _upstreams_of(views: LoadedViews) -> set[PurePosixPath]:
     """Return what stands for upstreams where files have a path."""
-    return {origin_of(content.name).path for merged in views.merged.values() for content in merged.contents}
+    return {origin_of(content.name).path for content in views.contents}
 
 
 def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:

@@ -26,12 +26,12 @@ from fsxds.model.resource_types import BY_TYPE_URL, ResourceType
 from fsxds.model.resources import Reference, Resource, Rows, version_of_body
 from fsxds.model.values import Fault, Severity, TypeUrl
 from fsxds.settings.naming_rules import NamingRules
-from fsxds.snapshots import list_collections
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.names import VIRTUAL_HOST, aliases_of, claims_of, naming_fault
 from fsxds.snapshots.parse import field_rules
 from fsxds.snapshots.redirect_payloads import read_redirect
 from fsxds.snapshots.structured_names import NameWriter, may_hold_names
+from fsxds.snapshots.type_rules import rules_of
 from fsxds.snapshots.upstream_content import origin_of
 
 # What a NACK and a log line say at most.
@@ -221,11 +221,12 @@ def _is_same(came: Resource, held: Resource) -> bool:
 
 
 def _more_references(message: DynamicMessage, row: ResourceType) -> Iterator[Reference]:
-    """Yield what the locators of a list collection name."""
-    if row is not list_collections.LISTENER_COLLECTION:
+    """Yield what a resource refers to by the rules of its type."""
+    rules = rules_of(row)
+    if rules is None:
         return
     try:
-        yield from list_collections.references_of(message)
+        yield from rules.references_of(message)
     except MalformedName as error:
         raise BadResource(f"the locator of an entry {error.fact}") from error
     except KeyError as error:

@@ -16,8 +16,9 @@ from fsxds.runtime.events import Observer
 from fsxds.runtime.upstream_events import UpstreamShadowed
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.redirects import Followed
+from fsxds.snapshots.resolution import Resolved
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamScope
-from fsxds.snapshots.upstream_rows import Shadowed, Shadowing, shadowing_of
+from fsxds.snapshots.upstream_rows import MergedView, Shadowed, Shadowing, shadowing_of
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.subscriptions import targets_of_locator
 from fsxds.upstream.upstream import Upstream
@@ -67,11 +68,12 @@ class TreeNeeds:
             self._needed = needed
             for type_url in now.keys() | before.keys():
                 self._asked.ask(self, type_url, now.get(type_url, frozenset()))
-        shadowed = [view.shadowed for view in views.merged.values()]
+        merged = views.results_of(MergedView)
+        shadowed = [view.shadowed for view in merged]
         if len(shadowed) == len(self._shadowed) and all(map(is_, shadowed, self._shadowed)):
             return
         self._shadowed = shadowed
-        shadowing = shadowing_of(views.merged.values())
+        shadowing = shadowing_of(merged)
         for name in shadowing.keys() | self._shadowing.keys():
             found = shadowing.get(name, Shadowing())
             if found != self._shadowing.get(name, Shadowing()):
@@ -80,7 +82,7 @@ class TreeNeeds:
 
     def _targets_in(self, views: LoadedViews) -> frozenset[Key]:
         """Return what redirects in files lead to; looked for where any changed."""
-        redirects = [each for one in views.resolved.values() for each in one.redirects.by_type.values()]
+        redirects = [each for one in views.results_of(Resolved) for each in one.redirects.by_type.values()]
         if len(redirects) != len(self._redirects) or not all(map(is_, redirects, self._redirects)):
             self._redirects = redirects
             written = (one.redirect for each in redirects for one in each.values())

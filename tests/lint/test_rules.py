@@ -35,7 +35,7 @@ from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.loaded_views import only_view, whole_tree, with_served
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.resolution import ResolutionRules
+from fsxds.snapshots.stages import ResolutionRules
 from tests.support.checkout import TOP
 from tests.support.envoy import find_envoy
 from tests.support.rule_list import rule_list

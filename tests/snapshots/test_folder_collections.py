@@ -13,8 +13,9 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import ADDRESS, Origin, Reference, Resource, Rows, Snapshot
 from fsxds.model.values import Severity
 from fsxds.settings.naming_rules import CollectionRule
-from fsxds.snapshots.folder_collections import Collected, CollectionRules, with_collections
+from fsxds.snapshots.folder_collections import Collected, with_collections
 from fsxds.snapshots.references import CLUSTER
+from fsxds.snapshots.stages import CollectionRules
 from tests.support.this_envoy import this_envoy
 from tests.transports.mirroring import Plain, listener, resource, snapshot
 

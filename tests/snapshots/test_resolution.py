@@ -16,10 +16,10 @@ from fsxds.model.resources import Resource
 from fsxds.model.values import Severity, SourceFile
 from fsxds.settings.naming_rules import CollectionRule
 from fsxds.settings.upstream_rules import Authority
-from fsxds.snapshots.folder_collections import CollectionRules
 from fsxds.snapshots.load import Acceptance, Loaded, load
 from fsxds.snapshots.parse import FileParser
-from fsxds.snapshots.resolution import ResolutionRules, Resolved, resolve
+from fsxds.snapshots.resolution import Resolved, resolve
+from fsxds.snapshots.stages import CollectionRules, ResolutionRules
 from tests.support.trees import tree_of
 
 CDS = "envoy.config.cluster.v3.Cluster"

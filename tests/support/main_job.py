@@ -22,7 +22,10 @@ from typing import Any
 PATIENCE_S = 60.0
 CLUSTERS = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 # The tables that name modules of capabilities.
-TABLES = (("fsxds.server.app", "REST_PARTS"), ("fsxds.server.app", "SERVICES"), ("fsxds.server.app", "TRANSPORTS"))
+TABLES = (
+    *(("fsxds.server.app", "REST_PARTS"), ("fsxds.server.app", "SERVICES"), ("fsxds.server.app", "TRANSPORTS")),
+    *(("fsxds.snapshots.stages", "STAGES"), ("fsxds.snapshots.type_rules", "TYPE_RULES")),
+)
 
 
 class Hidden(MetaPathFinder):

@@ -15,7 +15,6 @@ What arrived together, and stands alike with all canaries, bakes together. A lat
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -52,12 +51,6 @@ Answers: TypeAlias = dict[NodeKey, bool | None]
 
 # What is broken in the tree itself is held when it is served.
 _RULES = HoldingRules(keeps_references=False, max_removal=None)
-
-
-def is_in_share(node_id: str, share: float) -> bool:
-    """Whether a node is one of the share of all, from 0 to 1: always the same ones, and of a larger share all of a smaller."""
-    digest = hashlib.sha256(node_id.encode(errors="surrogatepass")).digest()
-    return int.from_bytes(digest[:8]) < share * 2**64
 
 
 @dataclass(frozen=True, slots=True)

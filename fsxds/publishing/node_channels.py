@@ -25,13 +25,12 @@ from fsxds.model.values import WHOLE_TREE, Layers
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import Attributes
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
-from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.rollout import NodeKey, ResourceVersion, Rollout, RolloutOptions, RolloutState, Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, HoldsOf, holds_nothing, node_key
 from fsxds.runtime.views import Views
-from fsxds.settings.rollout_forms import Canary
+from fsxds.settings.rollout_forms import Canary, is_in_share
 
 # A channel that nobody followed for so long is dropped, and its layers are not loaded any more.
 DROPPED_AFTER_S = 600.0

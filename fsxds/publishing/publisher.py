@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf, isfinite
-from typing import Never, Protocol, cast
+from typing import TYPE_CHECKING, Never, Protocol, cast
 
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Problem
-from fsxds.publishing.canaries import BakeRules, CanaryGate
 from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding
 from fsxds.publishing.held_resources import (
     WordedHold,
@@ -44,18 +43,15 @@ from fsxds.rollout import (
     StepTimedOut,
 )
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
-from fsxds.runtime.events import (
-    HoldsChanged,
-    Observer,
-    RolloutChanged,
-    SnapshotPublished,
-    SnapshotSetAside,
-)
+from fsxds.runtime.events import HoldsChanged, Observer, RolloutChanged, SnapshotPublished, SnapshotSetAside
 from fsxds.runtime.store import Latest, SnapshotStore
 from fsxds.runtime.supervisor import Attempts
 from fsxds.settings.options import Settings
 from fsxds.settings.rollout_forms import Canary, NackLimit
 from fsxds.snapshots.load import same_content
+
+if TYPE_CHECKING:
+    from fsxds.publishing.canaries import CanaryGate
 
 # An Envoy has taken a listener before it drains the one before, and reads files a while after they were written. What
 # lingers for as long as the drain takes goes too early by this (ENVOY.md E69).
@@ -586,8 +582,11 @@ class Publisher:
 
 
 def _gate_of(rules: PublishRules) -> CanaryGate | None:
-    bake = BakeRules(rules.bake_s, rules.canary_quorum, rules.canary_patience_s)
-    return None if rules.canary is None else CanaryGate(bake)
+    if rules.canary is None:
+        return None
+    from fsxds.publishing.canaries import BakeRules, CanaryGate  # noqa: PLC0415 - a capability, loaded if it is used
+
+    return CanaryGate(BakeRules(rules.bake_s, rules.canary_quorum, rules.canary_patience_s))
 
 
 def _names(happened: RolloutEvent) -> dict[Client, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from math import inf
@@ -17,6 +18,12 @@ class Canary:
 
     view: str | None = None
     share: float | None = None
+
+
+def is_in_share(node_id: str, share: float) -> bool:
+    """Whether a node is one of the share of all, from 0 to 1: always the same ones, and of a larger share all of a smaller."""
+    digest = hashlib.sha256(node_id.encode(errors="surrogatepass")).digest()
+    return int.from_bytes(digest[:8]) < share * 2**64
 
 
 @dataclass(frozen=True, slots=True)

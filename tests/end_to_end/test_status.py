@@ -16,7 +16,7 @@ from urllib.parse import quote
 import grpc.aio
 import pytest
 
-from fsxds.publishing.canaries import is_in_share
+from fsxds.settings.rollout_forms import is_in_share
 from tests.end_to_end.test_rollback_envoy import second_listener, taken_port, tree_of
 from tests.end_to_end.traffic.running import running, write_tree
 from tests.support.grpc_clients import DiscoveryClient, method_path

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsxds.publishing.canaries import Answers, Bake, BakeRules, is_in_share
+from fsxds.publishing.canaries import Answers, Bake, BakeRules
+from fsxds.settings.rollout_forms import is_in_share
 
 NOWHERE: frozenset[str] = frozenset()
 LONG = BakeRules(30.0)

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fsxds.protocol.messages import Node
-from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.held_resources import WordedHold
 from fsxds.rollout import StepStarted
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.events import CanaryAwaited, RolloutChanged, SnapshotPublished
 from fsxds.runtime.views import Views
-from fsxds.settings.rollout_forms import Canary, NackLimit
+from fsxds.settings.rollout_forms import Canary, NackLimit, is_in_share
 from tests.support.publishing import CDS, RDS, RULES, VIEWS, Client, Publishing, publishing, virtually
 from tests.support.rollouts import Tree, tree_snapshot
 

@@ -16,7 +16,6 @@ from fsxds.history.state_writer import StateWriter
 from fsxds.model.resources import Snapshot
 from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
-from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.rollout import HoldingRules, RolloutOptions
@@ -24,7 +23,7 @@ from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.events import VersionsHeld
 from fsxds.runtime.views import Views
 from fsxds.settings.options import BY_NAME
-from fsxds.settings.rollout_forms import Canary
+from fsxds.settings.rollout_forms import Canary, is_in_share
 from tests.support.polls import until
 from tests.support.publishing import CDS, VIEWS, WHOLE_TREE_ALONE, Client, Publishing, publishing
 from tests.support.rollouts import tree_snapshot

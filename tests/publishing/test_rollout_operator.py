@@ -15,11 +15,10 @@ from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.protocol.messages import Node
-from fsxds.publishing.canaries import is_in_share
 from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import NO_HISTORY, RolloutOperator
 from fsxds.rollout import PinsChanged, RolloutOptions
-from fsxds.settings.rollout_forms import Canary
+from fsxds.settings.rollout_forms import Canary, is_in_share
 from fsxds.transports.admin.rollout_control import ChannelReport, WaitingReport
 from tests.publishing.test_node_channels import joined
 from tests.support.polls import until

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from envoy.config.route.v3 import route_pb2
 
-from fsxds.publishing.canaries import is_in_share
+from fsxds.settings.rollout_forms import is_in_share
 from tests.end_to_end.traffic.convergence import missing
 from tests.end_to_end.traffic.kinds import (
     FRONT,

@@ -44,7 +44,7 @@ def load(path: str | PathLike[str], settings: Settings | None = None) -> Loaded:
     Raises:
         FsxdsError: there is no such directory, or no API of an Envoy can be had.
     """
-    loading = import_module("fsxds.server.reload")
+    loading = import_module("fsxds.server.loading_rules")
     chosen = settings or import_module("fsxds.settings.reading").read_settings({})
     directory, check = import_module("pathlib").Path(path), import_module("fsxds.lint.linter").linter_of(chosen)
     loaded: Loaded = loading.load_once(directory, chosen, loading.find_catalogue(chosen), check)

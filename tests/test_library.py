@@ -72,7 +72,7 @@ def test_a_worker_does_not_run_the_script_that_started_it(tmp_path: Path) -> Non
     lines = [
         "print('mine', flush=True)",
         "from fsxds.server.parse_worker import ParseRules, ParseWorker",
-        "from fsxds.server.reload import find_catalogue",
+        "from fsxds.server.loading_rules import find_catalogue",
         "from fsxds.settings.options import Settings",
         "worker = ParseWorker.start(ParseRules(find_catalogue(Settings())))",
         "print(worker.is_alive, __import__('sys').modules['__main__'].__file__)",

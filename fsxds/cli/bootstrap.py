@@ -34,7 +34,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import TypeUrl
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.protocol.node_attributes import metadata_of
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.forms import OFF, TcpAddress, parse_address
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import may_define
@@ -109,7 +109,7 @@ def _choice(flags: BootstrapFlags) -> Choice:
 def _request_of(directory: Path, settings: Settings, choice: Choice) -> BootstrapRequest:
     """Return the types of a tree, with those that broken files may hold; all types where nothing is configuration."""
     with spinner(f"loading {directory}"):
-        loaded = load_chosen(directory, settings, reload.find_catalogue(settings), choice)
+        loaded = load_chosen(directory, settings, loading_rules.find_catalogue(settings), choice)
     warn_if_empty(directory, loaded)
     if not loaded.records:
         return ALL_TYPES

@@ -24,7 +24,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resources import Key, Resource, key_of
 from fsxds.model.values import Layers, Problem, Severity
 from fsxds.runtime.views import View, Views
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.snapshots.loaded_views import LoadedViews, named_in
@@ -74,7 +74,7 @@ def _against_server(subjects: Sequence[Subject], address: str, settings: Setting
 
 def catalogue_of(settings: Settings) -> Catalogue:
     """Find the message types of the Envoy in use, and what it is able to where it may be run."""
-    return reload.find_catalogue(settings, None if settings.with_envoy is False else _read_features)
+    return loading_rules.find_catalogue(settings, None if settings.with_envoy is False else _read_features)
 
 
 def _read_features(executable: Path) -> Features:
@@ -108,7 +108,9 @@ def check_subject(
         rejected = _rejected_by_envoy(loaded, subject, settings, catalogue)
         loaded = replace(loaded, problems=(*loaded.problems, *rejected))
     # The files are checked all the same: their mistakes had better be found before they are signed.
-    distrusted = () if subject.is_partial or subject.asked is not None else reload.trust_faults(subject.tree, settings)
+    distrusted = (
+        () if subject.is_partial or subject.asked is not None else loading_rules.trust_faults(subject.tree, settings)
+    )
     reported = [
         problem
         for problem in (*loaded.problems, *_emptiness(subject, settings), *distrusted)

@@ -15,7 +15,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.model.values import SourceFile, pointer_of
 from fsxds.observe.log_lines import escape
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.tools.conversion import (
     ConversionLossError,
@@ -48,7 +48,7 @@ def run_convert(file: str, settings: Settings, flags: ConvertFlags) -> None:
     target = _format(flags["target"], PurePosixPath(flags["output"] or ""), "--to")
     hint = BY_SHORT_NAME[flags["type_name"]] if flags["type_name"] else type_from_path(path)
     content = _read(file)
-    catalogue = reload.find_catalogue(settings)
+    catalogue = loading_rules.find_catalogue(settings)
     read = ConversionReader(catalogue).read(SourceFile.of(path, content), source, hint)
     for problem in read.problems:
         print(line_of(problem), file=sys.stderr)

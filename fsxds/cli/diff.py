@@ -28,8 +28,8 @@ from fsxds.protocol.messages import Node
 from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.runtime.views import layers_within, node_of
-from fsxds.server import reload
-from fsxds.server.reload import has_upstreams
+from fsxds.server import loading_rules
+from fsxds.server.loading_rules import has_upstreams
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
@@ -91,7 +91,7 @@ def run_diff(
             _read_git(revisions, sides, settings) if revisions is not None else _read_both(sides, settings, (node, tls))
         )
         reads = tuple(read)
-        catalogue = reload.find_catalogue(settings)
+        catalogue = loading_rules.find_catalogue(settings)
         loader = ViewLoader(settings, catalogue, linter_of(settings))
         are_views = loader.views.names and not choice and all(one.is_tree for one in reads)
         compare = _compare_views(reads, loader, catalogue) if are_views else _compare(reads, loader, catalogue, choice)
@@ -248,7 +248,7 @@ def _read_side(text: str, settings: Settings, client: Client) -> _Read:
         served = asyncio.run(fetch_served(text, *client))
         return _Read(Side(text, None), served.tree, is_running=True, unavailable=served.unavailable)
     directory = existing_directory(text)
-    return _Read(_side_of(directory), reload.scan_once(directory, settings))
+    return _Read(_side_of(directory), loading_rules.scan_once(directory, settings))
 
 
 def _read_git(revisions: str, sides: tuple[str, ...], settings: Settings) -> Iterator[_Read]:
@@ -259,9 +259,9 @@ def _read_git(revisions: str, sides: tuple[str, ...], settings: Settings) -> Ite
     between = repository.range_of(revisions)
     for revision in (between.before, between.after):
         if revision is None:
-            yield _Read(_side_of(directory), reload.scan_once(directory, settings))
+            yield _Read(_side_of(directory), loading_rules.scan_once(directory, settings))
         else:
-            tree = repository.tree_at(revision, lambda top: reload.scan_once(top, settings))
+            tree = repository.tree_at(revision, lambda top: loading_rules.scan_once(top, settings))
             yield _Read(Side(revision, f"{revision}:{repository.prefix}"), tree)
 
 

@@ -26,7 +26,7 @@ from fsxds.observe.log_lines import count_of, escape
 from fsxds.protocol.messages import ENVOY
 from fsxds.protocol.node_attributes import attributes_of_message
 from fsxds.runtime.views import View, Views
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.forms import parse_address
 from fsxds.settings.options import Settings
@@ -44,8 +44,8 @@ def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()
     addresses = [parse_address(text) for text in envoys]
     addresses += [rule.admin for rule in settings.mirrors or () if rule.admin is not None]
     with spinner(f"examining {directory}"):
-        catalogue = reload.find_catalogue(settings)
-        tree = reload.scan_once(directory, settings)
+        catalogue = loading_rules.find_catalogue(settings)
+        tree = loading_rules.scan_once(directory, settings)
         # Without the bootstrap: what does not fit it is reported below, and a file held back for it could not be examined.
         alone = replace(settings, bootstrap=None)
         base = base_for(settings.check_format, directory)

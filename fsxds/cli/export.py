@@ -19,7 +19,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.observe.log_lines import count_of, escape, some_of
 from fsxds.runtime.events import Remark
-from fsxds.server import mirror_settings, reload
+from fsxds.server import loading_rules, mirror_settings
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import at_urls
 from fsxds.tools.exporting.output import FilesExported, write_files
@@ -42,7 +42,7 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
     mirror_settings.reject_loop(directory, out)
     rules = _rules_of(settings, flags["url"], flags["allowed"])
     with spinner(f"exporting {directory}", in_lines=True):
-        catalogue = reload.find_catalogue(settings)
+        catalogue = loading_rules.find_catalogue(settings)
         loaded = load_chosen(directory, settings, catalogue, choice)
         problems = [placed(problem, directory) for problem in loaded.problems]
         for problem in problems:

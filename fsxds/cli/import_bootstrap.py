@@ -26,7 +26,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import SourceFile, SourceTree
 from fsxds.observe.log_lines import count_of, escape
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.snapshots.parse import field_rules
@@ -184,7 +184,7 @@ def _check(imported: Imported, settings: Settings, catalogue: Catalogue) -> Repo
     with _bootstrap_of(plan) as bootstrap:
         settings = replace(settings, bootstrap=bootstrap)
         if imported.is_written:
-            tree = reload.scan_once(target.directory, settings)
+            tree = loading_rules.scan_once(target.directory, settings)
         return check_subject(Subject(str(target.directory), target.directory, tree), Path.cwd(), settings, catalogue)
 
 

@@ -12,7 +12,7 @@ from fsxds.cli.command import Choice
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.runtime.views import EVERYTHING, VIEW, View, Views, node_of
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
@@ -21,7 +21,7 @@ from fsxds.snapshots.load import Loaded
 def load_chosen(directory: Path, settings: Settings, catalogue: Catalogue, choice: Choice) -> Loaded:
     """Load the view of a tree that the flags choose; the tree, where the settings have no views."""
     loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
-    return loader.load_one(reload.scan_trusted(directory, settings), partial(chosen_view, choice))
+    return loader.load_one(loading_rules.scan_trusted(directory, settings), partial(chosen_view, choice))
 
 
 def chosen_view(choice: Choice, views: Views, existing: Collection[str]) -> View:

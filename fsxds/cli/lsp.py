@@ -17,7 +17,7 @@ from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.observe.log import open_log
 from fsxds.runtime.supervisor import AbandonedThreads
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 
 try:
@@ -35,7 +35,7 @@ def run_lsp(directory: Path | None, settings: Settings) -> None:
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with output, open_log("human", "warning") as log:
-        catalogue = reload.find_catalogue(settings)
+        catalogue = loading_rules.find_catalogue(settings)
         setup = ServerSetup(directory, settings, catalogue, linter_of(settings), log.receive)
         try:
             # Not by `cli/running.py`, whose ways to serve thousands of clients take longer to import than all of this.

@@ -17,7 +17,7 @@ from fsxds.model.errors import UsageError
 from fsxds.observe.change_reports import remark_lines, summary
 from fsxds.observe.log_lines import escape
 from fsxds.runtime.views import View, Views
-from fsxds.server import mirror_settings, reload
+from fsxds.server import loading_rules, mirror_settings
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
@@ -39,9 +39,9 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
         return views
 
     with spinner(f"mirroring {directory}", in_lines=True):
-        catalogue = reload.find_catalogue(settings)
+        catalogue = loading_rules.find_catalogue(settings)
         loader = ViewLoader(settings, catalogue, linter_of(settings), directory)
-        (loaded,) = loader.load((reload.scan_trusted(directory, settings),), choose)
+        (loaded,) = loader.load((loading_rules.scan_trusted(directory, settings),), choose)
         finder = mirror_settings.listener_finder(settings, directory, catalogue)
         reports = [
             write_once(

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import settings_schema
 from fsxds.tools.json_schema import Spelling
@@ -27,7 +27,7 @@ class SchemaFlags(TypedDict):
 def run_schema(settings: Settings, flags: SchemaFlags) -> None:
     """Print the schema of files of some types; UsageError for a message type that there is not."""
     rows = [BY_SHORT_NAME[name] for name in dict.fromkeys(flags["short_names"])]
-    catalogue = reload.find_catalogue(settings)
+    catalogue = loading_rules.find_catalogue(settings)
     print(schema_text(documents_schema(catalogue, rows, flags["packed"], flags["spelling"])), end="")
 
 

@@ -19,7 +19,7 @@ from fsxds.cli.tables import print_table
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.observe.log_lines import count_of, type_name
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded
 
@@ -43,7 +43,7 @@ class ServedResource:
 def run_show(directory: Path, settings: Settings, choice: Choice) -> None:
     """Print what would be served of a tree, as the settings ask."""
     with spinner(f"loading {directory}"):
-        catalogue = reload.find_catalogue(settings)
+        catalogue = loading_rules.find_catalogue(settings)
         loaded = load_chosen(directory, settings, catalogue, choice)
     rows = [row for row in rows_of(loaded, directory) if settings.show_type in (None, row.type_name)]
     if settings.show_format == "table":

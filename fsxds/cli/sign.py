@@ -19,7 +19,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, SourceFile
 from fsxds.observe.log_lines import count_of, escape
 from fsxds.runtime.views import View, Views
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.server.view_loading import ViewLoader
 from fsxds.settings.options import Settings
 from fsxds.signing.tree_manifest import ManifestError, TreeManifest, read_manifest, write_manifest
@@ -51,8 +51,8 @@ def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
         return views.possible(existing)
 
     with spinner(f"loading {directory}"):
-        tree = reload.scan_once(directory, settings)
-        loader = ViewLoader(settings, reload.find_catalogue(settings), linter_of(settings), directory)
+        tree = loading_rules.scan_once(directory, settings)
+        loader = ViewLoader(settings, loading_rules.find_catalogue(settings), linter_of(settings), directory)
         (loaded,) = loader.load((tree,), choose)
     if has_errors(loaded.problems) or not tree.files:
         for problem in loaded.problems:

@@ -13,7 +13,7 @@ import click
 from fsxds.model.errors import UsageError
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.observe.log_lines import escape
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
@@ -115,7 +115,7 @@ def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, sett
             remedy = "give what holds the resources, or write a tree by `fsxds init DIR`"
             raise UsageError(f"{escape(path)}: there is no such file or directory; {remedy}")
     for path in dict.fromkeys(directories):
-        yield Subject(path, Path(path), reload.scan_once(Path(path), settings))
+        yield Subject(path, Path(path), loading_rules.scan_once(Path(path), settings))
     if others:
         yield _subject_of_files(others, stdin_path, base, settings)
 
@@ -128,7 +128,7 @@ def _subject_of_files(paths: Sequence[str], stdin_path: str | None, base: Path, 
     contents = {path: _read(path, given, settings) for path, given in zip(named, paths, strict=True)}
     directory = settings.check_tree
     if directory is not None and all(_absolute(path).is_relative_to(_absolute(directory)) for path in named):
-        scanned = reload.scan_once(directory, settings)
+        scanned = loading_rules.scan_once(directory, settings)
         inside = {
             PurePosixPath(_absolute(path).relative_to(_absolute(directory))): content
             for path, content in contents.items()
@@ -138,14 +138,14 @@ def _subject_of_files(paths: Sequence[str], stdin_path: str | None, base: Path, 
         files = {file.path: file for file in scanned.files} | fresh
         tree = replace(scanned, files=tuple(sorted(files.values(), key=lambda file: file.path.parts)))
         return Subject(label, directory, tree, frozenset(inside))
-    return Subject(label, base, _tree_of(contents, base, reload.exclusion_of(settings)), is_partial=True)
+    return Subject(label, base, _tree_of(contents, base, loading_rules.exclusion_of(settings)), is_partial=True)
 
 
 def _tree_of(contents: dict[str, bytes | Problem], base: Path, exclusion: Exclusion) -> SourceTree:
     """Return the tree that files alone are; their paths lead from the base."""
     named = {path_from(base, Path(path)): content for path, content in contents.items()}
     by_path = {path: content for path, content in named.items() if not exclusion.covers(str(path))}
-    read = {path: content for path, content in by_path.items() if reload.is_read(path.name)}
+    read = {path: content for path, content in by_path.items() if loading_rules.is_read(path.name)}
     files = [SourceFile.of(path, content) for path, content in read.items() if isinstance(content, bytes)]
     problems = [replace(content, path=path) for path, content in read.items() if isinstance(content, Problem)]
     return SourceTree(

@@ -22,7 +22,7 @@ from fsxds.client.connection import URLS, ClientOptions, Trouble, Wire, connecti
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.access_rules import read_token
 from fsxds.settings.options import Settings
 from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
@@ -58,7 +58,7 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
     wanted = replace(_wanted(address, flags), tls=tls, token=token)
     wanted.check()
     with spinner("reading Envoy's API"):
-        catalogue = reload.find_catalogue(settings)
+        catalogue = loading_rules.find_catalogue(settings)
     output = JsonOutput(catalogue) if flags["output_format"] == "json" else TextOutput(catalogue, wanted.names)
     report(f"watching {wanted.title} as {node.id}")
     try:

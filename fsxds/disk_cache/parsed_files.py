@@ -15,12 +15,13 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 from sys import version as python_version
+from typing import Protocol
 
 from fsxds import __version__
 from fsxds.disk_cache.pack import NAME_BYTES, Pack, Record
@@ -30,7 +31,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import SourceFile
 from fsxds.runtime.events import CacheFailed, CacheRead, Observer
-from fsxds.settings.naming_rules import NO_RULES, NamingRules
+from fsxds.settings.naming_rules import NamingRules
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 
 # Part of every name: records of another form are not found, rather than misread.
@@ -52,28 +53,35 @@ _SECRET = BY_SHORT_NAME["sds"].type_url
 _PRIVATE_KEY = b"PRIVATE KEY-----"
 
 
+class CacheRules(Protocol):
+    """What decides what a file parses to, beside the file."""
+
+    @property
+    def naming(self) -> NamingRules:
+        """Says for which folders a file parses to something else."""
+
+    def digest(self) -> bytes:
+        """Return a digest of the rules; called when it is needed."""
+
+
 class ParseCache:
     """The parsed files of one tree, by one set of rules. Blocking, but for `add`; nothing here fails.
 
     What goes wrong with the directory is reported once, and it is not used any more.
-
-    Attributes:
-        naming: says for which folders a file parses to something else.
     """
 
-    def __init__(self, directory: Path, tree: Path, rules: Callable[[], bytes], observer: Observer) -> None:
+    def __init__(self, directory: Path, tree: Path, rules: CacheRules, observer: Observer) -> None:
         """Use a directory.
 
         Args:
             directory: of all caches; packs are in a directory of their own in it.
             tree: the directory whose files are parsed. It decides only which files share a pack.
-            rules: returns a digest of all that decides what a file parses to, beside the file; called when it is needed.
+            rules: decide what a file parses to, beside the file.
             observer: receives what was found, and what went wrong.
         """
         self._directory = directory / DIRECTORY
         self._tree = tree
         self._rules = rules
-        self.naming = NO_RULES
         self._observer = observer
         self._store: _Store | None = None
         self._is_usable = True
@@ -120,7 +128,7 @@ class ParseCache:
 
     def _opened(self) -> _Store:
         if self._store is None:
-            self._store = _Store(self._directory, self._tree, self._rules(), self.naming)
+            self._store = _Store(self._directory, self._tree, self._rules.digest(), self._rules.naming)
         return self._store
 
     def _give_up(self, error: OSError) -> None:

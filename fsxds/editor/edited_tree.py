@@ -19,8 +19,8 @@ from fsxds.model.errors import TreeLost
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.runtime.views import Views
+from fsxds.server.loading_rules import LoadingRules, exclusion_of, ignored_note, is_read, scanner_of, with_ignored
 from fsxds.server.parse_worker import parse_one
-from fsxds.server.reload import LoadingRules, exclusion_of, ignored_note, is_read, scanner_of, with_ignored
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.layered_tree import LayeredTree

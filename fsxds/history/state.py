@@ -47,7 +47,7 @@ from fsxds.history.rollout_rows import (
 )
 from fsxds.history.seen_manifests import read_seen, write_seen
 from fsxds.history.state_directory import DATABASE, StateDirectory, is_damage
-from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams, UpstreamTable
+from fsxds.history.upstream_table import UpstreamTable
 from fsxds.model.errors import StateError, UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifest
@@ -56,6 +56,7 @@ from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import Rejections, RolloutState, snapshot_id
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.events import Observer
+from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 # Of each view.

@@ -15,7 +15,6 @@ from typing import NamedTuple, Never, Self
 from fsxds.history.rejection_rows import encode_rejections
 from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
-from fsxds.history.upstream_table import KeptUpstream, RestoredUpstreams
 from fsxds.model.errors import StateError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import BackOff, Layers
@@ -23,6 +22,7 @@ from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import DrainingListener, Rejections, ResourceVersion, RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
+from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 
 BACK_OFF = BackOff()
 

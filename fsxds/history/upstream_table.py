@@ -16,6 +16,7 @@ from typing import NamedTuple
 from fsxds.history.held_rows import HeldReader, remove_held, write_changes
 from fsxds.model.name_table import NameTable
 from fsxds.model.resources import Snapshot
+from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.upstream_content import Held, HeldResource
 
@@ -29,34 +30,6 @@ _MARK_BYTES = 16
 
 NOTHING: Held = MappingProxyType({})
 _NO_TABLE = NameTable[HeldResource]()
-
-
-class KeptUpstream(NamedTuple):
-    """An upstream and what is held of it.
-
-    Attributes:
-        name: what it is called.
-        servers: its addresses.
-        held: all that is held of it.
-    """
-
-    name: str
-    servers: tuple[str, ...]
-    held: Held = NOTHING
-
-
-class RestoredUpstreams(NamedTuple):
-    """What the database had of upstreams.
-
-    Attributes:
-        held: what each one holds, by its name; only those that had anything.
-        dropped: the names of upstreams that are none any more; what was kept of them is removed.
-        damaged: of how many resources what is there is not what was kept, by upstream; they are removed, too.
-    """
-
-    held: Mapping[str, Held]
-    dropped: tuple[str, ...] = ()
-    damaged: Mapping[str, int] = MappingProxyType({})
 
 
 class _KnownUpstream(NamedTuple):

@@ -29,8 +29,8 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.rollout import NodeKey, ResourceVersion, Rollout, RolloutOptions, RolloutState, Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, HoldsOf, holds_nothing, node_key
-from fsxds.runtime.views import Views
-from fsxds.settings.rollout_forms import Canary, is_in_share
+from fsxds.runtime.views import NodeRules, Views
+from fsxds.settings.rollout_forms import is_in_share
 
 # A channel that nobody followed for so long is dropped, and its layers are not loaded any more.
 DROPPED_AFTER_S = 600.0
@@ -90,24 +90,24 @@ class NodeChannels:
 
     Args:
         publisher: has the rollouts of all channels.
-        views: says which layers a node has.
         loading: loads the views that are wanted.
-        canary: which nodes get a change first; None for none.
+        rules: decide at first.
+        on_demand: has other servers asked for what clients ask for; None without any.
 
     Attributes:
-        on_demand: has other servers asked for what clients ask for; to be set before the first client comes.
-        admit: is asked, with the number of channels, before there is one more for a node; LimitError rejects the node.
         most_held: so many channels of a view are for nodes with the same rejections.
     """
 
-    def __init__(self, publisher: Publisher, views: Views, loading: ViewLoading, canary: Canary | None = None) -> None:
-        self.on_demand: OnDemand = NoUpstreams()
-        self.admit: Callable[[int], object] = lambda _: None
+    def __init__(
+        self, publisher: Publisher, loading: ViewLoading, rules: NodeRules, on_demand: OnDemand | None = None
+    ) -> None:
+        self.on_demand: OnDemand = on_demand or NoUpstreams()
         self.on_moved: dict[object, Callable[[], object]] = {}
         self.most_held = MOST_HELD
         self._publisher = publisher
-        self._views = self._next_views = views
-        self._canary = canary
+        self._rules = rules
+        # They stay until a tree was loaded by others.
+        self._views = rules.views
         self._loading = loading
         # The layers as they were when clients moved last.
         self._existing: frozenset[str] = frozenset()
@@ -172,7 +172,7 @@ class NodeChannels:
             # Before the first tree nobody knows which layers exist.
             await self._publisher.until_received()
             if (key := self._key_of(node)) not in self._publisher.rollouts:
-                self.admit(len(self._publisher.rollouts))
+                self._rules.admit(len(self._publisher.rollouts))
                 if holds and key.held is None:
                     # It may have to be led there from another view.
                     await self._wanted_rollout(key).channel.store.newer_than(0)
@@ -205,9 +205,9 @@ class NodeChannels:
         view = self._views.layers_of(node, self._loading.existing)
         return "" if view is None else view.name
 
-    def change_rules(self, views: Views, canary: Canary | None) -> None:
+    def change_rules(self, rules: NodeRules) -> None:
         """Follow other rules: views from the first tree on that was loaded by them, with the views that nodes move to."""
-        self._canary, self._next_views = canary, views
+        self._rules, views = rules, rules.views
         for client in [] if views.is_whole else self._clients():
             if (view := views.layers_of(client.node, self._loading.existing)) is not None:
                 self._loading.want(view.layers)
@@ -216,9 +216,9 @@ class NodeChannels:
 
     def receive_views(self) -> None:
         """Let clients move to other channels, if that is to be, after a tree was loaded."""
-        is_new = self._next_views is not self._views and self._loading.is_loaded_by(self._next_views)
+        is_new = self._rules.views is not self._views and self._loading.is_loaded_by(self._rules.views)
         if is_new:
-            self._views = self._next_views
+            self._views = self._rules.views
         if is_new or self._loading.existing != self._existing or self._is_moving:
             self._existing = self._loading.existing
             self._move_all()
@@ -320,7 +320,7 @@ class NodeChannels:
         if view is None:
             fact = "no view is for this node: no rule of `views` in the settings matches what it says of itself"
             raise ProtocolError(f"{fact}; add a rule that does", "NOT_FOUND")
-        canary = self._canary
+        canary = self._rules.canary
         is_canary = canary is not None and (
             view.name == canary.view if canary.share is None else is_in_share(node.id, canary.share)
         )

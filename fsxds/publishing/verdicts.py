@@ -33,7 +33,6 @@ class Verdicts:
 
     Attributes:
         rejections: which node rejects what.
-        on_held: receives the versions that are held back from all nodes, and who rejects them, when these are others.
         on_decided: receives the nodes about which something else is known, and whether what all nodes are served may differ.
     """
 
@@ -41,7 +40,6 @@ class Verdicts:
         self, limit: NackLimit | None, rollouts: Mapping[ChannelKey, ChannelRollout], observer: Observer
     ) -> None:
         self.rejections = Rejections(limit)
-        self.on_held: Callable[[Collection[ResourceVersion], Collection[RejectingNode]], object] = lambda *_: None
         self.on_decided: Callable[[Collection[NodeKey], bool], object] = lambda *_: None
         self._rollouts = rollouts
         self._observer = observer
@@ -146,8 +144,6 @@ class Verdicts:
             self._observer(VersionsHeld(held, tuple(self._rejecting(held))))
         if released := before - self._held:
             self._observer(VersionsReleased(released))
-        if has_changed:
-            self.on_held(rejections.held.keys(), tuple(self._rejecting(rejections.held.keys())))
         known = rejections.versions
         self._dependencies = {version: one for version, one in self._dependencies.items() if version in known}
         if self._timer is not None:

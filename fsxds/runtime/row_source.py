@@ -2,30 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import RelayIds
+from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import TrustedSigners
 from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import OwnStatus
+from fsxds.protocol.on_demand import NoUpstreams, OnDemand
+from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.upstream_events import UpstreamStatus
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
-from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, UpstreamContent
+from fsxds.snapshots.loaded_views import LoadedViews
+from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, Held, UpstreamContent
+
+
+class KeptUpstream(NamedTuple):
+    """An upstream and what is held of it.
+
+    Attributes:
+        name: what it is called.
+        servers: its addresses.
+        held: all that is held of it.
+    """
+
+    name: str
+    servers: tuple[str, ...]
+    held: Held = MappingProxyType({})
+
+
+class RestoredUpstreams(NamedTuple):
+    """What the database had of upstreams.
+
+    Attributes:
+        held: what each one holds, by its name; only those that had anything.
+        dropped: the names of upstreams that are none any more; what was kept of them is removed.
+        damaged: of how many resources what is there is not what was kept, by upstream; they are removed, too.
+    """
+
+    held: Mapping[str, Held]
+    dropped: tuple[str, ...] = ()
+    damaged: Mapping[str, int] = MappingProxyType({})
+
+
+class UpstreamKeeper(Protocol):
+    """Keeps what upstreams hold across restarts.
+
+    Attributes:
+        read_upstreams: returns what upstreams hold, at this moment.
+    """
+
+    read_upstreams: Callable[[], Collection[KeptUpstream]]
+
+    @property
+    def directory(self) -> Path:
+        """Where it is kept."""
+
+    def restored_upstreams(
+        self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
+    ) -> RestoredUpstreams:
+        """Return what upstreams held, as a process wrote it last; blocking, for the start.
+
+        Args:
+            upstreams: those of the settings; of others nothing is kept any more.
+            near: what is served again already, whose bodies are shared; None for nothing.
+        """
+
+    def note_upstreams(self) -> None:
+        """Have what upstreams hold written soon, as it is then."""
 
 
 class RowSource:
     """A source of resources beside the files; this one has none. Others derive from it.
 
     Attributes:
+        asked: has its servers asked for what clients ask for.
         contents: what it holds.
         relays: knows the relays that are above and below.
     """
 
     def __init__(self) -> None:
+        self.asked: OnDemand = NoUpstreams()
         self.contents: Latest[tuple[UpstreamContent, ...]] = Latest(())
         self.relays = RelayIds()
 
@@ -50,6 +114,20 @@ class RowSource:
     def elsewhere(self) -> Elsewhere:
         """Return what it has, and may have."""
         return NOWHERE
+
+    def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
+        """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start."""
+        # What was kept of upstreams that are none any more goes.
+        keeper.restored_upstreams(())
+
+    def receive_loaded(self, views: LoadedViews) -> None:
+        """Ask for what files need that were loaded."""
+
+    def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
+        """Take versions that are held back from all nodes from now on, and the nodes that reject them."""
+
+    def receive_released(self, versions: Collection[ResourceVersion]) -> None:
+        """Take versions that are not held back any more."""
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
         """Keep what it holds current, until cancelled."""

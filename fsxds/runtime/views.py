@@ -13,12 +13,14 @@ from difflib import get_close_matches
 from functools import lru_cache
 from itertools import product
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import re2
 
 from fsxds.model.memo import Lru
 from fsxds.model.values import NO_LAYERS, WHOLE_TREE, Layers, LostLayer, Problem
 from fsxds.protocol.messages import Node
+from fsxds.settings.rollout_forms import Canary
 from fsxds.settings.view_rules import REGEX, TEMPLATE, Variables, ViewRule
 from fsxds.snapshots.accept import MISSING_LAYER
 
@@ -385,3 +387,17 @@ def _regex(regex: str) -> Callable[[str], bool]:
     options.dot_nl = True
     compiled = re2.compile(regex, options)
     return lambda text: compiled.fullmatch(text) is not None
+
+
+class NodeRules(NamedTuple):
+    """What decides about the channels of nodes.
+
+    Attributes:
+        views: says which layers a node has.
+        canary: which nodes get a change first; None for none.
+        admit: is asked, with the number of channels, before there is one more for a node; LimitError rejects the node.
+    """
+
+    views: Views
+    canary: Canary | None = None
+    admit: Callable[[int], object] = lambda _: None

@@ -23,7 +23,6 @@ from fsxds.model.tree_trust import SeenInProcess, SeenManifests
 from fsxds.model.values import OfferedManifest
 from fsxds.observe.internal_errors import observed_by
 from fsxds.observe.log import Log
-from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.access import Access
@@ -39,12 +38,15 @@ from fsxds.runtime.events import (
     SettingsReloaded,
     StartDelayed,
     TreeLoaded,
+    VersionsHeld,
+    VersionsReleased,
 )
 from fsxds.runtime.row_source import RowSource, rules_of
 from fsxds.runtime.store import Latest, SnapshotStore
 from fsxds.runtime.supervisor import Supervisor, words_of
 from fsxds.runtime.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
-from fsxds.runtime.views import Views
+from fsxds.runtime.views import NodeRules, Views
+from fsxds.server.loading_rules import LoadingRules, WatchRules, cache_of, find_catalogue, scanner_of, verifier_of
 from fsxds.server.mirror_settings import require_views
 from fsxds.server.parsing import Parsing
 from fsxds.server.readiness import (
@@ -55,17 +57,7 @@ from fsxds.server.readiness import (
     reported_wait,
     unready_reason,
 )
-from fsxds.server.reload import (
-    NOTHING,
-    Loader,
-    LoadingRules,
-    Reload,
-    WatchRules,
-    cache_of,
-    find_catalogue,
-    scanner_of,
-    verifier_of,
-)
+from fsxds.server.reload import NOTHING, Loader, Reload, Surroundings
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
@@ -188,21 +180,23 @@ class Application:
             self.catalogue = find_catalogue(settings)
         self.observer(ApiFound(self.catalogue.description))
         self.keeper = self._opened_state(settings)
+        # It remembers in the state directory which manifests it saw.
+        self._seen: SeenManifests = SeenInProcess() if self.keeper is None else self.keeper.seen_manifests
         self._rewriting = self._rewriting_of(settings)
+        self.limiter = Limiter(settings)
+        self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
+        self.upstreams = self._upstreams_of(self._loading.current)
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(
                 PublishRules.of(settings, self.is_static), self._receive, self.keeper, self._rewriting
             )
-        # It remembers in the state directory which manifests it saw.
-        self._seen: SeenManifests = SeenInProcess() if self.keeper is None else self.keeper.seen_manifests
-        self.reload = Reload(self.publisher, self._receive)
-        self.limiter = Limiter(settings)
-        self.channels = NodeChannels(self.publisher, _views_of(settings), self.reload, settings.canary)
-        self.channels.admit = self.limiter.admit_view
+        self.reload = Reload(self.publisher, self._receive, self.upstreams.receive_loaded)
+        self.channels = NodeChannels(self.publisher, self.reload, self._node_rules(settings), self.upstreams.asked)
         self.clients = Clients()
         self.supervisor = Supervisor(self.observer)
-        self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
-        self.upstreams = self._restored_upstreams(self._loading.current)
+        if self.keeper is not None:
+            with reported_wait("what upstreams held to be read", self.report_wait):
+                self.upstreams.keep_in(self.keeper, self.store.current)
         services = ServiceContext(
             self.clients, self.catalogue, self.credentials.access, self.upstreams.own_statuses, self.offered
         )
@@ -227,26 +221,19 @@ class Application:
         rewriters += [PassedRedirects()] if settings.redirects == "client" else []
         return Rewriting(rewriters, self.observer) if rewriters else None
 
-    def _restored_upstreams(self, rules: LoadingRules) -> RowSource:
-        """Return the upstreams with what they held in an earlier process."""
-        source, keeper = RowSource(), self.keeper
-        if rules_of(self.settings):
-            from fsxds.upstream.upstreams import Upstreams  # noqa: PLC0415 - a capability, loaded if it is used
+    def _upstreams_of(self, rules: LoadingRules) -> RowSource:
+        """Return the upstreams; they hold nothing yet."""
+        if not rules_of(self.settings):
+            return RowSource()
+        from fsxds.upstream.upstreams import Upstreams  # noqa: PLC0415 - a capability, loaded if it is used
 
-            check = rules.parsing.check
-            source = upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, check)
-            upstreams.offer_to(self._offer_manifests, self._seen)
-            upstreams.trust(rules.anchors)
-            self.channels.on_demand = upstreams.asked
-            self.reload.on_loaded = upstreams.tree_needs.receive_loaded
-            self.publisher.verdicts.on_held = upstreams.late_nacks.receive_held
-            if keeper is not None:
-                with reported_wait("what upstreams held to be read", self.report_wait):
-                    upstreams.keep_in(keeper, self.store.current)
-        elif keeper is not None:
-            # What was kept of upstreams that are none any more goes.
-            keeper.restored_upstreams(())
-        return source
+        upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, rules.parsing.check)
+        upstreams.offer_to(self._offer_manifests, self._seen)
+        upstreams.trust(rules.anchors)
+        return upstreams
+
+    def _node_rules(self, settings: Settings) -> NodeRules:
+        return NodeRules(_views_of(settings), settings.canary, self.limiter.admit_view)
 
     def _offer_manifests(self) -> None:
         """Offer relays below the manifests of what is served now."""
@@ -317,10 +304,10 @@ class Application:
         with Parsing(rules.parsing, limits, self._load_again, cache) as parsing:
             self.reload.change_rules()
             self._load_again()
-            loader = Loader(parsing, rules.acceptance, rules.view_rules, rules.resolution)
             # Without a directory there is nothing that somebody could sign.
-            loader.verifier = None if directory is None else verifier_of(rules.anchors, self._seen)
-            loader.elsewhere = self.upstreams.elsewhere
+            verifier = None if directory is None else verifier_of(rules.anchors, self._seen)
+            around = Surroundings(rules.resolution, self.upstreams.elsewhere, verifier)
+            loader = Loader(parsing, rules.acceptance, rules.view_rules, around)
             self.upstreams.trust(rules.anchors)
             async with asyncio.TaskGroup() as tasks:
                 self.start(tasks, "parser", parsing.keep_parsing)
@@ -385,7 +372,7 @@ class Application:
         self.settings = self.limiter.settings = settings
         self._log.write_from(Level[settings.log_level.upper()])
         self.publisher.change_rules(PublishRules.of(settings, self.is_static))
-        self.channels.change_rules(_views_of(settings), settings.canary)
+        self.channels.change_rules(self._node_rules(settings))
         for mirror in self.mirrors:
             mirror.change(settings)
         if loading != before:
@@ -467,18 +454,27 @@ class Application:
             case UpstreamConnected() | UpstreamLost() | UpstreamLooped():
                 for status in self.upstreams.statuses():
                     self.supervisor.note(f"upstream {status.name}", is_idle=status.state != "connected")
+            case VersionsHeld():
+                self.upstreams.receive_held(event.versions, event.nodes)
+            case VersionsReleased():
+                self.upstreams.receive_released(event.versions)
             case UpstreamChanged() if self.readiness.reason.current:
                 self.readiness.look()
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
         exchange = Exchange(self.channels, self.limiter, self.credentials.access)
-        rest = RestJson(exchange, self.catalogue, self.observer, self.clients)
-        rest.relays, rest.address = self.upstreams.relays, address
-        posts = {path: answer for one in self.services for path, answer in one.posts.items()}
-        application = make_application(rest, posts)
-        documents = {path: answer for one in self.services for path, answer in one.documents.items()}
-        context = RestContext(exchange, self.catalogue, self.observer, documents)
+        context = RestContext(
+            exchange,
+            self.catalogue,
+            self.observer,
+            self.clients,
+            address,
+            self.upstreams.relays,
+            posts={path: answer for one in self.services for path, answer in one.posts.items()},
+            documents={path: answer for one in self.services for path, answer in one.documents.items()},
+        )
+        application = make_application(RestJson(context))
         for name in REST_PARTS:
             import_module(name).join(context, application)
         options = replace(self.security.http("http", address), max_connections=self.limiter.most_connections)
@@ -487,8 +483,7 @@ class Application:
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
         exchange = Exchange.of_streams(self.channels, self.limiter, self.credentials.access)
-        shared = StreamContext(exchange, self.observer, self.clients, TtlMode(self.settings.ttl))
-        shared.forgets_members, shared.relays = self.keeper is None, self.upstreams.relays
+        shared = StreamContext(exchange, self.observer, self.clients, self.upstreams.relays)
         more = tuple(call for one in self.services for call in one.calls)
         services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)

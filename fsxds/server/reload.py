@@ -6,273 +6,51 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from time import monotonic, time
 from typing import TYPE_CHECKING, Never, Protocol
 
-from fsxds.api.catalogue import Catalogue
-from fsxds.disk_cache.parsed_files import ParseCache
-from fsxds.formats import format_of
-from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.resources import ParsedFile, Snapshot
 from fsxds.model.tree_trust import (
-    SeenInProcess,
-    SeenManifests,
     TreeTrust,
     TreeVerifier,
     TrustDecision,
-    TrustedSigners,
-    nothing_of,
 )
-from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, Severity, SourceFile, SourceTree
+from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, SourceFile, SourceTree
 from fsxds.runtime.events import Observer, TreeLoaded
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Attempts, internal_problem
 from fsxds.runtime.views import Views
-from fsxds.server.parse_worker import ParseRules
-from fsxds.server.parsing import ParseLimits, Parsing, parse_now
-from fsxds.settings.naming_rules import NamingRules
-from fsxds.settings.options import Settings
-from fsxds.settings.upstream_rules import at_urls
-from fsxds.settings.view_rules import Variables, ViewRule
+from fsxds.server.parsing import Parsing
 from fsxds.snapshots.accept import MISSING_LAYER
-from fsxds.snapshots.check_protocol import Check
-from fsxds.snapshots.load import Acceptance, LayerPatching, Loaded, changed_files, load
-from fsxds.snapshots.loaded_views import LoadedViews, only_view, unjudged_views, whole_tree, with_served
-from fsxds.snapshots.stages import CollectionRules, ResolutionRules
+from fsxds.snapshots.load import Acceptance, Loaded, changed_files, load
+from fsxds.snapshots.loaded_views import LoadedViews, unjudged_views, whole_tree, with_served
+from fsxds.snapshots.stages import ResolutionRules
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
-from fsxds.source.envoy_api import AskFeatures, find_api
-from fsxds.source.listing import Exclusion, TreeBounds
-from fsxds.source.scan import Scanner
 
 if TYPE_CHECKING:
     # With watchdog, which commands that load a tree once do without.
     from fsxds.source.watcher import Settled
-from typing import cast
-
-from fsxds.source.targets import WatchMode, WatchOptions
-
-# Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
-LOCATE_UP_TO_BYTES = 1_000_000
 
 # A tree may be saved first, and what vouches for it with the next file; a layer may be renamed in the settings first.
 NEXT_SAVE_WITHIN_S = 1.0
 
-# Ignored files that are named in one note; the others are counted.
-MOST_IGNORED = 5
-
-
-def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalogue:
-    """Find the message types of the Envoy in use; ApiError when they cannot be had.
-
-    Args:
-        settings: where they are looked for.
-        ask: runs an Envoy of which nothing but its message types is known; None to run none.
-    """
-    return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir, ask=ask)
-
-
-def scanner_of(directory: Path, settings: Settings) -> Scanner:
-    """Return what reads the files of a tree."""
-    return Scanner(directory, is_read=is_read, exclusion=exclusion_of(settings), bounds=bounds_of(settings))
-
-
-def bounds_of(settings: Settings) -> TreeBounds:
-    """Return what of a tree is read."""
-    return TreeBounds(settings.max_file_size_bytes, settings.max_files, settings.follow_outside)
-
-
-def exclusion_of(settings: Settings) -> Exclusion:
-    """Return what the settings exclude from every tree."""
-    return Exclusion(settings.exclude)
-
-
-def is_read(name: str) -> bool:
-    """Whether a format claims a file of this name."""
-    return format_of(PurePosixPath(name)) is not None
-
-
-def scan_once(directory: Path, settings: Settings) -> SourceTree:
-    """Read the files of a tree, once, whoever signed it."""
-    return scanner_of(directory, settings).scan()
-
-
-def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
-    """Read the files of a tree as serving would, once: of one that is not trusted, nothing but why.
-
-    Raises:
-        UsageError: the CAs of those who sign trees cannot be read.
-    """
-    tree = scan_once(directory, settings)
-    faults = trust_faults(tree, settings)
-    return nothing_of(tree, faults, has_layers=settings.views is not None) if faults else tree
-
-
-def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
-    """Return why a tree is not trusted; nothing where it is, and where nobody has to sign it.
-
-    Raises:
-        UsageError: the CAs of those who sign trees cannot be read.
-    """
-    verifier = verifier_of(_anchors_of(settings), SeenInProcess())
-    return () if verifier is None else verifier.faults(tree, time())
-
-
-def verifier_of(anchors: TrustedSigners | None, seen: SeenManifests) -> TreeVerifier | None:
-    """Return what finds whether a tree is signed; None if nobody has to sign it."""
-    if anchors is None:
-        return None
-    from fsxds.signing.trusted_tree import ManifestVerifier  # noqa: PLC0415 - a capability, loaded if it is used
-
-    return ManifestVerifier(anchors, seen)
-
-
-def _anchors_of(settings: Settings) -> TrustedSigners | None:
-    if settings.verify_with is None:
-        return None
-    from fsxds.signing.trusted_tree import read_anchors  # noqa: PLC0415 - a capability, loaded if it is used
-
-    return read_anchors(settings.verify_with)
+NOTHING = SourceTree(())
 
 
 @dataclass(frozen=True, slots=True)
-class LoadingRules:
-    """By what files are parsed and accepted.
+class Surroundings:
+    """What decides, beside the files of a tree and how they are accepted, about what is served of it.
 
-    `views` are the settings that say which folders are layers; None where the whole tree is the one view. `variables`
-    hold where those of no view do. `anchors` are trusted to sign the tree; None where nobody has to.
+    Attributes:
+        resolution: how what is served is made of what was loaded.
+        elsewhere: returns what upstreams hold now, and may have.
+        verifier: finds whether trees are signed; None if nobody has to sign them.
     """
 
-    parsing: ParseRules
-    limits: ParseLimits
-    acceptance: Acceptance
-    views: tuple[ViewRule, ...] | None = None
-    variables: Variables | None = field(default=None, repr=False)
     resolution: ResolutionRules = field(default_factory=ResolutionRules)
-    anchors: TrustedSigners | None = None
-
-    @classmethod
-    def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
-        """Return what the settings say about the tree in a directory; None for one in no place.
-
-        Raises:
-            UsageError: the CAs of those who sign trees cannot be read.
-        """
-        unknown_fields = Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
-        naming = NamingRules(settings.authority, settings.context_params or ())
-        limits = ParseLimits(settings.parse_apart_above_bytes, time_s=settings.parse_time_s)
-        acceptance = Acceptance(
-            whole_trees=settings.accept == "tree",
-            authored_versions=settings.versions == "authored",
-            check=check,
-            locate_up_to_bytes=LOCATE_UP_TO_BYTES,
-            max_resources=settings.max_resources,
-            elsewhere=Elsewhere(is_unknown=has_upstreams(settings)),
-            patching=None if settings.views is None else _patching(catalogue, unknown_fields, check, naming),
-        )
-        variables = settings.variables or Variables()
-        rows = tuple(variables.texts.items()), tuple(variables.unset.items())
-        rules = ParseRules(catalogue, unknown_fields, check, rows, naming)
-        root = "" if directory is None else str(directory.absolute())
-        resolution = ResolutionRules(
-            authority=settings.authority,
-            authorities=at_urls(settings.authorities),
-            passes_redirects=settings.redirects == "client",
-            root=root,
-            catalogue=catalogue,
-            check=check,
-            collections=CollectionRules(settings.collections or (), settings.authority, root, catalogue),
-            unasked=_unasked(settings),
-        )
-        views, anchors = settings.views, _anchors_of(settings)
-        return cls(rules, limits, acceptance, views, settings.variables, resolution, anchors)
-
-    @property
-    def view_rules(self) -> Views | None:
-        """What says which folders are layers; None where the whole tree is the one view."""
-        if self.views is None:
-            return None
-        # Without a directory, no layer has a folder.
-        adjusted = self.acceptance.check.adjusted if self.resolution.root else lambda _: None
-        return Views(self.views, self.variables, adjusted)
-
-
-def _patching(catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules) -> LayerPatching:
-    from fsxds.snapshots.patches import Patching  # noqa: PLC0415 - a capability, loaded if it is used
-
-    return Patching(catalogue, unknown_fields, check, naming)
-
-
-def has_upstreams(settings: Settings) -> bool:
-    """Whether other servers have resources, too."""
-    return _unasked(settings) != frozenset()
-
-
-def _unasked(settings: Settings) -> frozenset[str] | None:
-    """Return the authorities of upstreams, as long as none is asked; None where they may have any name."""
-    if settings.upstream:
-        return None
-    return frozenset(name for name, each in (settings.authorities or {}).items() if each.upstream)
-
-
-def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
-    """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
-    (views,) = load_trees((scan_once(directory, settings),), settings, catalogue, check, directory)
-    return only_view(views)
-
-
-def load_trees(
-    trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()
-) -> tuple[LoadedViews, ...]:
-    """Load trees as serving would, each on its own, as one view; a file that is in several of them is parsed once.
-
-    What files parse to is kept for the next time, as that of `directory`.
-    """
-    require_libyaml()
-    rules = LoadingRules.of(settings, catalogue, check, directory)
-    acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
-    trees = tuple(trees)
-    files = {(file.path, file.digest): file for tree in trees for file in tree.files}
-    cache = cache_of(directory, settings, rules.parsing)
-    parsed = dict(zip(files, parse_now(tuple(files.values()), rules.parsing, rules.limits, cache), strict=True))
-
-    def parse(files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
-        return tuple(parsed[file.path, file.digest] for file in files)
-
-    loaded = (with_ignored(load(tree, None, parse, acceptance), tree.ignored, check) for tree in trees)
-    return tuple(with_served(whole_tree(one), rules.resolution, None) for one in loaded)
-
-
-def cache_of(
-    directory: Path, settings: Settings, rules: ParseRules, observer: Observer = lambda _: None
-) -> ParseCache | None:
-    """Return what the files of a tree parsed to in earlier processes; None where the settings have no place for it."""
-    if settings.cache_dir is None:
-        return None
-    cache = ParseCache(settings.cache_dir, directory, rules.digest, observer)
-    cache.naming = rules.naming
-    return cache
-
-
-def with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check) -> Loaded:
-    """Return a tree with one note about all ignored files, at the first."""
-    note = ignored_note(paths, check)
-    return loaded if note is None else replace(loaded, problems=tuple(sorted((*loaded.problems, note))))
-
-
-def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | None:
-    """Return one note about all ignored files, at the first; None where there are none, or nobody wants to know."""
-    if not paths:
-        return None
-    first, *others = paths
-    named = ", ".join(str(path) for path in others[:MOST_IGNORED])
-    more = f", … {len(others) - MOST_IGNORED} more" if len(others) > MOST_IGNORED else ""
-    fact = "ignored: no format has this suffix" + (f"; nor {named}{more}" if others else "")
-    remedy = "rename what holds resources to .yaml, .json, .textproto or .pb"
-    return check.adjusted(Problem(first, 1, 1, "", "ignored-file", fact, remedy, Severity.NOTE))
-
-
-NOTHING = SourceTree(())
+    elsewhere: Callable[[], Elsewhere] = lambda: NOWHERE
+    verifier: TreeVerifier | None = None
 
 
 class Loader:
@@ -282,12 +60,10 @@ class Loader:
         parsing: parses files.
         acceptance: how trees are accepted.
         rules: say which folders are layers; None where the whole tree is the one view.
-        resolution: how what is served is made of what was loaded.
+        around: what is served of a tree depends on this, too.
 
     Attributes:
         rules: say which folders are layers; None where the whole tree is the one view.
-        verifier: finds whether trees are signed; None if nobody has to sign them.
-        elsewhere: returns what upstreams hold now, and may have.
     """
 
     def __init__(
@@ -295,29 +71,29 @@ class Loader:
         parsing: Parsing,
         acceptance: Acceptance,
         rules: Views | None = None,
-        resolution: ResolutionRules | None = None,
+        around: Surroundings | None = None,
     ) -> None:
-        self.verifier: TreeVerifier | None = None
         self._parsing = parsing
         self._acceptance = acceptance
         self.rules = rules
+        self._around = around or Surroundings()
         # What upstreams have is known here.
-        self._resolution = replace(resolution or ResolutionRules(), unasked=frozenset())
-        self.elsewhere: Callable[[], Elsewhere] = lambda: NOWHERE
+        self._resolution = replace(self._around.resolution, unasked=frozenset())
         # What was parsed for the last tree.
         self._changed: tuple[SourceFile, ...] = ()
 
     async def trusted(self, tree: SourceTree, trust: TreeTrust) -> TrustDecision:
         """Return what of a tree may be loaded, given what was trusted before."""
-        if self.verifier is None:
+        verifier = self._around.verifier
+        if verifier is None:
             return trust.decide(tree, None, 0.0)
         decide = partial(trust.decide, has_layers=self.rules is not None)
-        return await asyncio.to_thread(decide, tree, self.verifier, time())
+        return await asyncio.to_thread(decide, tree, verifier, time())
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
         """Parse what changed, and accept what can be served of it in the views that are wanted."""
         self._parsing.forget_gone(tree)
-        rules, elsewhere = self.rules, self.elsewhere()
+        rules, elsewhere = self.rules, self._around.elsewhere()
         self._acceptance = replace(self._acceptance, elsewhere=elsewhere)
         if rules is None:
             views = await self._load_whole(tree, before.by_layers.get(WHOLE_TREE) if before else None)
@@ -379,13 +155,15 @@ class Reload:
     Attributes:
         views: what was loaded last; None before the first.
         trust: whose trees may be loaded.
-        on_loaded: is called with what was loaded, when it is given to what publishes it.
     """
 
-    def __init__(self, targets: Targets, observer: Observer) -> None:
+    def __init__(
+        self, targets: Targets, observer: Observer, on_loaded: Callable[[LoadedViews], object] = lambda _: None
+    ) -> None:
+        """Load for `targets`; `on_loaded` is called with what was loaded, when it is given to them."""
         self.views: LoadedViews | None = None
         self.trust = TreeTrust()
-        self.on_loaded: Callable[[LoadedViews], object] = lambda _: None
+        self._on_loaded = on_loaded
         self._targets = targets
         self._observer = observer
         self._wanted: dict[Layers, None] = {}
@@ -473,7 +251,7 @@ class Reload:
         finally:
             # Also where reporting it fails.
             self._targets.receive(views.served, settled.detected_s)
-        self.on_loaded(views)
+        self._on_loaded(views)
         await loader.pack()
 
     def _may_be_replaced(self, tree: SourceTree, views: LoadedViews) -> bool:
@@ -565,25 +343,3 @@ def _mixed(
     paths = sorted(before.keys() | now.keys(), key=lambda path: path.parts)
     chosen = ((now if path in changed else before).get(path) for path in paths)
     return SourceTree(tuple(file for file in chosen if file is not None))
-
-
-@dataclass(frozen=True, slots=True)
-class WatchRules:
-    """What a watcher has to be restarted for when it changes."""
-
-    options: WatchOptions
-    exclude: tuple[str, ...]
-    bounds: TreeBounds
-
-    @classmethod
-    def of(cls, settings: Settings) -> WatchRules:
-        """Return what the settings say."""
-        options = WatchOptions(
-            mode=cast("WatchMode", settings.watch),  # its form has these words alone
-            settle_s=settings.settle_s,
-            settle_cap_s=settings.settle_cap_s,
-            writer_patience_s=settings.writer_patience_s,
-            rescan_s=settings.rescan_s,
-            poll_s=settings.poll_s,
-        )
-        return cls(options, settings.exclude, bounds_of(settings))

@@ -11,7 +11,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.values import Layers, SourceTree
 from fsxds.runtime.views import View, Views
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.server.parsing import parse_now
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
@@ -52,7 +52,7 @@ class ViewLoader:
 
     def load_whole(self, trees: Iterable[SourceTree]) -> tuple[LoadedViews, ...]:
         """Load trees as one view each, whatever views the settings have."""
-        return reload.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
+        return loading_rules.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
 
     def load_one(self, tree: SourceTree, choose: Callable[[Views, Collection[str]], View]) -> Loaded:
         """Load one view of one tree."""
@@ -66,14 +66,14 @@ class ViewLoader:
     def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:
         """Load views by their layers; a lost layer that none of them has is no problem of them."""
         require_libyaml()
-        rules = reload.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory)
+        rules = loading_rules.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory)
         wanted = {layers: self.views.variables_of(layers) for layers in views}
         load = ViewsLoad(tree, wanted, self.views, None)
-        cache = reload.cache_of(self._directory, self._settings, rules.parsing)
+        cache = loading_rules.cache_of(self._directory, self._settings, rules.parsing)
         parsed = parse_now(load.unparsed, rules.parsing, rules.limits, cache)
         loaded = load.load(parsed, replace(rules.acceptance, locate_up_to_bytes=None))
         seen = frozenset[str]().union(*wanted)
         problems = [one for one in loaded.problems if one.rule != MISSING_LAYER or str(one.path) in seen]
-        note = reload.ignored_note(tree.ignored, self._check)
+        note = loading_rules.ignored_note(tree.ignored, self._check)
         noted = replace(loaded, problems=tuple(sorted(problems if note is None else (*problems, note))))
         return with_served(noted, rules.resolution, None)

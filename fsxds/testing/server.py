@@ -28,7 +28,7 @@ from fsxds.model.values import WHOLE_TREE, Layers, Problem, SourceTree
 from fsxds.observe.log import Log, LogOutput
 from fsxds.runtime.events import Event, HoldsChanged, Level, TreeDisappeared
 from fsxds.server.app import Application
-from fsxds.server.reload import scan_once
+from fsxds.server.loading_rules import scan_once
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings

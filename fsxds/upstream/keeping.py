@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Collection
 from typing import Never
 
-from fsxds.history.state_writer import StateWriter
-from fsxds.history.upstream_table import KeptUpstream
 from fsxds.model.resources import Snapshot
 from fsxds.runtime.events import Observer
+from fsxds.runtime.row_source import KeptUpstream, UpstreamKeeper
 from fsxds.runtime.upstream_events import UpstreamsRestored
 from fsxds.upstream.upstream import Upstream
 
@@ -17,7 +16,7 @@ from fsxds.upstream.upstream import Upstream
 class UpstreamKeeping:
     """Has what upstreams hold kept in the state directory. `keep_noted` is to be run."""
 
-    def __init__(self, upstreams: Collection[Upstream], keeper: StateWriter, observer: Observer) -> None:
+    def __init__(self, upstreams: Collection[Upstream], keeper: UpstreamKeeper, observer: Observer) -> None:
         """Have a writer ask for what upstreams hold; nothing is restored yet."""
         self._upstreams = upstreams
         self._keeper = keeper

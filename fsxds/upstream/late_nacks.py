@@ -109,11 +109,7 @@ class LateNacks:
                 del self._sessions[upstream]
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """Take the versions that are held back from all nodes from now on, and the nodes that reject them."""
-        ended = {version: words for version, words in self._words.items() if version not in versions}
-        self._words = {version: words for version, words in self._words.items() if version in versions}
-        if ended:
-            self._remember(ended)
+        """Take more versions that are held back from all nodes from now on, and the nodes that reject them."""
         fresh = {version: _words_of(version, nodes) for version in versions if version not in self._words}
         self._words |= fresh
         if self._settings().upstream_verdict == RELAY:
@@ -128,6 +124,12 @@ class LateNacks:
                     nack(type_url, words)
                 names = frozenset(words_of)
                 self._observer(UpstreamNacked(upstream, type_url, words, names, was_sent=nack is not None))
+
+    def receive_released(self, versions: Collection[ResourceVersion]) -> None:
+        """Take versions that are not held back any more."""
+        ended = {version: words for version in versions if (words := self._words.pop(version, None)) is not None}
+        if ended:
+            self._remember(ended)
 
     def _remember(self, ended: Mapping[ResourceVersion, str]) -> None:
         """Remember which versions ended because their upstream has others now; nodes may accept what it still has."""

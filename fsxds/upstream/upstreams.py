@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
 from secrets import token_hex
@@ -17,12 +17,14 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifests, TrustedSigners
 from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import OwnStatus
+from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.runtime.events import Observer
-from fsxds.runtime.row_source import RowSource, rules_of
+from fsxds.runtime.row_source import RowSource, UpstreamKeeper, rules_of
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
+from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamContent
 from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
@@ -36,7 +38,6 @@ from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
-    from fsxds.history.state_writer import StateWriter
     from fsxds.upstream.keeping import UpstreamKeeping
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -101,8 +102,8 @@ class Upstreams(RowSource):
         """
         super().__init__()
         self.upstreams = tuple(_upstreams_of(settings(), catalogue, check))
-        self.asked = AskedNames(self.upstreams)
-        self.tree_needs = TreeNeeds(self.upstreams, self.asked, observer)
+        self.asked = self._asked = AskedNames(self.upstreams)
+        self.tree_needs = TreeNeeds(self.upstreams, self._asked, observer)
         by_name = {upstream.rule.name: upstream for upstream in self.upstreams}
         self.late_nacks = LateNacks(settings, observer, by_name, lambda name: by_name[name].rows)
         self.contents.replace(self._current())
@@ -130,7 +131,7 @@ class Upstreams(RowSource):
         """The manifests of all upstreams, for relays below."""
         return tuple(offered for each in self.vouched.values() for offered in each.offered)
 
-    def keep_in(self, keeper: StateWriter, served: Snapshot | None) -> None:
+    def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
         """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start."""
         from fsxds.upstream.keeping import UpstreamKeeping  # noqa: PLC0415 - needs the state directory, a capability
 
@@ -147,6 +148,18 @@ class Upstreams(RowSource):
     def elsewhere(self) -> Elsewhere:
         """Return what upstreams have, and may have."""
         return self.tree_needs.elsewhere()
+
+    def receive_loaded(self, views: LoadedViews) -> None:
+        """Ask for what files need that were loaded, and report what goes before resources of upstreams."""
+        self.tree_needs.receive_loaded(views)
+
+    def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
+        """Let upstreams get the NACK of versions that are held back from all nodes from now on."""
+        self.late_nacks.receive_held(versions, nodes)
+
+    def receive_released(self, versions: Collection[ResourceVersion]) -> None:
+        """Take versions that are not held back any more."""
+        self.late_nacks.receive_released(versions)
 
     def statuses(self) -> tuple[UpstreamStatus, ...]:
         """Return how each of them stands."""
@@ -166,7 +179,7 @@ class Upstreams(RowSource):
                 tasks.create_task(self._keeping.keep_noted())
             for upstream, link in zip(self.upstreams, self._links, strict=True):
                 tasks.create_task(self._keep_content(upstream))
-                tasks.create_task(self.asked.changed.run_with(partial(_ask, upstream)))
+                tasks.create_task(self._asked.changed.run_with(partial(_ask, upstream)))
                 tasks.create_task(self._expire(upstream))
                 tasks.create_task(supervisor.run(f"upstream {upstream.rule.name}", link.keep_connected))
 
@@ -178,7 +191,7 @@ class Upstreams(RowSource):
                 elsewhere = upstream.elsewhere
                 for type_url, names in elsewhere.items():
                     self.asked.ask(upstream, type_url, names)
-            self.asked.answered()
+            self._asked.answered()
             # One by one by identity: to compare their resources would cost as much as there are.
             contents, current = self._current(), self.contents.current
             has_changed = any(one is not other for one, other in zip(contents, current, strict=True))

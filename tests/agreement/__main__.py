@@ -7,7 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from fsxds.server.reload import find_catalogue
+from fsxds.server.loading_rules import find_catalogue
 from fsxds.settings.options import Settings
 from tests.agreement.cases import make_cases
 from tests.agreement.comparing import compare

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.server.reload import find_catalogue
+from fsxds.server.loading_rules import find_catalogue
 from fsxds.settings.options import Settings
 from tests.bench import (
     checking,

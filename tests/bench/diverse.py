@@ -18,7 +18,7 @@ from google.protobuf import json_format
 import fsxds
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.values import Severity
-from fsxds.server.reload import find_catalogue
+from fsxds.server.loading_rules import find_catalogue
 from fsxds.settings.options import Settings
 from tests.agreement.seeds import seeds
 from tests.bench.loading import usual_way

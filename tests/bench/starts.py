@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.server.reload import find_catalogue
+from fsxds.server.loading_rules import find_catalogue
 from fsxds.settings.options import Settings
 from fsxds.snapshots.parse import FileParser
 from fsxds.source.scan import Scanner

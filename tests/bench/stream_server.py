@@ -21,7 +21,6 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Origin, Resource, Rows, Snapshot, version_of_body
-from fsxds.protocol.ttl import TtlMode
 from fsxds.publishing.kept_places import RemovedMembers
 from fsxds.runtime.events import Event
 from fsxds.runtime.store import Latest
@@ -160,9 +159,7 @@ def ignore(_: Event) -> None:
 async def serve_fsxds(tree: Tree | Members, ready: Path) -> None:
     """Serve snapshots as `fsxds serve` does."""
     channels = OneChannel()
-    services = GrpcServices(
-        StreamContext(Exchange.of_streams(channels), ignore, Clients(), TtlMode.ENVOY), unready=Latest("")
-    )
+    services = GrpcServices(StreamContext(Exchange.of_streams(channels), ignore, Clients()), unready=Latest(""))
 
     removed = RemovedMembers({})
 

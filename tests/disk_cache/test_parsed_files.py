@@ -29,6 +29,18 @@ PADDING = "#" * WORTH_BYTES + "\n"
 CLUSTERS = "- name: b\n- name: a\n"
 
 
+@dataclass(frozen=True)
+class Digested:
+    """Rules with this digest."""
+
+    content: bytes
+    naming: NamingRules
+
+    def digest(self) -> bytes:
+        """Return it."""
+        return self.content
+
+
 @dataclass
 class Caching:
     """Caches of one directory, each as that of another process, and what they reported."""
@@ -41,9 +53,7 @@ class Caching:
 
     def cache(self, rules: bytes = b"rules") -> ParseCache:
         """Return the cache of a process that starts."""
-        cache = ParseCache(self.folder, Path("/tree"), lambda: rules, self.events.append)
-        cache.naming = self.naming
-        return cache
+        return ParseCache(self.folder, Path("/tree"), Digested(rules, self.naming), self.events.append)
 
     def fill(self, files: Iterable[SourceFile]) -> None:
         """Do what a start does."""

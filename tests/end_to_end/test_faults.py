@@ -13,7 +13,6 @@ import pytest
 
 from fsxds.protocol.delta import DeltaStream
 from fsxds.protocol.sotw import SotwStream
-from fsxds.protocol.ttl import TtlMode
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.server import reload
@@ -98,7 +97,7 @@ async def test_every_grpc_handler_is_an_edge() -> None:
     channels, recorder = OneChannel(), Recorder()
     reports = ClientReports(Clients(), envoy_catalogue())
     services = GrpcServices(
-        StreamContext(Exchange.of_streams(channels), recorder, Clients(), TtlMode.ENVOY),
+        StreamContext(Exchange.of_streams(channels), recorder, Clients()),
         client_status_handlers(reports),
         unready=Latest("starting"),
     )

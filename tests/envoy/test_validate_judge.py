@@ -20,7 +20,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import Severity
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import NoCheck
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
@@ -137,7 +137,7 @@ def test_the_sample_tree_is_taken_at_once(catalogue: Catalogue) -> None:
     """The sample tree needs one question."""
     counter = Counter()
     directory = Path("config/xds")
-    snapshot = reload.load_once(directory, Settings(), catalogue, NoCheck()).snapshot
+    snapshot = loading_rules.load_once(directory, Settings(), catalogue, NoCheck()).snapshot
     everything = [resource for row in snapshot.by_type.values() for resource in row.values()]
 
     assert validate_resources(everything, directory, ValidationOptions(Path(find_envoy()), catalogue, counter)) == ()

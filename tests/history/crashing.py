@@ -17,10 +17,10 @@ from itertools import count
 from pathlib import Path
 
 from fsxds.history.state import MOST_SNAPSHOTS, State
-from fsxds.history.upstream_table import KeptUpstream
 from fsxds.rollout import RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.events import Event
+from fsxds.runtime.row_source import KeptUpstream
 from tests.history.made import (
     CDS,
     UPSTREAM,

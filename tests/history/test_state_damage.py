@@ -13,10 +13,10 @@ import pytest
 
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
-from fsxds.history.upstream_table import KeptUpstream
 from fsxds.model.errors import StateError
 from fsxds.rollout import Rollout, RolloutOptions, RolloutState
 from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.row_source import KeptUpstream
 from tests.history.made import EDS, assert_same, cluster, clusters, held_of, held_resource, snapshot_of
 from tests.history.test_rollout_rows import NEW, finish, started
 from tests.support.rollouts import tree_snapshot

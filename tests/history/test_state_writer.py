@@ -12,13 +12,13 @@ import pytest
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.history.state_writer import StateWriter
-from fsxds.history.upstream_table import KeptUpstream
 from fsxds.model.errors import StateError
 from fsxds.model.name_table import NameTable
 from fsxds.model.values import Version
 from fsxds.rollout import Nack, Rejections, RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.events import Event, StateFailed, StateIgnored, StateRecovered, StateRestored
+from fsxds.runtime.row_source import KeptUpstream
 from fsxds.settings.rollout_forms import NackLimit
 from fsxds.snapshots.upstream_content import HeldResource
 from tests.history.made import CDS

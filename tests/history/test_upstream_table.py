@@ -12,11 +12,11 @@ import pytest
 
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
-from fsxds.history.upstream_table import KeptUpstream
 from fsxds.model.errors import StateError
 from fsxds.model.resources import Reference, Resource
 from fsxds.model.values import Severity, Version
 from fsxds.runtime.events import Event, StateIgnored
+from fsxds.runtime.row_source import KeptUpstream
 from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of
 from tests.history.made import CDS, EDS, UPSTREAM, held_of, held_resource, reopened, resource_of, snapshot_of
 

@@ -30,7 +30,7 @@ from fsxds.lint.rules import (
 )
 from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.model.values import Problem, Severity
-from fsxds.server import reload
+from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.loaded_views import only_view, whole_tree, with_served
@@ -51,6 +51,7 @@ FINDING = (
         "server/parse_worker.py",
         "server/parsing.py",
         "publishing/held_resources.py",
+        "server/loading_rules.py",
         "server/reload.py",
         "runtime/supervisor.py",
         "tools/held_changes.py",
@@ -126,7 +127,9 @@ def problems(catalogue: Catalogue) -> Mapping[tuple[str, str], tuple[Problem, ..
         for rule in LOADABLE
         for side, text in (("wrong", rule.wrong), ("right", rule.right))
     }
-    loaded = dict(zip(examples, reload.load_trees(examples.values(), Settings(), catalogue, Linter()), strict=True))
+    loaded = dict(
+        zip(examples, loading_rules.load_trees(examples.values(), Settings(), catalogue, Linter()), strict=True)
+    )
     # What is right is a part of a tree, whose clusters are elsewhere.
     settings = {"wrong": Settings(), "right": replace(Settings(), references="warn")}
     return {key: with_undefined_names(views.problems, settings[key[1]]) for key, views in loaded.items()}

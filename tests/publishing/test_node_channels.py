@@ -13,7 +13,7 @@ from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout import RolloutOptions
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.events import SnapshotPublished
-from fsxds.runtime.views import Views
+from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
 from tests.support.polls import named, snapshot_of, until
@@ -216,7 +216,7 @@ async def test_canaries_that_change_go_on_with_what_they_are_served() -> None:
         await run.settled()
         client = await run.join("n1", is_quick=True)
         before = client.channel
-        run.channels.change_rules(Views(None), Canary(share=1.0))
+        run.channels.change_rules(NodeRules(Views(None), Canary(share=1.0)))
         assert client.channel is not before
         assert client.channel.key.is_canary
         assert served(client.channel) == ["a"]

@@ -11,7 +11,7 @@ from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import RolloutOptions, Standing, Step
 from fsxds.runtime.channels import Channel
-from fsxds.runtime.views import Views
+from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.options import BY_NAME
 from tests.support.errors import Recorder
 from tests.support.mentions import load_mentions
@@ -91,7 +91,7 @@ async def test_a_removed_cluster_in_use_stays_when_its_user_moves() -> None:
     """The route that names it is in the new view as well: the node keeps the cluster, all the way."""
     publisher = Publisher(PublishRules(RolloutOptions(linger_s=0, step_timeout_s=60.0)), Recorder())
     loading = Loading("common", "more")
-    channels = NodeChannels(publisher, views_of("common"), loading)
+    channels = NodeChannels(publisher, loading, NodeRules(views_of("common")))
     publishing = asyncio.ensure_future(publisher.keep_publishing())
     try:
         publisher.receive({("common",): tree("CDS c\nCDS d\nRDS r CDS:c")}, 1.0)
@@ -102,7 +102,7 @@ async def test_a_removed_cluster_in_use_stays_when_its_user_moves() -> None:
         publisher.receive({("common",): tree("CDS d\nRDS r CDS:c")}, 3.0)
         await until(lambda: publisher.rollouts[client.channel.key].has_completed)
         before = client.channel
-        channels.change_rules(views_of("common", "more"), None)
+        channels.change_rules(NodeRules(views_of("common", "more")))
         views = {("common",): tree("CDS d\nRDS r CDS:c"), ("common", "more"): tree("CDS d\nCDS more\nRDS r CDS:c")}
         publisher.receive(views, 4.0)
         await until(lambda: client.channel is not before and client.channel.key.lane == 0)

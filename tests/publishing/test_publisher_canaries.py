@@ -11,7 +11,7 @@ from fsxds.publishing.held_resources import WordedHold
 from fsxds.rollout import StepStarted
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.events import CanaryAwaited, RolloutChanged, SnapshotPublished
-from fsxds.runtime.views import Views
+from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.rollout_forms import Canary, NackLimit, is_in_share
 from tests.support.publishing import CDS, RDS, RULES, VIEWS, Client, Publishing, publishing, virtually
 from tests.support.rollouts import Tree, tree_snapshot
@@ -385,7 +385,7 @@ async def test_a_node_that_is_a_canary_no_more_has_no_say() -> None:
         await run.passed(100.0)
         assert nodes.other.clusters() == OLD["CDS"]
         share = next(one for one in SHARES if is_in_share(FIRST, one))
-        run.channels.change_rules(Views(None), Canary(share=share))
+        run.channels.change_rules(NodeRules(Views(None), Canary(share=share)))
         await run.passed(100.0)
 
         assert not second.channel.key.is_canary

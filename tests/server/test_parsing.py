@@ -489,7 +489,7 @@ async def test_results_go_to_the_cache(rules: ParseRules, tmp_path: Path) -> Non
     events: list[Event] = []
 
     def cache() -> ParseCache:
-        return ParseCache(tmp_path, tmp_path, rules.digest, events.append)
+        return ParseCache(tmp_path, tmp_path, rules, events.append)
 
     async with asyncio.TaskGroup() as tasks:
         with Parsing(rules, limits, cache=cache()) as parsing:
@@ -534,7 +534,7 @@ def test_first_edit_after_a_start_costs_what_it_changes(rules: ParseRules, tmp_p
 
     async def parse_twice(number: int) -> int:
         """Return how many clusters the second content costs."""
-        cache = ParseCache(tmp_path / "cache", tmp_path, counting.digest, lambda _: None)
+        cache = ParseCache(tmp_path / "cache", tmp_path, counting, lambda _: None)
         async with asyncio.TaskGroup() as tasks:
             with Parsing(counting, ALL_APART, cache=cache) as parsing:
                 keeping = [tasks.create_task(work()) for work in (parsing.keep_parsing, parsing.keep_written)]
@@ -589,7 +589,7 @@ async def test_small_edit_of_a_large_file_asks_no_worker(
     base = list_with(range(0), "")
 
     def cache() -> ParseCache:
-        return ParseCache(tmp_path, tmp_path, rules.digest, lambda _: None)
+        return ParseCache(tmp_path, tmp_path, rules, lambda _: None)
 
     if is_cached:
         parse_now(base, rules, ParseLimits(), cache())

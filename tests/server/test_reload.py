@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,7 @@ from fsxds.runtime.store import Latest, SnapshotStore
 from fsxds.runtime.views import Views as ViewRules
 from fsxds.server.parse_worker import ParseRules
 from fsxds.server.parsing import Parsing
-from fsxds.server.reload import Loader, LoadingRules, Reload
-from fsxds.settings.options import Settings
+from fsxds.server.reload import Loader, Reload
 from fsxds.settings.view_rules import ViewRule
 from fsxds.snapshots.load import Acceptance, same_content
 from fsxds.snapshots.loaded_views import LoadedViews
@@ -424,8 +422,8 @@ LAYERS = ViewRules((ViewRule("all", (), ("common", "a")),))
 async def test_layer_that_is_lost_is_reported_until_it_is_back(parsing: Parsing) -> None:
     """What it held last stays meanwhile; where it is back within a second, it was half an edit."""
     latest, views, held = Latest[Settled | None](None), Views(), list[list[str]]()
-    reload, loader = Reload(views, lambda _: None), CountingLoader(parsing, LAYERS)
-    reload.on_loaded = lambda one: held.append([str(file.path) for file in one.held])
+    loader = CountingLoader(parsing, LAYERS)
+    reload = Reload(views, lambda _: None, lambda one: held.append([str(file.path) for file in one.held]))
     reload.want(("common", "a"))
     lacking = {path: text for path, text in TREE.items() if not path.startswith("a/")}
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
@@ -438,13 +436,3 @@ async def test_layer_that_is_lost_is_reported_until_it_is_back(parsing: Parsing)
 
     assert held == [[], [], ["a"]]
     assert views.clusters == {("common", "a"): ["c", "web"]}
-
-
-async def test_without_a_directory_no_layer_is_lost(rules: ParseRules, tmp_path: Path) -> None:
-    """What upstreams alone serve has no folders, and views that name some are as good."""
-    settings = Settings(views=(ViewRule("all", (), ("common",)),))
-    lost = [
-        LoadingRules.of(settings, rules.catalogue, Linter(), directory).view_rules for directory in (None, tmp_path)
-    ]
-
-    assert [0, 1] == [len(one.lost_layers((), ())) for one in lost if one is not None]

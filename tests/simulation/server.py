@@ -22,7 +22,7 @@ from fsxds.rollout import Rejections, RolloutState, Standing, Step
 from fsxds.runtime.access import Peer
 from fsxds.runtime.channels import Channel, ChannelKey
 from fsxds.runtime.events import Event, InternalError, VersionsHeld
-from fsxds.runtime.views import Views
+from fsxds.runtime.views import NodeRules, Views
 from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.grpc_streams.stream_responses import Waking
 from fsxds.transports.rest.polling_clients import RestClients
@@ -139,7 +139,7 @@ class Server:
         self._errors: list[BaseException] = []
         kept_writer: Any = kept
         self.publisher = Publisher(rules, self._observe, kept_writer)
-        self.channels = NodeChannels(self.publisher, self.views, loading, rules.canary)
+        self.channels = NodeChannels(self.publisher, loading, NodeRules(self.views, rules.canary))
         self.channels.most_held = most_held
         self.memory = SharedMemory(rollout=lambda: self.channels.rollout)
         self.polls = PollMemory(forget=self._forget, recognized=self._recognize)

@@ -13,7 +13,7 @@ from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.rollout import HoldingRules, RolloutOptions
 from fsxds.rollout.uses import demands_of
-from fsxds.runtime.views import Views
+from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import NACK_LIMIT, Canary
 from tests.simulation.checks import BAKE_S, REMEMBERED_S, STEP_TIMEOUT_S, Checks, bound_s
@@ -255,7 +255,7 @@ class World:
         self._is_swapped = not self._is_swapped
         views = self._views()
         self.renewals.append((self.now_s, None))
-        self.server.channels.change_rules(views, self.rules.canary)
+        self.server.channels.change_rules(NodeRules(views, self.rules.canary))
         asyncio.get_running_loop().call_later(after_s, self._load_by, self._loading, views)
 
     def _load_by(self, loading: LoadedViews, views: Views) -> None:

@@ -14,7 +14,6 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot
-from fsxds.protocol.ttl import TtlMode
 from fsxds.runtime.access import AccessInUse
 from fsxds.runtime.store import Latest, SnapshotStore
 from fsxds.runtime.supervisor import Supervisor
@@ -146,7 +145,6 @@ class DiscoveryClient:
 async def serving_grpc(
     address: Address = LOCALHOST,
     *,
-    ttl_mode: TtlMode = TtlMode.ENVOY,
     grace_s: float = 1.0,
     catalogue: Catalogue | None = None,
     settings: Settings = DEFAULTS,
@@ -156,7 +154,7 @@ async def serving_grpc(
     channels, recorder, clients, unready = OneChannel(), Recorder(), Clients(), Latest("starting")
     status = client_status_handlers(ClientReports(clients, catalogue), access) if catalogue else ()
     exchange = Exchange.of_streams(channels, Limiter(settings), access)
-    shared = StreamContext(exchange, recorder, clients, ttl_mode)
+    shared = StreamContext(exchange, recorder, clients)
     services, security = GrpcServices(shared, status, unready=unready), GrpcSecurity(settings=settings)
     async with (
         listening_grpc(services, address, Supervisor(recorder, AT_ONCE), grace_s=grace_s, security=security) as bound,

@@ -8,7 +8,7 @@ import time
 from pathlib import Path, PurePosixPath
 
 from fsxds.model.values import SourceFile
-from fsxds.server.reload import find_catalogue
+from fsxds.server.loading_rules import find_catalogue
 from fsxds.settings.options import Settings
 from fsxds.snapshots.parse import FileParser
 from tests.support.hostile_inputs import hostile

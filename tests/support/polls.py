@@ -27,7 +27,7 @@ from fsxds.transports.exchange import Exchange
 from fsxds.transports.http_get.get_handler import HttpGet
 from fsxds.transports.http_get.get_responses import GetRules
 from fsxds.transports.limits import DEFAULTS, Limiter
-from fsxds.transports.rest.application import REST, RestJson, make_application
+from fsxds.transports.rest.application import REST, RestContext, RestJson, make_application
 from fsxds.transports.rest.http_server import ListenerOptions, listening
 from fsxds.transports.services import Clients
 from tests.support.channels import OneChannel
@@ -149,9 +149,9 @@ async def running(
     limiter = Limiter(replace(settings, cors_origin=rules.cors_origins or settings.cors_origin, max_hold_s=max_hold_s))
     options = ListenerOptions(max_connections=limiter.most_connections, observer=recorder)
     exchange = Exchange(channels, limiter, access)
-    rest = RestJson(exchange, envoy_catalogue(), recorder, clients)
-    rest.address = address
-    application = make_application(rest, client_status_paths(ClientReports(clients, envoy_catalogue()), access))
+    posts = client_status_paths(ClientReports(clients, envoy_catalogue()), access)
+    rest = RestJson(RestContext(exchange, envoy_catalogue(), recorder, clients, address, posts=posts))
+    application = make_application(rest)
     get = HttpGet(exchange, envoy_catalogue(), recorder, lambda: rules)
     get.join(application)
     async with listening(application, address, grace_s=grace_s, options=options) as bound:

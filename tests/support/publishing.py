@@ -26,7 +26,7 @@ from fsxds.rollout import RolloutEvent, RolloutOptions, Standing, Step
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.events import Event, HoldsChanged, RolloutChanged
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.runtime.views import Views
+from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary
 from tests.simulation.virtual_time import run_virtually
@@ -199,12 +199,12 @@ class Publishing:
         self.wanted: set[Layers] = set()
         self._views = self._loaded_by = views
         self._tree: Snapshot | None = None
-        self.channels = NodeChannels(publisher, self._views, self, canary)
+        self.channels = NodeChannels(publisher, self, NodeRules(self._views, canary))
 
     def see(self, views: Views) -> None:
         """Let nodes have these views, when they are loaded; layers exist as before."""
         self._views = views
-        self.channels.change_rules(views, None)
+        self.channels.change_rules(NodeRules(views))
 
     def is_loaded_by(self, views: Views) -> bool:
         """Whether the tree that was loaded last was loaded by these rules."""

@@ -84,7 +84,7 @@ def test_what_was_released_is_nacked_again_when_it_is_held_back_again() -> None:
     a = relay.version("a")
     with relay.late_nacks.hearing(EU, relay.nack):
         relay.late_nacks.receive_held({a}, [rejecting("n1", "no", a)])
-        relay.late_nacks.receive_held((), ())
+        relay.late_nacks.receive_released({a})
         between = dict(relay.late_nacks.rejected)
         relay.late_nacks.receive_held({a}, [rejecting("n2", "never", a)])
 
@@ -170,7 +170,7 @@ def test_one_nack_names_all_that_is_held_back() -> None:
     both = "Error adding/updating cluster(s) a: no port, b: no port"
     with relay.late_nacks.hearing(EU, relay.nack):
         relay.late_nacks.receive_held({a, b}, [rejecting("n1", both, a, b)])
-        relay.late_nacks.receive_held((), ())
+        relay.late_nacks.receive_released({a, b})
         relay.late_nacks.receive_held({a, b}, [rejecting("n1", "slow", a), rejecting("n2", "odd", b)])
 
     first, second = (words for _, words in relay.nacks)
@@ -187,7 +187,7 @@ def test_what_an_upstream_took_back_is_nacked_when_it_comes_again(monkeypatch: p
     before, a = relay.held, relay.version("a")
     relay.late_nacks.receive_held({a}, [rejecting("n1", "no", a)])
     relay.held = {EU: snapshot({"CDS": {"a": "0"}}), US: EMPTY}
-    relay.late_nacks.receive_held((), ())
+    relay.late_nacks.receive_released({a})
     assert relay.late_nacks.words_on(EU, CDS, ["a"]) is None
     relay.held = before
 
@@ -209,7 +209,7 @@ def test_what_nodes_reject_again_is_nacked_for_longer(monkeypatch: pytest.Monkey
         relay.held = before
         relay.late_nacks.receive_held({a}, [rejecting("n1", "no", a)])
         relay.held = {EU: snapshot({"CDS": {"a": "0"}}), US: EMPTY}
-        relay.late_nacks.receive_held((), ())
+        relay.late_nacks.receive_released({a})
         relay.held, taken_back_s = before, now_s
         while relay.late_nacks.words_on(EU, CDS, ["a"]) is not None:
             now_s += 1.0

@@ -135,25 +135,29 @@ class StreamContext:
         exchange: takes requests.
         observer: receives what happens to streams.
         registry: knows each stream while it lasts.
-        ttl_mode: which resources keep their time to live.
+        relays: knows the relays that are above and below; None without any.
 
     Attributes:
         limiter: bounds what clients take.
         forgets_members: the next process will not know what this one removed, which was not reported yet.
         knows_authority_is_missing: that clients ask for names without authority was reported.
-        access: decides who may ask for what; everybody for everything, unless it is set before the first stream comes.
+        access: decides who may ask for what.
         relays: knows the relays that are above and below.
+        ttl_mode: which resources keep their time to live.
     """
 
-    def __init__(self, exchange: Exchange, observer: Observer, registry: StreamRegistry, ttl_mode: TtlMode) -> None:
+    def __init__(
+        self, exchange: Exchange, observer: Observer, registry: StreamRegistry, relays: RelayIds | None = None
+    ) -> None:
         self.exchange = exchange
         self.limiter, self.access = exchange.limiter, exchange.access
         self.observer = observer
         self.registry = registry
-        self.ttl_mode = ttl_mode
-        self.forgets_members = False
+        settings = exchange.limiter.settings
+        self.ttl_mode = TtlMode(settings.ttl)
+        self.forgets_members = settings.state is None
         self.knows_authority_is_missing = False
-        self.relays = RelayIds()
+        self.relays = relays or RelayIds()
         channels = exchange.channels
         self.memory = SharedMemory(channels.on_demand.unanswered, lambda: channels.rollout)
         self.reader = GrpcRequestReader(

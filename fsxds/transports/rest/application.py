@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -46,28 +46,36 @@ WRONG_CONTENT = ErrorResponse(415, 3, "the body is not declared as JSON; send it
 STOPPING = ErrorResponse(503, 14, "the server stops; ask again", {"Retry-After": "1"})
 
 
+class StatusRegistry(Protocol):
+    """Knows the status of all clients."""
+
+    def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
+        """Add clients; `statuses` yields the status of each."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestContext:
-    """What a capability gets that answers other requests at the address of polls, by `join(context, application)`.
+    """What answers at the address of polls: a capability that answers more there gets it by `join(context, application)`.
 
     Attributes:
         exchange: takes requests for resources.
-        catalogue: the API that resources are of.
+        catalogue: the API that resources and requests are of.
         observer: receives what happens to requests.
+        clients: gets the status of those that poll.
+        address: where it listens; None where any name leads.
+        relays: knows the relays that are above and below.
+        posts: handlers of more paths that are posted to.
         documents: handlers of paths that name no resource.
     """
 
     exchange: Exchange
     catalogue: Catalogue
     observer: Observer
-    documents: Mapping[str, Handler]
-
-
-class StatusRegistry(Protocol):
-    """Knows the status of all clients."""
-
-    def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
-        """Add clients; `statuses` yields the status of each."""
+    clients: StatusRegistry
+    address: Address | None = None
+    relays: RelayIds = field(default_factory=RelayIds)
+    posts: Mapping[str, Handler] = field(default_factory=dict)
+    documents: Mapping[str, Handler] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,13 +87,12 @@ class ReceivedPoll:
     patience_s: float
 
 
-def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Application:
-    """Make the application that answers polls, and requests for more paths.
+def make_application(rest: RestJson) -> web.Application:
+    """Make the application that answers polls.
 
     Run it with `server.listening`: handlers must be cancelled when their client goes. On its shutdown all held polls are
     answered at once.
     """
-    rest.handlers.update(extra)
     application = rest.edge.application(rest.handlers)
     application[REST] = rest
 
@@ -105,31 +112,25 @@ def make_application(rest: RestJson, extra: Mapping[str, Handler]) -> web.Applic
 class RestJson:
     """Answers REST requests. What a poll is answered, and when, is decided in `protocol.poll`.
 
-    Args:
-        exchange: takes polls.
-        catalogue: the API that resources and requests are of.
-        observer: receives what happens to polls.
-        clients: gets the status of those that poll.
-
     Attributes:
         exchange: takes polls.
         handlers: what answers each path that is posted to.
         elsewhere: answers what is at other paths, all but POST where no resource can be; None where there is nothing.
         edge: passes requests to them.
-        address: where it listens; None where any name leads.
-        relays: knows the relays that are above and below; to be set before the application is made.
+        relays: knows the relays that are above and below.
     """
 
-    def __init__(self, exchange: Exchange, catalogue: Catalogue, observer: Observer, clients: StatusRegistry) -> None:
-        self.exchange = exchange
-        self.handlers: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
+    def __init__(self, context: RestContext) -> None:
+        self.exchange = exchange = context.exchange
+        polls: dict[str, Handler] = {path: partial(self._answer_poll, row) for path, row in ROWS.items()}
+        self.handlers = {**polls, **context.posts}
         self.elsewhere: Handler | None = None
-        self.address: Address | None = None
-        self.relays = RelayIds()
-        self.edge = HttpEdge("REST", self._answer, observer, exchange.limiter.admit_request)
-        self._observer = observer
+        self.relays = context.relays
+        self.edge = HttpEdge("REST", self._answer, context.observer, exchange.limiter.admit_request)
+        self._address = context.address
+        self._observer = context.observer
         self._clients = RestClients()
-        clients.add(self._clients.statuses)
+        context.clients.add(self._clients.statuses)
         on_demand = exchange.channels.on_demand
         self._memory = PollMemory(
             lambda: exchange.limiter.settings.max_nodes,
@@ -137,8 +138,8 @@ class RestJson:
             unanswered=on_demand.unanswered,
             recognized=self._clients.receive_recognized,
         )
-        self._requests = RestRequestReader(catalogue, authority=lambda: exchange.limiter.settings.authority)
-        self._bodies = ResponseBodies(Printer(catalogue))
+        self._requests = RestRequestReader(context.catalogue, authority=lambda: exchange.limiter.settings.authority)
+        self._bodies = ResponseBodies(Printer(context.catalogue))
 
     async def name_relays(self, _: web.Request, response: web.StreamResponse) -> None:
         """Add the header that names the relays which a response passed."""
@@ -165,9 +166,9 @@ class RestJson:
         own_origin, origins = origin_of(request), settings.cors_origin or ()
         check_page(request.headers, own_origin=own_origin, origins=origins, may_be_linked=may_be_linked)
         is_poll_of_envoy = request.method == "POST" and is_envoy(request.headers)
-        if isinstance(self.address, TcpAddress) and not is_poll_of_envoy:
+        if isinstance(self._address, TcpAddress) and not is_poll_of_envoy:
             authorities = (settings.authority, *(settings.authorities or ()))
-            check_host(request.headers, self.address, settings.allowed_hosts, filter(None, authorities))
+            check_host(request.headers, self._address, settings.allowed_hosts, filter(None, authorities))
 
     async def _answer_poll(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         try:

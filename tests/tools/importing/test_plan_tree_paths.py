@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.model.resource_types import BY_SHORT_NAME, exact_type_from_path
-from fsxds.server.reload import is_read
+from fsxds.server.loading_rules import is_read
 from fsxds.settings.options import EXCLUDED
 from fsxds.source.listing import Exclusion
 from fsxds.tools.importing.plan import TreePaths

@@ -14,7 +14,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import ClientStatus, Node
-from fsxds.protocol.ttl import TtlMode
 from fsxds.runtime.store import Latest
 from fsxds.transports.client_status import status_service
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE, ClientReports, client_status_handlers
@@ -251,7 +250,7 @@ async def test_the_service_stands_beside_the_others() -> None:
     channels, clients = OneChannel(), Clients()
     extra = client_status_handlers(ClientReports(clients, envoy_catalogue()))
     services = GrpcServices(
-        StreamContext(Exchange.of_streams(channels), Recorder(), clients, TtlMode.ENVOY),
+        StreamContext(Exchange.of_streams(channels), Recorder(), clients),
         extra,
         unready=Latest("starting"),
     )

@@ -10,7 +10,6 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.protocol.ttl import TtlMode
 from fsxds.runtime.events import AckReceived, Event, ResponseSent
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
@@ -220,7 +219,7 @@ async def test_services_that_are_given() -> None:
 
     handler = grpc.method_handlers_generic_handler("some.Service", {"Say": grpc.unary_unary_rpc_method_handler(say)})
     services = GrpcServices(
-        StreamContext(Exchange.of_streams(OneChannel()), Recorder(), Clients(), TtlMode.ENVOY),
+        StreamContext(Exchange.of_streams(OneChannel()), Recorder(), Clients()),
         [handler],
         unready=Latest("starting"),
     )
@@ -250,9 +249,7 @@ class BrokenObserver(Recorder):
 async def test_an_error_of_our_own_ends_its_stream(mistake: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its client learns that there was one; it is reported, and another client is served on."""
     channels, recorder = OneChannel(), BrokenObserver()
-    services = GrpcServices(
-        StreamContext(Exchange.of_streams(channels), recorder, Clients(), TtlMode.ENVOY), unready=Latest("")
-    )
+    services = GrpcServices(StreamContext(Exchange.of_streams(channels), recorder, Clients()), unready=Latest(""))
     supervisor = Supervisor(recorder, AT_ONCE)
     async with listening_grpc(services, LOCALHOST, supervisor, grace_s=0.2) as bound, channel_to(bound) as channel:
         channels.store.publish(snapshot({"CDS": {"a": "1"}}))

@@ -18,13 +18,20 @@ from fsxds.model.values import Severity
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Subscription
-from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Nack
 from fsxds.runtime.channels import ChannelClient
+from fsxds.settings.options import Settings
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING
 from fsxds.transports.grpc_streams.stream import MOST_IGNORED_REPORTED, StreamContext
 from tests.support.faulty_server import Boom
-from tests.support.grpc_clients import DiscoveryClient, GrpcServer, channel_to, method_path, names_in, serving_grpc
+from tests.support.grpc_clients import (
+    DiscoveryClient,
+    GrpcServer,
+    channel_to,
+    method_path,
+    names_in,
+    serving_grpc,
+)
 from tests.support.polls import until
 from tests.support.snapshots import snapshot, type_url
 
@@ -208,7 +215,7 @@ async def test_clients_can_be_asked_for(server: GrpcServer) -> None:
 
 async def test_time_to_live_for_those_who_know_it() -> None:
     """The mode and the client's features reach the rules of time to live."""
-    async with serving_grpc(ttl_mode=TtlMode.SPECIFICATION) as server:
+    async with serving_grpc(settings=replace(Settings(), ttl="spec")) as server:
         snapshot = server.publish(TWO)
         rows = snapshot.resources(EDS)
         object.__setattr__(rows["e"], "ttl_s", 100.0)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fsxds.events.phrases import escape
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Key
 from fsxds.model.values import Layers, Problem, Severity
-from fsxds.observe.log_lines import escape
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.settings.options import Settings

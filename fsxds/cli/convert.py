@@ -9,12 +9,12 @@ from typing import TypedDict
 import click
 
 from fsxds.cli.subjects import FOUND_PROBLEMS, has_errors, line_of
+from fsxds.events.phrases import escape
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.model.values import SourceFile, pointer_of
-from fsxds.observe.log_lines import escape
 from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.tools.conversion import (

@@ -18,12 +18,12 @@ from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import line_of
 from fsxds.client.client_tls import ClientTls
+from fsxds.events.phrases import escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import Layers, Problem, Severity, SourceTree
-from fsxds.observe.log_lines import escape
 from fsxds.protocol.messages import Node
 from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout.served_outline import ServedOutline

@@ -16,13 +16,13 @@ from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import FOUND_PROBLEMS, base_for, path_from, print_report, warn_if_empty
+from fsxds.events.phrases import count_of, escape
 from fsxds.lint.linter import levels_of, linter_of, make_field_rules
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
 from fsxds.lint.rules import RuleLevels, chapters
 from fsxds.model.errors import UsageError
 from fsxds.model.values import Problem, Severity, SourceTree
-from fsxds.observe.log_lines import count_of, escape
 from fsxds.protocol.messages import ENVOY
 from fsxds.protocol.node_attributes import attributes_of_message
 from fsxds.runtime.views import View, Views

@@ -13,8 +13,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
+from fsxds.events.phrases import escape
 from fsxds.model.errors import UsageError
-from fsxds.observe.log_lines import escape
 
 
 def run_init(directory: Path, *, is_empty: bool) -> None:

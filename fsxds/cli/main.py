@@ -94,7 +94,7 @@ def _why_gone(flag: str) -> str | None:
 
 def _wrong_use(text: str) -> int:
     from fsxds.api.secrets import mask_text
-    from fsxds.observe.log_lines import escape
+    from fsxds.events.phrases import escape
 
     for line in text.splitlines():
         print(escape(mask_text(line)), file=sys.stderr)

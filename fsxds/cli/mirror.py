@@ -12,10 +12,10 @@ from fsxds.cli.command import Choice
 from fsxds.cli.loading import chosen_view
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import has_errors, line_of, placed, warn_if_empty
+from fsxds.events.phrases import escape
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.observe.change_reports import remark_lines, summary
-from fsxds.observe.log_lines import escape
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules, mirror_settings
 from fsxds.server.view_loading import ViewLoader

@@ -12,9 +12,9 @@ from typing import Any, TypedDict
 import click
 
 from fsxds.cli.tables import print_table
+from fsxds.events.phrases import count_of, escape, some_of
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
-from fsxds.observe.log_lines import count_of, escape, some_of
 from fsxds.rollout import HoldReason
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin, report_of

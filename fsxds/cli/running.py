@@ -12,8 +12,8 @@ from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 
+from fsxds.events.phrases import escape
 from fsxds.model.errors import FsxdsError
-from fsxds.observe.log_lines import escape
 from fsxds.server.readiness import reported_wait
 
 # New objects between two looks of the garbage collector, instead of 700. Waking five thousand held polls makes some ten

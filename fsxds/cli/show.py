@@ -16,9 +16,9 @@ from fsxds.cli.loading import load_chosen
 from fsxds.cli.running import spinner
 from fsxds.cli.subjects import warn_if_empty
 from fsxds.cli.tables import print_table
+from fsxds.events.phrases import count_of, type_name
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue, TypeUrl
-from fsxds.observe.log_lines import count_of, type_name
 from fsxds.server import loading_rules
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import Loaded

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from fsxds.cli.status_tables import Overview, bad_files, is_synced, node_detail, overview
 from fsxds.cli.tables import console_of_stdout
+from fsxds.events.phrases import escape
 from fsxds.model.errors import FsxdsError, UsageError
-from fsxds.observe.log_lines import escape
 from fsxds.settings.options import Settings
 from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin, report_of
 from fsxds.transports.admin.status_reports import ClientList, FileList, NodeReport, ServerReport

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fsxds.cli.rollout import CHANNEL_HEADINGS, channel_rows, is_held, remarks_on
 from fsxds.cli.tables import table_of
-from fsxds.observe.log_lines import count_of, duration, escape
+from fsxds.events.phrases import count_of, duration, escape
 from fsxds.transports.admin.rollout_control import ChannelReport
 from fsxds.transports.admin.status_reports import (
     ClientDetail,

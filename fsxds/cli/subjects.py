@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fsxds.events.phrases import escape
 from fsxds.model.errors import UsageError
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
-from fsxds.observe.log_lines import escape
 from fsxds.server import loading_rules
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fsxds.observe.log_lines import escape
+from fsxds.events.phrases import escape
 
 # Wide enough that no table is folded where a program reads it.
 PIPE_WIDTH = 10_000

@@ -26,11 +26,12 @@ from typing import Protocol
 from fsxds import __version__
 from fsxds.disk_cache.pack import NAME_BYTES, Pack, Record
 from fsxds.disk_cache.private_directory import NotPrivateError
+from fsxds.events.event import Observer
+from fsxds.events.file_events import CacheFailed, CacheRead
 from fsxds.formats import format_of
 from fsxds.model.resource_types import BY_SHORT_NAME, type_from_path
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import SourceFile
-from fsxds.runtime.events import CacheFailed, CacheRead, Observer
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 

@@ -32,10 +32,11 @@ from fsxds.editor.renaming import Edits, UncertainRenameError, rename, renameabl
 from fsxds.editor.session import OpenDocument, Session, ShownFile
 from fsxds.editor.suggestions import Completion
 from fsxds.editor.text_positions import Span, TextPositions
+from fsxds.events.event import Observer
+from fsxds.events.process_events import InternalError
 from fsxds.lint.linter import Linter
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.values import Problem
-from fsxds.runtime.events import InternalError, Observer
 from fsxds.settings.options import Settings
 
 Answer = TypeVar("Answer")

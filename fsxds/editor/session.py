@@ -15,9 +15,10 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.editor.diagnostics import Diagnostic, diagnostics_of
 from fsxds.editor.edited_tree import EditedTree, TreeView
 from fsxds.editor.navigation import MOST_OUTLINES, Navigator, OutlineMemory
+from fsxds.events.event import Observer
+from fsxds.events.process_events import InternalError
 from fsxds.model.memo import Lru
 from fsxds.model.values import Problem
-from fsxds.runtime.events import InternalError, Observer
 from fsxds.runtime.store import Latest
 
 Value = TypeVar("Value")

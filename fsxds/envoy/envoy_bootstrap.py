@@ -20,12 +20,12 @@ from pathlib import PurePath
 from types import MappingProxyType
 from urllib.parse import quote
 
+from fsxds.events.phrases import escape
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_names import MalformedName, ResourceName, is_structured
 from fsxds.model.resource_types import BY_SHORT_NAME, ResourceType
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import PlainValue
-from fsxds.observe.log_lines import escape
 
 Section = dict[str, PlainValue]
 

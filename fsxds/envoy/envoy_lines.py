@@ -14,11 +14,11 @@ from fsxds.envoy.admin import Listening
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
+from fsxds.events.event import Level, LogLine
+from fsxds.events.phrases import count_of, omitted, shortened, some_of
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.observe.internal_errors import RepeatLimit
-from fsxds.observe.log_lines import LogLine, count_of, omitted, shortened, some_of
-from fsxds.runtime.events import Level
 
 # Lines of Envoy's log to pass on in ten seconds: when a server is gone, Envoy logs it for each of its subscriptions.
 MOST_LINES = 20

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+from fsxds.events.event import Observer
+from fsxds.events.state_events import StateIgnored
 from fsxds.model.errors import StateError
 from fsxds.model.tree_trust import SeenManifest
-from fsxds.runtime.events import Observer, StateIgnored
 
 if TYPE_CHECKING:
     from fsxds.history.state import State

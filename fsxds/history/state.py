@@ -17,6 +17,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+from fsxds.events.event import Observer
 from fsxds.history.entries import (
     HistoryEntry,
     changes_between,
@@ -55,7 +56,6 @@ from fsxds.model.values import Layers
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import Rejections, RolloutState, snapshot_id
 from fsxds.runtime.channels import ChannelKey
-from fsxds.runtime.events import Observer
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 

@@ -13,9 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from fsxds.disk_cache.directory_lock import DirectoryLock
+from fsxds.events.event import Observer
+from fsxds.events.state_events import StateIgnored
 from fsxds.history import held_rows, rejection_rows, removed_rows, upstream_table
 from fsxds.model.errors import UsageError
-from fsxds.runtime.events import Observer, StateIgnored
 
 FORMAT = 1
 """The version of the format. A database of another one has another name, and is left as it is."""

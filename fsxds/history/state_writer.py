@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Never, Self
 
+from fsxds.events.event import Observer
+from fsxds.events.state_events import StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.rejection_rows import encode_rejections
 from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
@@ -21,7 +23,6 @@ from fsxds.model.values import BackOff, Layers
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import DrainingListener, Rejections, ResourceVersion, RolloutState
 from fsxds.runtime.channels import ChannelKey
-from fsxds.runtime.events import Observer, StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 
 BACK_OFF = BackOff()

@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_text
+from fsxds.events.phrases import count_of, escape
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Problem, Severity
-from fsxds.observe.log_lines import count_of, escape
 from fsxds.observe.source_lines import Excerpt, Source
 
 # How messages name another place of the tree: `already defined at clusters.yaml:3`.

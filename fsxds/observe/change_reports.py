@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Never
 
+from fsxds.events.event import Level, LogLine
+from fsxds.events.mirror_events import FilesWritten, MirrorFailed
+from fsxds.events.phrases import LONGEST_NAME, MOST_NAMES, count_of, noun_of, some_of, type_name
 from fsxds.model.resources import Snapshot, TypeChange
 from fsxds.model.values import PlainValue, TypeUrl
-from fsxds.observe.log_lines import LONGEST_NAME, MOST_NAMES, LogLine, count_of, noun_of, some_of, type_name
-from fsxds.runtime.events import FilesWritten, Level, MirrorFailed
 
 # Held polls are answered within milliseconds; a change is reported when so long nobody more was answered …
 QUIET_S = 0.2

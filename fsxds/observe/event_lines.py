@@ -5,73 +5,65 @@ from __future__ import annotations
 from functools import singledispatch
 
 from fsxds.api.secrets import mask_reason
-from fsxds.formats import FORMATS
-from fsxds.model.values import TypeUrl, Version
-from fsxds.observe.log_lines import (
-    Details,
-    LogLine,
-    count_of,
-    duration,
-    name_of,
-    shortened,
-    some_of,
-    type_name,
-)
-from fsxds.observe.rollout_lines import canary_line, held_line, released_line, rollout_line
-from fsxds.protocol.messages import Node
-from fsxds.runtime.events import (
+from fsxds.events.client_events import (
     AckReceived,
-    ApiFound,
     AuthorityMissing,
+    HandshakeFailed,
+    LimitReached,
+    MembersNotKept,
+    NackReceived,
+    RequestAnswered,
+    RequestRejected,
+    ResponseSent,
+    StreamClosed,
+    StreamOpened,
+)
+from fsxds.events.event import Details, Event, Level, LogLine
+from fsxds.events.file_events import (
     CacheFailed,
     CacheRead,
-    CanaryAwaited,
+    ConfigurationMissing,
+    FilesIgnored,
+    QueueOverflowed,
+    TreeDisappeared,
+    TreeReturned,
+    WatchStarted,
+)
+from fsxds.events.phrases import count_of, duration, name_of, shortened, some_of, type_name
+from fsxds.events.process_events import (
+    ApiFound,
     CertificatesKept,
     CertificatesReloaded,
     ComponentDegraded,
     ComponentRecovered,
-    ConfigurationMissing,
-    Event,
-    FilesIgnored,
-    HandshakeFailed,
-    Level,
-    LimitReached,
-    LingeringDropped,
     ListeningStarted,
-    MembersNotKept,
-    NackReceived,
     PlainTextExposed,
-    QueueOverflowed,
     ReadinessChanged,
-    RequestAnswered,
-    RequestRejected,
-    ResponseSent,
-    RolloutChanged,
-    RolloutCommanded,
     SettingsRejected,
     SettingsReloaded,
     SnapshotSetAside,
     StartDelayed,
+    StopRequested,
+    TokensExposed,
+    TokensKept,
+    TokensRead,
+    TransportChosen,
+)
+from fsxds.events.rollout_events import CanaryAwaited, RolloutChanged, RolloutCommanded, VersionsHeld, VersionsReleased
+from fsxds.events.state_events import (
+    LingeringDropped,
     StateFailed,
     StateIgnored,
     StateRecovered,
     StateRestored,
     StateWritten,
-    StopRequested,
-    StreamClosed,
-    StreamOpened,
-    TokensExposed,
-    TokensKept,
-    TokensRead,
-    TransportChosen,
-    TreeDisappeared,
-    TreeReturned,
-    VersionsHeld,
-    VersionsReleased,
-    WatchStarted,
 )
+from fsxds.events.upstream_events import UpstreamsRestored
+from fsxds.formats import FORMATS
+from fsxds.model.values import TypeUrl, Version
+from fsxds.observe.rollout_lines import canary_line, held_line, released_line, rollout_line
+from fsxds.protocol.messages import Node
 from fsxds.runtime.supervisor import MOST_ATTEMPTS, fault_of, place_of
-from fsxds.runtime.upstream_events import UpstreamsRestored
 
 # Names of files in one line for programs.
 MOST_FILES = 20

@@ -16,8 +16,9 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from fsxds.api.secrets import mask_error
-from fsxds.observe.log_lines import Details, LogLine, omitted, shortened
-from fsxds.runtime.events import Event, InternalError, Level, Observer
+from fsxds.events.event import Details, Event, Level, LogLine, Observer
+from fsxds.events.phrases import omitted, shortened
+from fsxds.events.process_events import InternalError
 from fsxds.runtime.supervisor import place_of
 
 # asyncio's words when something is written to a client that is gone; aiohttp finds out by itself.

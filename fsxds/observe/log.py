@@ -13,42 +13,31 @@ from typing import TYPE_CHECKING, Never
 
 from rich.console import Console
 
-from fsxds.model.values import Problem, TypeUrl
-from fsxds.observe.change_reports import ChangeReports, MirrorReports
-from fsxds.observe.event_lines import line_of
-from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
-from fsxds.observe.log_lines import (
-    LineSink,
-    LogLine,
-    Renderer,
-    human_renderer,
-    json_renderer,
-    name_of,
-    omitted,
-    some_of,
-)
-from fsxds.observe.problem_reports import ProblemReports
-from fsxds.runtime.events import (
+from fsxds.events.client_events import (
     AckReceived,
-    Event,
-    FilesWritten,
     HandshakeFailed,
-    HoldsChanged,
-    InternalError,
-    Level,
     LimitReached,
-    MirrorFailed,
     NackReceived,
     RequestAnswered,
     RequestRejected,
     ResponseSent,
-    SnapshotPublished,
-    StateWritten,
     StreamClosed,
     StreamOpened,
-    TreeLoaded,
 )
-from fsxds.runtime.upstream_events import UpstreamChanged, UpstreamEvent
+from fsxds.events.event import Event, Level, LogLine
+from fsxds.events.file_events import SnapshotPublished, TreeLoaded
+from fsxds.events.mirror_events import FilesWritten, MirrorFailed
+from fsxds.events.phrases import name_of, omitted, some_of
+from fsxds.events.process_events import InternalError
+from fsxds.events.rollout_events import HoldsChanged
+from fsxds.events.state_events import StateWritten
+from fsxds.events.upstream_events import UpstreamChanged, UpstreamEvent
+from fsxds.model.values import Problem, TypeUrl
+from fsxds.observe.change_reports import ChangeReports, MirrorReports
+from fsxds.observe.event_lines import line_of
+from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
+from fsxds.observe.log_lines import LineSink, Renderer, human_renderer, json_renderer
+from fsxds.observe.problem_reports import ProblemReports
 
 if TYPE_CHECKING:
     from fsxds.observe.upstream_lines import UpstreamReports

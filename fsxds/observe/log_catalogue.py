@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fsxds.runtime.events import Level
+from fsxds.events.event import Level
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,43 +17,33 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from fsxds import __version__
-from fsxds.model.resource_types import RESOURCE_TYPES
-from fsxds.model.values import Severity, TypeUrl
-from fsxds.observe.log_lines import LONGEST_NAME, escape, name_of, type_name
-from fsxds.observe.metric_catalogue import CATALOGUE, MetricRow
-from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
-from fsxds.runtime.events import (
+from fsxds.events.client_events import (
     AckReceived,
-    CertificatesKept,
-    CertificatesReloaded,
-    ComponentDegraded,
-    Event,
-    FilesWritten,
     HandshakeFailed,
-    InternalError,
     LimitReached,
-    MirrorFailed,
     NackReceived,
-    QueueOverflowed,
     RequestAnswered,
     RequestRejected,
     ResponseSent,
-    RolloutChanged,
-    SettingsRejected,
-    SettingsReloaded,
-    SnapshotPublished,
-    SnapshotSetAside,
-    StateFailed,
-    StateRecovered,
-    StateWritten,
     StreamClosed,
     StreamOpened,
-    TreeDisappeared,
-    TreeLoaded,
-    TreeReturned,
-    VersionsHeld,
 )
-from fsxds.runtime.upstream_events import (
+from fsxds.events.event import Event
+from fsxds.events.file_events import QueueOverflowed, SnapshotPublished, TreeDisappeared, TreeLoaded, TreeReturned
+from fsxds.events.mirror_events import FilesWritten, MirrorFailed
+from fsxds.events.phrases import LONGEST_NAME, escape, name_of, type_name
+from fsxds.events.process_events import (
+    CertificatesKept,
+    CertificatesReloaded,
+    ComponentDegraded,
+    InternalError,
+    SettingsRejected,
+    SettingsReloaded,
+    SnapshotSetAside,
+)
+from fsxds.events.rollout_events import RolloutChanged, VersionsHeld
+from fsxds.events.state_events import StateFailed, StateRecovered, StateWritten
+from fsxds.events.upstream_events import (
     UpstreamChanged,
     UpstreamConnected,
     UpstreamExpired,
@@ -64,6 +54,10 @@ from fsxds.runtime.upstream_events import (
     UpstreamRejected,
     UpstreamShadowed,
 )
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.values import Severity, TypeUrl
+from fsxds.observe.metric_catalogue import CATALOGUE, MetricRow
+from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of the labels of a row of the catalogue, in its order."""

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
+from fsxds.events.event import Details, Level, LogLine
+from fsxds.events.phrases import count_of, some_of
 from fsxds.model.values import HeldFile, Problem, Severity
-from fsxds.observe.log_lines import Details, LogLine, count_of, some_of
-from fsxds.runtime.events import Level
 
 LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.DEBUG}
 

@@ -6,19 +6,11 @@ from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from fsxds.api.secrets import mask_reason
+from fsxds.events.event import Details, Level, LogLine
+from fsxds.events.phrases import LONGEST_NAME, MOST_NAMES, count_of, noun_of, shortened, some_of, type_name
+from fsxds.events.rollout_events import CanaryAwaited, RolloutChanged, VersionsHeld, VersionsReleased
 from fsxds.model.resources import Key, RowsChange
 from fsxds.model.values import PlainValue
-from fsxds.observe.log_lines import (
-    LONGEST_NAME,
-    MOST_NAMES,
-    Details,
-    LogLine,
-    count_of,
-    noun_of,
-    shortened,
-    some_of,
-    type_name,
-)
 from fsxds.rollout import (
     Client,
     Completed,
@@ -32,7 +24,6 @@ from fsxds.rollout import (
     StepTimedOut,
     Superseded,
 )
-from fsxds.runtime.events import CanaryAwaited, Level, RolloutChanged, VersionsHeld, VersionsReleased
 
 # Names of resources in one line for programs.
 MOST_RESOURCES = 20

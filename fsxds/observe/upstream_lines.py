@@ -8,14 +8,11 @@ from dataclasses import replace
 from functools import partial, singledispatch
 
 from fsxds.api.secrets import mask_reason
-from fsxds.model.values import PlainValue
-from fsxds.observe.internal_errors import RepeatLimit
-from fsxds.observe.log_lines import (
+from fsxds.events.event import Details, Level, LogLine
+from fsxds.events.phrases import (
     LONGEST_FOREIGN_TEXT,
     LONGEST_NAME,
     MOST_NAMES,
-    Details,
-    LogLine,
     count_of,
     noun_of,
     omitted,
@@ -23,9 +20,7 @@ from fsxds.observe.log_lines import (
     some_of,
     type_name,
 )
-from fsxds.observe.rollout_lines import MOST_RESOURCES, resources_of, written_keys
-from fsxds.runtime.events import Level
-from fsxds.runtime.upstream_events import (
+from fsxds.events.upstream_events import (
     UpstreamChanged,
     UpstreamConnected,
     UpstreamEvent,
@@ -38,6 +33,9 @@ from fsxds.runtime.upstream_events import (
     UpstreamShadowed,
     UpstreamUnanswered,
 )
+from fsxds.model.values import PlainValue
+from fsxds.observe.internal_errors import RepeatLimit
+from fsxds.observe.rollout_lines import MOST_RESOURCES, resources_of, written_keys
 
 # An outage is one line, and one more as long as it lasts.
 REMINDER_S = 300.0

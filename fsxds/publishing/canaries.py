@@ -22,9 +22,10 @@ from math import inf
 from operator import is_
 from typing import TypeAlias
 
+from fsxds.events.phrases import some_of
+from fsxds.events.rollout_events import CanaryAwaited
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Version
-from fsxds.observe.log_lines import some_of
 from fsxds.protocol.messages import SyncState
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.held_resources import WordedHold, held_resources
@@ -41,7 +42,6 @@ from fsxds.rollout import (
     version_of,
 )
 from fsxds.runtime.channels import ChannelClient, ChannelKey, node_key
-from fsxds.runtime.events import CanaryAwaited
 
 Change: TypeAlias = tuple[Key, Version | None]
 """A version of a resource that the others are to get; None for its removal."""

@@ -8,10 +8,10 @@ from itertools import islice
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
+from fsxds.events.phrases import some_of
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import Problem, Severity, TypeUrl
-from fsxds.observe.log_lines import some_of
 from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, ResourceVersion, Target
 
 # Of more, the rest is in the status.

@@ -13,6 +13,10 @@ from functools import partial
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Never, Protocol, cast
 
+from fsxds.events.event import Observer
+from fsxds.events.file_events import SnapshotPublished
+from fsxds.events.process_events import SnapshotSetAside
+from fsxds.events.rollout_events import HoldsChanged, RolloutChanged
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Problem
 from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding
@@ -43,7 +47,6 @@ from fsxds.rollout import (
     StepTimedOut,
 )
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
-from fsxds.runtime.events import HoldsChanged, Observer, RolloutChanged, SnapshotPublished, SnapshotSetAside
 from fsxds.runtime.store import Latest, SnapshotStore
 from fsxds.runtime.supervisor import Attempts
 from fsxds.settings.options import Settings

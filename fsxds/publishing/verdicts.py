@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from fsxds.events.event import Observer
+from fsxds.events.rollout_events import VersionsHeld, VersionsReleased
 from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import SyncState
@@ -16,7 +18,6 @@ from fsxds.rollout import Nack, NodeKey, RejectingNode, Rejections, ResourceVers
 from fsxds.rollout.rejections import Votes
 from fsxds.rollout.uses import dependencies_of
 from fsxds.runtime.channels import ChannelClient, ChannelKey, node_key
-from fsxds.runtime.events import Observer, VersionsHeld, VersionsReleased
 from fsxds.settings.rollout_forms import NackLimit
 
 # Clients that have not taken all that they are served.

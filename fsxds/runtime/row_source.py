@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from fsxds.events.upstream_events import UpstreamStatus
 from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resources import Snapshot
@@ -17,7 +18,6 @@ from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.runtime.upstream_events import UpstreamStatus
 from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.loaded_views import LoadedViews

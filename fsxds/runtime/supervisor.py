@@ -17,9 +17,10 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from fsxds import __version__
+from fsxds.events.event import Observer
+from fsxds.events.process_events import ComponentDegraded, ComponentRecovered, InternalError, StopRequested
 from fsxds.model.errors import FsxdsError
 from fsxds.model.values import BackOff, Problem
-from fsxds.runtime.events import ComponentDegraded, ComponentRecovered, InternalError, Observer, StopRequested
 from fsxds.runtime.store import Latest
 
 _PACKAGE = f"{Path(__file__).parent.parent}/"

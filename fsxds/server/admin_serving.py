@@ -9,11 +9,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from time import monotonic
 
+from fsxds.events.event import Event, Observer
+from fsxds.events.file_events import TreeLoaded
+from fsxds.events.phrases import type_name
+from fsxds.events.rollout_events import HoldsChanged
+from fsxds.events.upstream_events import UpstreamStatus
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.observe.log_lines import type_name
 from fsxds.observe.metrics import OTHER, Labels, Metrics, Readings
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import NodeChannels
@@ -21,8 +25,6 @@ from fsxds.publishing.publisher import Publisher
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.runtime.access import Access
 from fsxds.runtime.channels import ChannelKey
-from fsxds.runtime.events import Event, HoldsChanged, Observer, TreeLoaded
-from fsxds.runtime.upstream_events import UpstreamStatus
 from fsxds.server.app import ADMIN, GRACE_S, Application
 from fsxds.settings.forms import Address
 from fsxds.status.channel_facts import ChannelFacts

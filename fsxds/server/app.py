@@ -15,6 +15,19 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Never, Protocol
 
+from fsxds.events.event import Event, Level, Observer
+from fsxds.events.file_events import TreeLoaded
+from fsxds.events.process_events import (
+    ApiFound,
+    ListeningStarted,
+    PlainTextExposed,
+    SettingsRejected,
+    SettingsReloaded,
+    StartDelayed,
+)
+from fsxds.events.rollout_events import VersionsHeld, VersionsReleased
+from fsxds.events.state_events import LingeringDropped
+from fsxds.events.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.model.relay_ids import NOT_LISTED
@@ -26,25 +39,9 @@ from fsxds.observe.log import Log
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.access import Access
-from fsxds.runtime.events import (
-    ApiFound,
-    Event,
-    Level,
-    LingeringDropped,
-    ListeningStarted,
-    Observer,
-    PlainTextExposed,
-    SettingsRejected,
-    SettingsReloaded,
-    StartDelayed,
-    TreeLoaded,
-    VersionsHeld,
-    VersionsReleased,
-)
 from fsxds.runtime.row_source import RowSource, rules_of
 from fsxds.runtime.store import Latest, SnapshotStore
 from fsxds.runtime.supervisor import Supervisor, words_of
-from fsxds.runtime.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.server.loading_rules import LoadingRules, WatchRules, cache_of, find_catalogue, scanner_of, verifier_of
 from fsxds.server.mirror_settings import require_views

@@ -10,6 +10,7 @@ from typing import cast
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import ParseCache
+from fsxds.events.event import Observer
 from fsxds.formats import format_of
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.resources import ParsedFile
@@ -21,7 +22,6 @@ from fsxds.model.tree_trust import (
     nothing_of,
 )
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
-from fsxds.runtime.events import Observer
 from fsxds.runtime.views import Views
 from fsxds.server.parse_worker import ParseRules
 from fsxds.server.parsing import ParseLimits, parse_now

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any, Never, Self
 
 from fsxds.api.secrets import mask_reason
+from fsxds.events.event import Observer
+from fsxds.events.process_events import ReadinessChanged
+from fsxds.events.upstream_events import UpstreamStatus
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
@@ -24,9 +27,7 @@ from fsxds.model.values import PlainValue
 from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher
 from fsxds.runtime.access import SECRET
-from fsxds.runtime.events import Observer, ReadinessChanged
 from fsxds.runtime.store import Latest, SnapshotStore
-from fsxds.runtime.upstream_events import UpstreamStatus
 
 # After three seconds, so that nobody has to guess.
 FIRST_REPORTS_S = (3.0, 9.0, 27.0)

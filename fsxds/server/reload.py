@@ -10,6 +10,8 @@ from pathlib import PurePosixPath
 from time import monotonic, time
 from typing import TYPE_CHECKING, Never, Protocol
 
+from fsxds.events.event import Observer
+from fsxds.events.file_events import TreeLoaded
 from fsxds.model.resources import ParsedFile, Snapshot
 from fsxds.model.tree_trust import (
     TreeTrust,
@@ -17,7 +19,6 @@ from fsxds.model.tree_trust import (
     TrustDecision,
 )
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, SourceFile, SourceTree
-from fsxds.runtime.events import Observer, TreeLoaded
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Attempts, internal_problem
 from fsxds.runtime.views import Views

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
-from fsxds.runtime.events import Observer, QueueOverflowed, WatchStarted
+from fsxds.events.event import Observer
+from fsxds.events.file_events import QueueOverflowed, WatchStarted
 from fsxds.source.listing import MANIFEST_NAMES, Identity, Links, Signature, identity_of, is_passed_over, signature_of
 from fsxds.source.notifications import Armed, Notifications
 from fsxds.source.scan import Look

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from fsxds.events.event import Observer
+from fsxds.events.file_events import ConfigurationMissing, FilesIgnored, TreeDisappeared, TreeReturned
 from fsxds.model.errors import TreeLost
 from fsxds.model.values import SourceFile, SourceTree
-from fsxds.runtime.events import ConfigurationMissing, FilesIgnored, Observer, TreeDisappeared, TreeReturned
 from fsxds.source.scan import Look, Scanner
 from fsxds.source.settle import SAVE_SETTLE_S, Activity, Save
 from fsxds.source.targets import WatchOptions, WatchTargets

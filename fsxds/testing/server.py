@@ -20,13 +20,15 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Never, Self, TypeAlias, TypedDict, Unpack
 
+from fsxds.events.event import Event, Level
+from fsxds.events.file_events import TreeDisappeared
+from fsxds.events.rollout_events import HoldsChanged
 from fsxds.lint.linter import linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import WHOLE_TREE, Layers, Problem, SourceTree
 from fsxds.observe.log import Log, LogOutput
-from fsxds.runtime.events import Event, HoldsChanged, Level, TreeDisappeared
 from fsxds.server.app import Application
 from fsxds.server.loading_rules import scan_once
 from fsxds.settings.forms import OFF

@@ -33,6 +33,7 @@ from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.follow import EnvoyPlan, run_envoy
 from fsxds.envoy.process import DRAIN_S
 from fsxds.envoy.snapshot_status import AckSource, RejectedResource, StatisticsAcks, StreamAcks
+from fsxds.events.process_events import ListeningStarted, TransportChosen
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
@@ -43,7 +44,6 @@ from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import ENVOY, WatchStatus
 from fsxds.protocol.node_attributes import attributes_of_json
 from fsxds.rollout import ResourceVersion
-from fsxds.runtime.events import ListeningStarted, TransportChosen
 from fsxds.runtime.supervisor import until_stopped
 from fsxds.runtime.views import node_of
 from fsxds.server.app import Application, RunningServer

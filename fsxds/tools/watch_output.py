@@ -20,10 +20,10 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker, mask_text
 from fsxds.client.connection import Trouble
 from fsxds.client.updates import WRONG_PROTOCOL, Update
+from fsxds.events.phrases import escape, noun_of, type_name
 from fsxds.model.errors import ApiError, UsageError
 from fsxds.model.resources import Resource, Rows, Snapshot, version_of_body
 from fsxds.model.values import PlainValue, TypeUrl
-from fsxds.observe.log_lines import escape, noun_of, type_name
 from fsxds.tools.diff.compare import Comparer, Difference, ResourceChange, TypeDifference
 from fsxds.tools.diff.difference import STYLES, Compared, Side, field_content, text_lines, worded_counts
 

@@ -19,13 +19,14 @@ from xds.core.v3.resource_locator_pb2 import ResourceLocator
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator
+from fsxds.events.event import Observer
+from fsxds.events.process_events import SnapshotSetAside
 from fsxds.model.name_table import Chunk
 from fsxds.model.resource_names import Locator
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Resource, Rows, Snapshot, TypeChange, version_of_body
 from fsxds.model.values import TypeUrl
 from fsxds.runtime.channels import Channel
-from fsxds.runtime.events import Observer, SnapshotSetAside
 from fsxds.runtime.supervisor import Attempts
 
 CDS, EDS, RDS, SDS, SRDS, ECDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "eds", "rds", "sds", "srds", "ecds"))

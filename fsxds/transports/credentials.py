@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Never
 
+from fsxds.events.event import Observer
+from fsxds.events.process_events import TokensExposed, TokensKept, TokensRead
 from fsxds.model.errors import UsageError
 from fsxds.runtime.access import Access, AccessInUse
-from fsxds.runtime.events import Observer, TokensExposed, TokensKept, TokensRead
 from fsxds.runtime.views import Views
 from fsxds.settings.access_rules import Tokens, read_tokens
 from fsxds.settings.options import Settings

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from time import monotonic
 
+from fsxds.events.client_events import LimitReached, RequestRejected
+from fsxds.events.event import Observer
 from fsxds.model.errors import LimitError, ProtocolError
 from fsxds.model.memo import Lru
-from fsxds.runtime.events import LimitReached, Observer, RequestRejected
 from fsxds.settings.options import Settings
 
 # An Envoy that starts asks for each of its clusters at once: so many seconds' requests may come together.

@@ -16,8 +16,9 @@ from typing import Never
 
 import grpc
 
+from fsxds.events.event import Event, Observer
+from fsxds.events.process_events import CertificatesKept, CertificatesReloaded
 from fsxds.model.errors import UsageError
-from fsxds.runtime.events import CertificatesKept, CertificatesReloaded, Event, Observer
 from fsxds.settings.forms import Address, UnixAddress
 from fsxds.settings.options import Settings
 from fsxds.transports.grpc_streams.grpc_server import GrpcSecurity

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from fsxds.api.converter import Converter
 from fsxds.client.updates import ConnectionLostError, Update
+from fsxds.events.event import Observer
+from fsxds.events.upstream_events import UpstreamChanged, UpstreamRejected
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resources import Rows
 from fsxds.model.values import BackOff, TypeUrl
-from fsxds.runtime.events import Observer
-from fsxds.runtime.upstream_events import UpstreamChanged, UpstreamRejected
 from fsxds.settings.options import Settings
 from fsxds.upstream.late_nacks import LateNacks
 from fsxds.upstream.responses import ReadResponse

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Collection
 from typing import Never
 
+from fsxds.events.event import Observer
+from fsxds.events.upstream_events import UpstreamsRestored
 from fsxds.model.resources import Snapshot
-from fsxds.runtime.events import Observer
 from fsxds.runtime.row_source import KeptUpstream, UpstreamKeeper
-from fsxds.runtime.upstream_events import UpstreamsRestored
 from fsxds.upstream.upstream import Upstream
 
 

@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
+from fsxds.events.event import Observer
+from fsxds.events.upstream_events import UpstreamNacked
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, Rows
 from fsxds.model.values import BackOff, TypeUrl
 from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.rollout.rejections import names_as_envoy
-from fsxds.runtime.events import Observer
-from fsxds.runtime.upstream_events import UpstreamNacked
 from fsxds.settings.options import Settings
 
 # What an upstream took back is NACKed for so long; it offers it again once a minute at least.

@@ -12,10 +12,10 @@ from typing import Never, Protocol
 
 from fsxds.client.connection import Wire
 from fsxds.client.updates import TOO_LARGE_RESPONSE, ConnectionLostError
+from fsxds.events.upstream_events import UpstreamConnected, UpstreamFailedOver, UpstreamLooped, UpstreamLost
 from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import OWN_UPSTREAM, REMEDY, relays_of_words
 from fsxds.runtime.store import Latest, end_wait
-from fsxds.runtime.upstream_events import UpstreamConnected, UpstreamFailedOver, UpstreamLooped, UpstreamLost
 from fsxds.settings.upstream_rules import URLS
 from fsxds.upstream.intake import Intake, LinkContext, RelayLoopError
 from fsxds.upstream.poll_session import PollSession

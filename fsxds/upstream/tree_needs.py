@@ -8,12 +8,12 @@ from operator import is_
 
 from rpds import HashTrieMap
 
+from fsxds.events.event import Observer
+from fsxds.events.upstream_events import UpstreamShadowed
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.runtime.events import Observer
-from fsxds.runtime.upstream_events import UpstreamShadowed
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.redirects import Followed
 from fsxds.snapshots.resolution import Resolved

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Never
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
+from fsxds.events.event import Observer
+from fsxds.events.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifests, TrustedSigners
 from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import OwnStatus
 from fsxds.rollout import RejectingNode, ResourceVersion
-from fsxds.runtime.events import Observer
 from fsxds.runtime.row_source import RowSource, UpstreamKeeper, rules_of
 from fsxds.runtime.supervisor import Supervisor
-from fsxds.runtime.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.loaded_views import LoadedViews

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from fsxds.cli.main import main
+from fsxds.events.phrases import duration
 from fsxds.model.errors import ProtocolError
-from fsxds.observe.log_lines import duration
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
 from fsxds.transports.admin.status_paths import StatusPaths

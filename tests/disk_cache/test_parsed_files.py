@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import DIRECTORY, WORTH_BYTES, ParseCache, sealed, unsealed
+from fsxds.events.event import Event
+from fsxds.events.file_events import CacheFailed, CacheRead
 from fsxds.lint.linter import Linter
 from fsxds.lint.rules import RuleLevels
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Severity, SourceFile
-from fsxds.runtime.events import CacheFailed, CacheRead, Event
 from fsxds.server.parse_worker import ParseRules, parse_all
 from fsxds.settings.naming_rules import NO_RULES, ContextRule, NamingRules
 from fsxds.snapshots.check_protocol import NoCheck

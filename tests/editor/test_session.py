@@ -12,7 +12,8 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.editor.edited_tree import EditedTree, TreeView
 from fsxds.editor.session import OpenDocument, Session, ShownFile
-from fsxds.runtime.events import Event, InternalError
+from fsxds.events.event import Event
+from fsxds.events.process_events import InternalError
 from tests.editor.trees import FILES, workbench
 
 PATH = PurePosixPath("more.cds.yaml")

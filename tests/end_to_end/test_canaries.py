@@ -24,6 +24,7 @@ from fsxds.client.updates import Update
 from fsxds.editor.api_words import hover
 from fsxds.editor.diagnostics import diagnostics_of
 from fsxds.editor.suggestions import Completion
+from fsxds.events.event import Level, LogLine
 from fsxds.formats import FORMATS
 from fsxds.lint.linter import Linter
 from fsxds.lint.report import Report, findings_of
@@ -31,10 +32,9 @@ from fsxds.lint.report_formats import PROBLEM_FORMATS
 from fsxds.model.resource_types import type_from_path
 from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import Nonce, SourceFile, Version
-from fsxds.observe.log_lines import LogLine, human_renderer, json_renderer
+from fsxds.observe.log_lines import human_renderer, json_renderer
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import without_message
-from fsxds.runtime.events import Level
 from fsxds.settings.options import OPTIONS
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.parse import FileParser

@@ -21,8 +21,8 @@ import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from fsxds.events.process_events import InternalError
 from fsxds.observe.internal_errors import InternalErrors
-from fsxds.runtime.events import InternalError
 from tests.support.canaries import Canaries
 from tests.support.fsxds_process import run_fsxds
 from tests.support.grpc_clients import method_path

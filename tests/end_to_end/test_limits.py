@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from fsxds.runtime.events import LimitReached
+from fsxds.events.client_events import LimitReached
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings
 from tests.end_to_end.attacks import PREFACE, ROWS, SETTINGS, Row, Target, frame, head_of, measure, resets

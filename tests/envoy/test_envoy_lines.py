@@ -7,9 +7,9 @@ from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
+from fsxds.events.event import LogLine
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Origin
-from fsxds.observe.log_lines import LogLine
 
 CDS = BY_SHORT_NAME["cds"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.events.event import Event
 from fsxds.history.state import State
-from fsxds.runtime.events import Event
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+from fsxds.events.event import Event
 from fsxds.history.state import MOST_SNAPSHOTS, State
 from fsxds.rollout import RolloutState
 from fsxds.runtime.channels import ChannelKey
-from fsxds.runtime.events import Event
 from fsxds.runtime.row_source import KeptUpstream
 from tests.history.made import (
     CDS,

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from fsxds.events.event import Event
+from fsxds.events.state_events import StateIgnored
 from fsxds.history.rejection_rows import encode_rejections, restore_rejections
 from fsxds.history.state import State
 from fsxds.model.errors import StateError
 from fsxds.rollout import Nack, Rejections, ResourceVersion
 from fsxds.rollout.rejections import VOTES_FOR_S, HeldVersion
-from fsxds.runtime.events import Event, StateIgnored
 from fsxds.settings.rollout_forms import NackLimit
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from tests.support.publishing import CDS, version_of_content

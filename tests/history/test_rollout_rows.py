@@ -6,6 +6,8 @@ from contextlib import closing
 
 import pytest
 
+from fsxds.events.event import Event
+from fsxds.events.state_events import StateIgnored
 from fsxds.history.kept_objects import object_of
 from fsxds.history.rollout_rows import channel_key, channel_text
 from fsxds.history.state import State
@@ -15,7 +17,6 @@ from fsxds.model.values import Version
 from fsxds.rollout import DrainingListener, Pin, Rollout, RolloutOptions, RolloutState, Standing, Step, Target
 from fsxds.rollout.holding import HoldingRules
 from fsxds.runtime.channels import ChannelKey
-from fsxds.runtime.events import Event, StateIgnored
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from tests.history.made import assert_same, check_database
 from tests.support.rollouts import Tree, tree_of, tree_snapshot

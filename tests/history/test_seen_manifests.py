@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.events.state_events import StateIgnored
 from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.tree_trust import SeenManifest
-from fsxds.runtime.events import StateIgnored
 from tests.support.errors import Recorder
 
 ONE, TWO = SeenManifest(1, "a" * 64), SeenManifest(2, "b" * 64)

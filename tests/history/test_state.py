@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.events.event import Event
+from fsxds.events.state_events import StateIgnored
 from fsxds.history.entries import HistoryChange, SomeNames
 from fsxds.history.state import MOST_SNAPSHOTS, State
 from fsxds.history.state_directory import DAMAGED, DATABASE
 from fsxds.model.errors import StateError
-from fsxds.runtime.events import Event, StateIgnored
 from tests.history.made import assert_same, check_database, cluster, clusters, objects_in, reopened, snapshot_of
 
 

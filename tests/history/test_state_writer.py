@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.events.event import Event
+from fsxds.events.state_events import StateFailed, StateIgnored, StateRecovered, StateRestored
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.history.state_writer import StateWriter
@@ -17,7 +19,6 @@ from fsxds.model.name_table import NameTable
 from fsxds.model.values import Version
 from fsxds.rollout import Nack, Rejections, RolloutState
 from fsxds.runtime.channels import ChannelKey
-from fsxds.runtime.events import Event, StateFailed, StateIgnored, StateRecovered, StateRestored
 from fsxds.runtime.row_source import KeptUpstream
 from fsxds.settings.rollout_forms import NackLimit
 from fsxds.snapshots.upstream_content import HeldResource

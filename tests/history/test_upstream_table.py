@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.events.event import Event
+from fsxds.events.state_events import StateIgnored
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.errors import StateError
 from fsxds.model.resources import Reference, Resource
 from fsxds.model.values import Severity, Version
-from fsxds.runtime.events import Event, StateIgnored
 from fsxds.runtime.row_source import KeptUpstream
 from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of
 from tests.history.made import CDS, EDS, UPSTREAM, held_of, held_resource, reopened, resource_of, snapshot_of

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
+from fsxds.events.event import Level, LogLine
+from fsxds.events.phrases import count_of, some_of
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot, TypeChange
 from fsxds.observe.change_reports import ChangeReports, PublishedChange
-from fsxds.observe.log_lines import LogLine, count_of, some_of
-from fsxds.runtime.events import Level
 
 CDS = BY_SHORT_NAME["cds"].type_url
 EDS = BY_SHORT_NAME["eds"].type_url

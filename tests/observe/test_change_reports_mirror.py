@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from fsxds.events.event import Level, LogLine
+from fsxds.events.mirror_events import FilesWritten, MirrorFailed, Remark
 from fsxds.observe.change_reports import MirrorReports, summary
-from fsxds.observe.log_lines import LogLine
-from fsxds.runtime.events import FilesWritten, Level, MirrorFailed, Remark
 
 NOTHING = FilesWritten(1, unchanged=7, duration_s=0.012)
 WRITTEN = replace(NOTHING, written=(PurePosixPath("cds.pb"), PurePosixPath("eds/web.pb"), PurePosixPath("cds.pb")))

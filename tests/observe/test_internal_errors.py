@@ -11,9 +11,8 @@ import warnings
 
 import pytest
 
+from fsxds.events.event import Level, LogLine
 from fsxds.observe.internal_errors import LibraryLogs, library_logs
-from fsxds.observe.log_lines import LogLine
-from fsxds.runtime.events import Level
 
 LOGGERS = ("aiohttp.server", "aiohttp.web", "aiohttp.access", "asyncio", "grpc", "watchdog", "concurrent.futures")
 

@@ -10,30 +10,24 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from fsxds.model.resource_types import BY_SHORT_NAME
-from fsxds.model.values import HeldFile, Problem, Severity, Version
-from fsxds.observe.internal_errors import MOST_KEYS, RepeatLimit
-from fsxds.observe.log import Clock, Log, LogOutput
-from fsxds.observe.log_lines import LogLine
-from fsxds.protocol.messages import Acknowledgement, Node
-from fsxds.protocol.subscription import Subscription
-from fsxds.runtime.events import (
-    AckReceived,
-    ApiFound,
+from fsxds.events.client_events import AckReceived, NackReceived, RequestRejected, ResponseSent
+from fsxds.events.event import Level, LogLine
+from fsxds.events.file_events import (
     ConfigurationMissing,
     FilesIgnored,
-    Level,
-    ListeningStarted,
-    NackReceived,
     QueueOverflowed,
-    RequestRejected,
-    ResponseSent,
-    StopRequested,
     TreeDisappeared,
     TreeLoaded,
     TreeReturned,
     WatchStarted,
 )
+from fsxds.events.process_events import ApiFound, ListeningStarted, StopRequested
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.model.values import HeldFile, Problem, Severity, Version
+from fsxds.observe.internal_errors import MOST_KEYS, RepeatLimit
+from fsxds.observe.log import Clock, Log, LogOutput
+from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.subscription import Subscription
 
 CDS = Subscription(BY_SHORT_NAME["cds"].type_url)
 NODE = Node("edge-1", "edge", "127.0.0.1")
@@ -213,7 +207,7 @@ def test_refusals_that_differ_are_limited_too() -> None:
 @pytest.mark.parametrize("log_format", ["auto", "json", "human"])
 def test_the_log_is_on_stderr(log_format: str) -> None:
     """Lines go to stderr, as JSON where that is no terminal, and stdout stays free."""
-    code = f"from fsxds.runtime.events import TreeReturned\nfrom fsxds.observe.log import open_log\nwith open_log({log_format!r}, 'info') as log: log.receive(TreeReturned())"
+    code = f"from fsxds.events.file_events import TreeReturned\nfrom fsxds.observe.log import open_log\nwith open_log({log_format!r}, 'info') as log: log.receive(TreeReturned())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == ""
@@ -226,7 +220,7 @@ def test_the_log_is_on_stderr(log_format: str) -> None:
 def test_the_last_lines_get_out() -> None:
     """A slow reader of the log gets the last lines of a process that ends."""
     code = (
-        "from fsxds.runtime.events import ListeningStarted\n"
+        "from fsxds.events.process_events import ListeningStarted\n"
         "from fsxds.observe.log import open_log\n"
         "with open_log('json', 'info') as log:\n"
         "    for number in range(300): log.receive(ListeningStarted('x' * 1000, str(number)))"

@@ -10,19 +10,11 @@ from pathlib import Path, PurePosixPath
 import pytest
 from prometheus_client import generate_latest
 
-from fsxds.model.resource_types import RESOURCE_TYPES
-from fsxds.model.resources import Snapshot
-from fsxds.model.values import HeldFile, Problem, Severity, Version
-from fsxds.observe.internal_errors import observed_by
-from fsxds.observe.metric_catalogue import CATALOGUE, LABELS, ROWS_BY_NAME
-from fsxds.observe.metrics import ACKED_WITHIN_S, MOST_NODES, MOST_UNACKED, Metrics
-from fsxds.protocol.messages import Acknowledgement, Node
-from fsxds.protocol.subscription import Subscription
-from fsxds.rollout import Completed, Held, Step, StepKind, StepStarted, StepTimedOut, Superseded
-from fsxds.rollout.step import RolloutEvent
-from fsxds.runtime import events
-from fsxds.runtime.events import AckReceived, Event, InternalError, NackReceived, ResponseSent
-from fsxds.runtime.upstream_events import (
+from fsxds.events import client_events, file_events, mirror_events, process_events, rollout_events, state_events
+from fsxds.events.client_events import AckReceived, NackReceived, ResponseSent
+from fsxds.events.event import Event
+from fsxds.events.process_events import InternalError
+from fsxds.events.upstream_events import (
     UpstreamChanged,
     UpstreamConnected,
     UpstreamExpired,
@@ -34,6 +26,16 @@ from fsxds.runtime.upstream_events import (
     UpstreamShadowed,
     UpstreamStatus,
 )
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import HeldFile, Problem, Severity, Version
+from fsxds.observe.internal_errors import observed_by
+from fsxds.observe.metric_catalogue import CATALOGUE, LABELS, ROWS_BY_NAME
+from fsxds.observe.metrics import ACKED_WITHIN_S, MOST_NODES, MOST_UNACKED, Metrics
+from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.subscription import Subscription
+from fsxds.rollout import Completed, Held, Step, StepKind, StepStarted, StepTimedOut, Superseded
+from fsxds.rollout.step import RolloutEvent
 from fsxds.server.admin_serving import upstream_readings
 
 CDS = next(row.type_url for row in RESOURCE_TYPES if row.short_name == "cds")
@@ -60,7 +62,7 @@ def nack(node: str, version: str = "v1") -> NackReceived:
 
 def of_rollout(happened: RolloutEvent) -> Event:
     """Return an event of a rollout."""
-    return events.RolloutChanged((), "main", happened, {})
+    return rollout_events.RolloutChanged((), "main", happened, {})
 
 
 @pytest.mark.parametrize(
@@ -69,40 +71,40 @@ def of_rollout(happened: RolloutEvent) -> Event:
         (ResponseSent(NODE, SUBSCRIPTION, Version("v")), "responses_sent_total", {"type": "cds"}),
         (AckReceived(NODE, SUBSCRIPTION, Version("v")), "acks_total", {"type": "cds"}),
         (nack("edge-1"), "nacks_total", {"node": "edge-1", "type": "cds"}),
-        (events.RequestAnswered("REST", 304, ""), "requests_total", {"listener": "REST", "status": "304"}),
-        (events.RequestRejected("", "NOT_FOUND", "no view"), "requests_rejected_total", {"status": "NOT_FOUND"}),
-        (events.LimitReached("max-streams"), "limit_reached_total", {"limit": "max-streams"}),
-        (events.StreamOpened(NODE, "StreamClusters", ""), "streams_opened_total", {"service": "StreamClusters"}),
-        (events.StreamClosed(NODE, "StreamClusters", ""), "streams_closed_total", {"service": "StreamClusters"}),
-        (events.QueueOverflowed(), "file_event_overflows_total", {}),
+        (client_events.RequestAnswered("REST", 304, ""), "requests_total", {"listener": "REST", "status": "304"}),
+        (client_events.RequestRejected("", "NOT_FOUND", "no view"), "requests_rejected_total", {"status": "NOT_FOUND"}),
+        (client_events.LimitReached("max-streams"), "limit_reached_total", {"limit": "max-streams"}),
+        (client_events.StreamOpened(NODE, "StreamClusters", ""), "streams_opened_total", {"service": "StreamClusters"}),
+        (client_events.StreamClosed(NODE, "StreamClusters", ""), "streams_closed_total", {"service": "StreamClusters"}),
+        (file_events.QueueOverflowed(), "file_event_overflows_total", {}),
         (of_rollout(StepStarted("t", STEP)), "rollout_steps_total", {"step": "grow"}),
         (of_rollout(StepTimedOut("t", STEP, frozenset())), "rollout_step_timeouts_total", {"step": "grow"}),
         (of_rollout(Completed("t")), "rollouts_total", {"result": "completed"}),
         (of_rollout(Superseded("t")), "rollouts_total", {"result": "superseded"}),
         (of_rollout(Held("t", ())), "removal_holds_total", {}),
-        (events.VersionsHeld(frozenset({((CDS, "a"), Version("v"))}), ()), "version_holds_total", {}),
-        (events.FilesWritten(written=(PurePosixPath("cds.pb"),)), "mirror_files_written_total", {}),
-        (events.FilesWritten(removed=(PurePosixPath("cds.pb"),)), "mirror_files_removed_total", {}),
-        (events.FilesWritten(restored=(PurePosixPath("cds.pb"),)), "mirror_files_restored_total", {}),
-        (events.FilesWritten(duration_s=0.1), "mirror_write_duration_seconds_count", {}),
-        (events.FilesWritten(), "mirror_writes_total", {}),
-        (events.MirrorFailed(OSError(), 1.0), "mirror_failures_total", {}),
-        (events.StateWritten(Path("/state"), 1), "state_writes_total", {}),
-        (events.StateFailed(Path("/state"), "full", 1.0), "state_failures_total", {}),
-        (events.StateFailed(Path("/state"), "full", 1.0), "state_failing", {}),
-        (events.ComponentDegraded("watcher", "it", 1.0), "component_restarts_total", {"component": "watcher"}),
-        (events.SnapshotSetAside("mirror", ValueError()), "snapshots_set_aside_total", {"component": "mirror"}),
+        (rollout_events.VersionsHeld(frozenset({((CDS, "a"), Version("v"))}), ()), "version_holds_total", {}),
+        (mirror_events.FilesWritten(written=(PurePosixPath("cds.pb"),)), "mirror_files_written_total", {}),
+        (mirror_events.FilesWritten(removed=(PurePosixPath("cds.pb"),)), "mirror_files_removed_total", {}),
+        (mirror_events.FilesWritten(restored=(PurePosixPath("cds.pb"),)), "mirror_files_restored_total", {}),
+        (mirror_events.FilesWritten(duration_s=0.1), "mirror_write_duration_seconds_count", {}),
+        (mirror_events.FilesWritten(), "mirror_writes_total", {}),
+        (mirror_events.MirrorFailed(OSError(), 1.0), "mirror_failures_total", {}),
+        (state_events.StateWritten(Path("/state"), 1), "state_writes_total", {}),
+        (state_events.StateFailed(Path("/state"), "full", 1.0), "state_failures_total", {}),
+        (state_events.StateFailed(Path("/state"), "full", 1.0), "state_failing", {}),
+        (process_events.ComponentDegraded("watcher", "it", 1.0), "component_restarts_total", {"component": "watcher"}),
+        (process_events.SnapshotSetAside("mirror", ValueError()), "snapshots_set_aside_total", {"component": "mirror"}),
         (InternalError("REST request", ValueError()), "internal_errors_total", {"where": "REST request"}),
         (InternalError("reload", ValueError()), "reloads_total", {"result": "failed"}),
-        (events.SettingsReloaded((), ()), "settings_reloads_total", {"result": "applied"}),
-        (events.SettingsRejected("a word"), "settings_reloads_total", {"result": "rejected"}),
-        (events.CertificatesReloaded(("a.pem",)), "certificate_reloads_total", {"result": "applied"}),
-        (events.CertificatesKept("no key"), "certificate_reloads_total", {"result": "rejected"}),
-        (events.HandshakeFailed("", "no TLS"), "handshake_failures_total", {}),
-        (events.SnapshotPublished(Snapshot(1, {}), 0.0), "snapshots_published_total", {}),
-        (events.SnapshotPublished(Snapshot(1, {}), 0.0), "update_publish_seconds_count", {}),
-        (events.TreeLoaded((), ()), "reloads_total", {"result": "good"}),
-        (events.TreeLoaded((), (HeldFile(PurePosixPath("a"), None, has_last_good=True),)), "reloads_total", {"result": "held"}),
+        (process_events.SettingsReloaded((), ()), "settings_reloads_total", {"result": "applied"}),
+        (process_events.SettingsRejected("a word"), "settings_reloads_total", {"result": "rejected"}),
+        (process_events.CertificatesReloaded(("a.pem",)), "certificate_reloads_total", {"result": "applied"}),
+        (process_events.CertificatesKept("no key"), "certificate_reloads_total", {"result": "rejected"}),
+        (client_events.HandshakeFailed("", "no TLS"), "handshake_failures_total", {}),
+        (file_events.SnapshotPublished(Snapshot(1, {}), 0.0), "snapshots_published_total", {}),
+        (file_events.SnapshotPublished(Snapshot(1, {}), 0.0), "update_publish_seconds_count", {}),
+        (file_events.TreeLoaded((), ()), "reloads_total", {"result": "good"}),
+        (file_events.TreeLoaded((), (HeldFile(PurePosixPath("a"), None, has_last_good=True),)), "reloads_total", {"result": "held"}),
         (UpstreamConnected("up", "a:1", "REST"), "upstream_connects_total", {"upstream": "up"}),
         (UpstreamLost("up", "a:1", "refused", 1.0), "upstream_losses_total", {"upstream": "up"}),
         (UpstreamFailedOver("up", "a:1", "b:1", "refused"), "upstream_failovers_total", {"upstream": "up"}),
@@ -149,7 +151,7 @@ def test_the_last_load_is_what_gauges_say(metrics: Metrics) -> None:
     """Problems by severity, and whether a file was held back."""
     problem = Problem.of_file(PurePosixPath("cds.yaml"), "r", "fact", "remedy")
     held = HeldFile(PurePosixPath("cds.yaml"), problem, has_last_good=True)
-    metrics.receive(events.TreeLoaded((problem,), (held,), 0.02))
+    metrics.receive(file_events.TreeLoaded((problem,), (held,), 0.02))
 
     assert value(metrics, "fsxds_problems", severity=Severity.ERROR.value) == 1
     assert value(metrics, "fsxds_problems", severity=Severity.WARNING.value) == 0
@@ -157,7 +159,7 @@ def test_the_last_load_is_what_gauges_say(metrics: Metrics) -> None:
     assert value(metrics, "fsxds_last_reload_success_timestamp_seconds") is None
     assert value(metrics, "fsxds_reload_duration_seconds_bucket", le="0.01") == 0
     assert value(metrics, "fsxds_reload_duration_seconds_bucket", le="0.025") == 1
-    metrics.receive(events.TreeLoaded((), ()))
+    metrics.receive(file_events.TreeLoaded((), ()))
 
     assert value(metrics, "fsxds_problems", severity="error") == 0
     assert value(metrics, "fsxds_last_reload_successful") == 1
@@ -167,14 +169,14 @@ def test_the_last_load_is_what_gauges_say(metrics: Metrics) -> None:
 def test_what_began_ends(metrics: Metrics) -> None:
     """A directory that was lost, a state directory that failed, and settings with a mistake are over again."""
     begins: tuple[Event, ...] = (
-        events.TreeDisappeared("gone"),
-        events.StateFailed(Path("/s"), "full", 1.0),
-        events.SettingsRejected("a"),
+        file_events.TreeDisappeared("gone"),
+        state_events.StateFailed(Path("/s"), "full", 1.0),
+        process_events.SettingsRejected("a"),
     )
     ends: tuple[Event, ...] = (
-        events.TreeReturned(),
-        events.StateRecovered(Path("/s")),
-        events.SettingsReloaded((), ()),
+        file_events.TreeReturned(),
+        state_events.StateRecovered(Path("/s")),
+        process_events.SettingsReloaded((), ()),
     )
     names = ("fsxds_tree_present", "fsxds_state_failing", "fsxds_settings_last_reload_successful")
     for some, expected in ((begins, [0, 1, 0]), (ends, [1, 0, 1])):
@@ -229,7 +231,7 @@ def test_node_ids_cannot_fill_the_memory(metrics: Metrics) -> None:
 def test_strange_names_can_be_read(metrics: Metrics, name: str) -> None:
     """Whatever clients call themselves, the next scrape has it, and all lines are whole."""
     metrics.receive(nack(name))
-    metrics.receive(events.ComponentDegraded(f"mirror {name}", "it", 1.0))
+    metrics.receive(process_events.ComponentDegraded(f"mirror {name}", "it", 1.0))
     lines = generate_latest(metrics.registry).decode().removesuffix("\n").split("\n")
 
     assert len([line for line in lines if line.startswith("fsxds_nacks_total{")]) == 1
@@ -249,7 +251,7 @@ def test_names_follow_the_conventions() -> None:
     """The real `promtool check metrics` finds nothing in them."""
     gauges = [(row.name, tuple("x" for _ in row.labels), 1.0) for row in CATALOGUE if row.metric_type == "gauge"]
     metrics = Metrics(lambda: gauges)
-    for event in (nack("a"), events.RequestAnswered("REST", 200, ""), events.LimitReached("max-streams")):
+    for event in (nack("a"), client_events.RequestAnswered("REST", 200, ""), client_events.LimitReached("max-streams")):
         metrics.receive(event)
     content = generate_latest(metrics.registry)
     checked = subprocess.run(["promtool", "check", "metrics"], input=content, capture_output=True, check=False)
@@ -264,7 +266,7 @@ def test_an_event_that_cannot_be_counted_is_logged() -> None:
     def fail(_: Event) -> None:
         raise ZeroDivisionError
 
-    event = events.QueueOverflowed()
+    event = file_events.QueueOverflowed()
     observed_by(logged.append, metrics=fail)(event)
 
     assert isinstance(logged[0], InternalError)
@@ -279,5 +281,5 @@ def test_an_event_that_cannot_be_logged_is_counted(metrics: Metrics) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        observed_by(fail, metrics=metrics.receive)(events.QueueOverflowed())
+        observed_by(fail, metrics=metrics.receive)(file_events.QueueOverflowed())
     assert value(metrics, "fsxds_file_event_overflows_total") == 1

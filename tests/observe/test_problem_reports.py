@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
+from fsxds.events.event import Level
 from fsxds.model.values import HeldFile, Problem, Severity
 from fsxds.observe.problem_reports import MOST_LINES, ProblemReports
-from fsxds.runtime.events import Level
 
 NOON = datetime(2026, 5, 1, 12, 3, 11, tzinfo=UTC)
 LATER = datetime(2026, 5, 1, 12, 9, 0, tzinfo=UTC)

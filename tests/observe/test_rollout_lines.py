@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fsxds.events.event import Event, Level, LogLine
+from fsxds.events.rollout_events import CanaryAwaited, RolloutChanged, VersionsHeld, VersionsReleased
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange
 from fsxds.model.values import Version
 from fsxds.observe.event_lines import line_of
-from fsxds.observe.log_lines import LogLine
 from fsxds.rollout import (
     Completed,
     Held,
@@ -25,7 +26,6 @@ from fsxds.rollout import (
     StepTimedOut,
     Superseded,
 )
-from fsxds.runtime.events import CanaryAwaited, Event, Level, RolloutChanged, VersionsHeld, VersionsReleased
 from tests.support.snapshots import snapshot
 
 CDS, RDS = BY_SHORT_NAME["cds"].type_url, BY_SHORT_NAME["rds"].type_url

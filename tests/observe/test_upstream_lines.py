@@ -6,11 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fsxds.model.resource_types import BY_SHORT_NAME
-from fsxds.observe.log_lines import LogLine
-from fsxds.observe.upstream_lines import REMINDER_S, UpstreamReports
-from fsxds.runtime.events import Level
-from fsxds.runtime.upstream_events import (
+from fsxds.events.event import Level, LogLine
+from fsxds.events.upstream_events import (
     UpstreamConnected,
     UpstreamEvent,
     UpstreamFailedOver,
@@ -20,6 +17,8 @@ from fsxds.runtime.upstream_events import (
     UpstreamRejected,
     UpstreamShadowed,
 )
+from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.observe.upstream_lines import REMINDER_S, UpstreamReports
 
 CDS = BY_SHORT_NAME["cds"].type_url
 CONNECTED = UpstreamConnected("top", "10.0.0.1:18000", "Delta ADS")

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
+from fsxds.events.file_events import SnapshotPublished
 from fsxds.model.errors import ProtocolError
 from fsxds.protocol.messages import Node
 from fsxds.publishing import node_channels
 from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout import RolloutOptions
 from fsxds.runtime.channels import Channel
-from fsxds.runtime.events import SnapshotPublished
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary

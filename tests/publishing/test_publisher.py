@@ -7,10 +7,12 @@ from unittest.mock import patch
 
 import pytest
 
+from fsxds.events.file_events import SnapshotPublished
+from fsxds.events.process_events import SnapshotSetAside
+from fsxds.events.rollout_events import RolloutChanged
 from fsxds.model.resources import Key
 from fsxds.publishing.publisher import PublishRules
 from fsxds.rollout import Completed, Held, HoldingRules, RolloutOptions, StepTimedOut
-from fsxds.runtime.events import RolloutChanged, SnapshotPublished, SnapshotSetAside
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import read_settings
 from fsxds.settings.rollout_forms import NackLimit

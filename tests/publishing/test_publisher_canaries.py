@@ -6,11 +6,12 @@ import asyncio
 from dataclasses import replace
 from typing import NamedTuple
 
+from fsxds.events.file_events import SnapshotPublished
+from fsxds.events.rollout_events import CanaryAwaited, RolloutChanged
 from fsxds.protocol.messages import Node
 from fsxds.publishing.held_resources import WordedHold
 from fsxds.rollout import StepStarted
 from fsxds.runtime.channels import ChannelKey
-from fsxds.runtime.events import CanaryAwaited, RolloutChanged, SnapshotPublished
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.rollout_forms import Canary, NackLimit, is_in_share
 from tests.support.publishing import CDS, RDS, RULES, VIEWS, Client, Publishing, publishing, virtually

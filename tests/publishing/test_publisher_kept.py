@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.events.rollout_events import VersionsHeld
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
 from fsxds.model.resources import Snapshot
@@ -20,7 +21,6 @@ from fsxds.publishing.publisher import PublishRules
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.rollout import HoldingRules, RolloutOptions
 from fsxds.runtime.channels import ChannelKey
-from fsxds.runtime.events import VersionsHeld
 from fsxds.runtime.views import Views
 from fsxds.settings.options import BY_NAME
 from fsxds.settings.rollout_forms import Canary, is_in_share

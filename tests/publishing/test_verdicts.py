@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from fsxds.events.rollout_events import VersionsHeld, VersionsReleased
 from fsxds.protocol.messages import Node, SyncState
 from fsxds.publishing.verdicts import has_version
 from fsxds.rollout import Nack, RolloutOptions
 from fsxds.rollout.rejections import VOTES_FOR_S
-from fsxds.runtime.events import VersionsHeld, VersionsReleased
 from fsxds.settings.rollout_forms import Canary, NackLimit
 from tests.support.costs import cost_s
 from tests.support.publishing import (

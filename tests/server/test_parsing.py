@@ -18,9 +18,10 @@ import pytest
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.walk import Hooks
 from fsxds.disk_cache.parsed_files import ParseCache
+from fsxds.events.event import Event
+from fsxds.events.file_events import CacheRead
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import BackOff, Severity, SourceFile
-from fsxds.runtime.events import CacheRead, Event
 from fsxds.server.parse_worker import ParseRules, ParseWorker, WorkerStartError, parse_all
 from fsxds.server.parsing import MOST_EDITED_FILES, ParseLimits, Parsing, cores, parse_now
 from fsxds.snapshots.check_protocol import Found, NoCheck

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.events.event import Event
+from fsxds.events.process_events import ReadinessChanged
+from fsxds.events.upstream_events import UpstreamStatus
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
-from fsxds.runtime.events import Event, ReadinessChanged
 from fsxds.runtime.store import Latest
-from fsxds.runtime.upstream_events import UpstreamStatus
 from fsxds.server.readiness import NOT_LOADED, NOT_MIRRORED, FirstAnswers, Readiness, ReadyFile, unready_reason
 
 SILENT = UpstreamStatus("eu", ("a:1",), trouble="cannot connect: Connection refused")

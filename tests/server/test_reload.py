@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from fsxds.events.event import Event, Observer
+from fsxds.events.file_events import SnapshotPublished, TreeLoaded
 from fsxds.lint.linter import Linter
 from fsxds.model.resources import ParsedFile, Snapshot
 from fsxds.model.values import Layers, Severity, SourceFile, SourceTree
 from fsxds.protocol.messages import Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Wait
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.runtime.events import Event, Observer, SnapshotPublished, TreeLoaded
 from fsxds.runtime.store import Latest, SnapshotStore
 from fsxds.runtime.views import Views as ViewRules
 from fsxds.server.parse_worker import ParseRules

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
+from fsxds.events.rollout_events import VersionsHeld
 from fsxds.model.resources import Key, Resource, Snapshot, claims_of, key_of
 from fsxds.model.values import Layers, TypeUrl, Version
 from fsxds.publishing.channel_rollout import ChannelRollout
@@ -32,7 +33,6 @@ from fsxds.rollout.pending import BACK_OFF
 from fsxds.rollout.rejections import VOTES_FOR_S
 from fsxds.rollout.uses import demands_of
 from fsxds.runtime.channels import ChannelKey
-from fsxds.runtime.events import VersionsHeld
 from tests.simulation.fleet import CDS, EDS, LDS, RDS, TYPES, Delivery, SimulatedClient, names_in
 from tests.simulation.scenario import Scenario
 

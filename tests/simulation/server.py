@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fsxds.events.event import Event
+from fsxds.events.process_events import InternalError
+from fsxds.events.rollout_events import VersionsHeld
 from fsxds.history.rejection_rows import encode_rejections, restore_rejections
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, TypeUrl
@@ -21,7 +24,6 @@ from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import Rejections, RolloutState, Standing, Step
 from fsxds.runtime.access import Peer
 from fsxds.runtime.channels import Channel, ChannelKey
-from fsxds.runtime.events import Event, InternalError, VersionsHeld
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.grpc_streams.stream_responses import Waking

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from fsxds.model.values import SourceTree
-from fsxds.runtime.events import (
+from fsxds.events.event import Event
+from fsxds.events.file_events import (
     ConfigurationMissing,
-    Event,
     FilesIgnored,
     QueueOverflowed,
     TreeDisappeared,
     TreeReturned,
     WatchStarted,
 )
+from fsxds.model.values import SourceTree
 from fsxds.source.listing import TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.source.targets import WatchOptions

@@ -6,21 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from fsxds.model.values import BackOff, Version
-from fsxds.protocol.messages import Acknowledgement, Node
-from fsxds.protocol.subscription import Subscription
-from fsxds.runtime.events import (
+from fsxds.events.client_events import (
     AckReceived,
-    ComponentDegraded,
-    ComponentRecovered,
-    Event,
-    InternalError,
     NackReceived,
     RequestRejected,
     ResponseSent,
     StreamClosed,
     StreamOpened,
 )
+from fsxds.events.event import Event
+from fsxds.events.process_events import ComponentDegraded, ComponentRecovered, InternalError
+from fsxds.model.values import BackOff, Version
+from fsxds.protocol.messages import Acknowledgement, Node
+from fsxds.protocol.subscription import Subscription
 from fsxds.runtime.supervisor import Supervisor
 
 Kind = TypeVar("Kind", bound=Event)

@@ -13,6 +13,8 @@ from functools import wraps
 from itertools import count
 from typing import ParamSpec
 
+from fsxds.events.event import Event
+from fsxds.events.rollout_events import HoldsChanged, RolloutChanged
 from fsxds.history.state_writer import StateWriter
 from fsxds.model.resources import Resource, Snapshot, TypeChange
 from fsxds.model.values import Layers, Problem, TypeUrl, Version
@@ -24,7 +26,6 @@ from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import RolloutEvent, RolloutOptions, Standing, Step
 from fsxds.runtime.channels import Channel
-from fsxds.runtime.events import Event, HoldsChanged, RolloutChanged
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.options import BY_NAME

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.events.event import Event
+from fsxds.events.process_events import CertificatesKept, CertificatesReloaded
 from fsxds.model.errors import UsageError
-from fsxds.runtime.events import CertificatesKept, CertificatesReloaded, Event
 from fsxds.settings.options import Settings
 from fsxds.transports import server_tls
 from fsxds.transports.server_tls import Tls, TlsFiles

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.events.event import Event
+from fsxds.events.upstream_events import UpstreamsRestored
 from fsxds.history.state import State
 from fsxds.history.state_writer import StateWriter
-from fsxds.runtime.events import Event
-from fsxds.runtime.upstream_events import UpstreamsRestored
 from fsxds.upstream.keeping import UpstreamKeeping
 from fsxds.upstream.subscriptions import LINGER_S
 from fsxds.upstream.upstream import Upstream

@@ -15,10 +15,8 @@ from aiohttp import web
 from envoy.service.discovery.v3 import discovery_pb2
 
 from fsxds.client.connection import Streaming, Wire
-from fsxds.model.errors import UsageError
-from fsxds.model.relay_ids import LoopError, RelayIds
-from fsxds.runtime.events import AckReceived, NackReceived
-from fsxds.runtime.upstream_events import (
+from fsxds.events.client_events import AckReceived, NackReceived
+from fsxds.events.upstream_events import (
     UpstreamChanged,
     UpstreamConnected,
     UpstreamFailedOver,
@@ -27,6 +25,8 @@ from fsxds.runtime.upstream_events import (
     UpstreamNacked,
     UpstreamRejected,
 )
+from fsxds.model.errors import UsageError
+from fsxds.model.relay_ids import LoopError, RelayIds
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.upstream_rules import UpstreamNode, UpstreamRule
 from fsxds.upstream.server_order import ASKED_WITHIN_S

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from fsxds.client.connection import Streaming, Wire
+from fsxds.events.upstream_events import UpstreamConnected, UpstreamLost
 from fsxds.protocol.subscription import WILDCARD
-from fsxds.runtime.upstream_events import UpstreamConnected, UpstreamLost
 from fsxds.upstream.stream_session import _has_all_versions
 from tests.client.scripted import CDS, cluster, delta, scripted, wrapped
 from tests.upstream.linked import SETTINGS, linked, rule_of

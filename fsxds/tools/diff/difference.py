@@ -15,10 +15,10 @@ from typing import Self
 from rich.text import Text
 
 from fsxds.api.secrets import mask_text
+from fsxds.events.phrases import escape
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue
-from fsxds.observe.log_lines import escape
 from fsxds.snapshots.loaded_views import folders_of
 from fsxds.tools.diff.compare import ChangeAction, Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.tools.diff.view_groups import ComparedView, ViewGroup

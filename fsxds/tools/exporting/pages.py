@@ -21,13 +21,13 @@ from urllib.parse import quote, unquote
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer, dump
 from fsxds.api.secrets import CredentialFinder
+from fsxds.events.mirror_events import Remark
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.model.resources import Resource, Snapshot, key_of
 from fsxds.model.values import PlainValue
 from fsxds.protocol.get import FoundList, find, read_target
-from fsxds.runtime.events import Remark
 from fsxds.tools.exporting.output import OBJECTS
 from fsxds.transports.http_get.listings import LIST_COLLECTION, Urls, collection_content
 from fsxds.transports.http_get.representations import JSON_CONTENT, content_of, url_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path, PurePosixPath
 
+from fsxds.events.phrases import escape
 from fsxds.model.errors import UsageError
-from fsxds.observe.log_lines import escape
 from fsxds.tools.importing.plan import ImportPlan
 
 # A hidden name: what is in such a directory is never read as resources.

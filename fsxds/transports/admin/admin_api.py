@@ -10,9 +10,10 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from fsxds.events.event import Observer
+from fsxds.events.rollout_events import RolloutCommanded
 from fsxds.model.errors import ProtocolError
 from fsxds.runtime.access import AccessInUse, Peer
-from fsxds.runtime.events import Observer, RolloutCommanded
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import HttpEdge, origin_of

@@ -12,8 +12,9 @@ from typing import Final
 
 from aiohttp import web
 
+from fsxds.events.client_events import RequestRejected
+from fsxds.events.event import Event
 from fsxds.model.errors import ProtocolError
-from fsxds.runtime.events import Event, RequestRejected
 from fsxds.runtime.store import Latest
 
 # At most five events a second.

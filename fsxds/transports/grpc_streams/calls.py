@@ -12,8 +12,10 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fsxds.events.client_events import RequestAnswered
+from fsxds.events.event import Observer
+from fsxds.events.process_events import InternalError
 from fsxds.model.errors import ProtocolError
-from fsxds.runtime.events import InternalError, Observer, RequestAnswered
 from fsxds.transports.grpc_streams.stream_requests import Context, peer_of
 from fsxds.transports.limits import Limiter, report_rejection
 

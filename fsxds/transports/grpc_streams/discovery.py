@@ -19,6 +19,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
 from fsxds.api.catalogue import DynamicMessage
+from fsxds.events.client_events import ResponseSent
 from fsxds.model.errors import ProtocolError
 from fsxds.model.relay_ids import relays_of_metadata
 from fsxds.model.resource_types import RESOURCE_TYPES
@@ -29,7 +30,6 @@ from fsxds.protocol.requested_names import reject_request
 from fsxds.protocol.sotw import SotwStream
 from fsxds.protocol.subscription import Selection, Subscription
 from fsxds.runtime.access import AccessInUse
-from fsxds.runtime.events import ResponseSent
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.transports.exchange import Asker, Reader

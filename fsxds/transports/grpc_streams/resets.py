@@ -25,7 +25,8 @@ from typing import Any, Never
 
 from grpc._cython import cygrpc
 
-from fsxds.runtime.events import LimitReached, Observer
+from fsxds.events.client_events import LimitReached
+from fsxds.events.event import Observer
 
 OPTIONS = (("grpc.enable_channelz", 1), ("grpc.http2.ping_on_rst_stream_percent", 100))
 

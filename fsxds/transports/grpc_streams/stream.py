@@ -16,6 +16,17 @@ from typing import Any, Protocol
 
 import grpc.aio
 
+from fsxds.events.client_events import (
+    AuthorityMissing,
+    MembersNotKept,
+    RequestRejected,
+    ResponseSent,
+    StreamClosed,
+    StreamOpened,
+    ack_or_nack,
+)
+from fsxds.events.event import Observer
+from fsxds.events.process_events import InternalError
 from fsxds.model.errors import ProtocolError
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import BY_TYPE_URL
@@ -39,17 +50,6 @@ from fsxds.protocol.subscription import SharedMemory, Subscription
 from fsxds.protocol.ttl import TtlMode
 from fsxds.rollout import Standing, Step
 from fsxds.runtime.channels import Channel
-from fsxds.runtime.events import (
-    AuthorityMissing,
-    InternalError,
-    MembersNotKept,
-    Observer,
-    RequestRejected,
-    ResponseSent,
-    StreamClosed,
-    StreamOpened,
-    ack_or_nack,
-)
 from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.grpc_streams.calls import INTERNAL, STOPPING, where
 from fsxds.transports.grpc_streams.stream_requests import Context, DiscoveryMethod, GrpcRequestReader, peer_of

@@ -14,11 +14,12 @@ from dataclasses import replace
 from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.events.client_events import ResponseSent
+from fsxds.events.event import Observer
 from fsxds.model.errors import ProtocolError
 from fsxds.protocol.get import Absent, FoundList, FoundRedirect, FoundResource, find
 from fsxds.protocol.poll import NOT_ANSWERED, Unavailable
 from fsxds.protocol.subscription import Subscription
-from fsxds.runtime.events import Observer, ResponseSent
 from fsxds.settings.forms import ANY_ORIGIN
 from fsxds.transports.exchange import Asker, Exchange, Reader
 from fsxds.transports.http_get.documents import documents

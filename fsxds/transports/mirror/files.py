@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.converter import Converter
 from fsxds.api.printing import Printer
+from fsxds.events.mirror_events import Remark
 from fsxds.formats import FORMATS, Format, format_of
 from fsxds.formats.decoded import MessageDocument, PlainDocument
 from fsxds.model.errors import UsageError
@@ -23,7 +24,6 @@ from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPE
 from fsxds.model.resources import Origin, Resource, version_of_body
 from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import TypeUrl, Version
-from fsxds.runtime.events import Remark
 
 # Most file systems end at 255 bytes; the suffix, and copies such as `name.bak`, need some of them.
 LONGEST_BYTES = 200

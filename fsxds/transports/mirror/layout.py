@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.events.mirror_events import Remark
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Origin, Resource, Snapshot, version_of_body
 from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.runtime.events import Remark
 from fsxds.transports.config_sources import (
     API_V3,
     CDS,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from fsxds.events.mirror_events import Remark
 from fsxds.model.resource_names import ResourceName, parse_or_none
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import TypeUrl
-from fsxds.runtime.events import Remark
 from fsxds.transports.mirror.files import FORMS, Held, Layout, MirrorFile, file_name_of
 
 # A longer one is one file name, which is cut: systems end at 4096 bytes.

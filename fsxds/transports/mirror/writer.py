@@ -13,6 +13,9 @@ from typing import Final, Never, Self, TypeVar
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import CredentialFinder
+from fsxds.events.event import Observer
+from fsxds.events.mirror_events import FilesWritten, MirrorFailed, Remark
+from fsxds.events.process_events import SnapshotSetAside
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.model.resources import Rows, RowsChange, Snapshot
@@ -21,7 +24,6 @@ from fsxds.protocol.messages import ClientStatus, Node, SyncState, WatchStatus, 
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.rollout import Standing, Step, StepKind
 from fsxds.runtime.channels import Channel, Channels
-from fsxds.runtime.events import FilesWritten, MirrorFailed, Observer, Remark, SnapshotSetAside
 from fsxds.runtime.store import end_wait
 from fsxds.runtime.supervisor import Attempts
 from fsxds.settings.mirror_rules import MirrorRule

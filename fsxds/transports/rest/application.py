@@ -13,6 +13,8 @@ from aiohttp import web
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.printing import Printer
+from fsxds.events.client_events import LimitReached, ResponseSent, ack_or_nack
+from fsxds.events.event import Observer
 from fsxds.model.errors import ProtocolError
 from fsxds.model.relay_ids import HEADER, RelayIds, relays_in
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, RESOURCE_TYPES, ResourceType
@@ -21,7 +23,6 @@ from fsxds.protocol.messages import ClientStatus
 from fsxds.protocol.poll import Decision, PollMemory, PollRequest, Send, Unavailable, Wait
 from fsxds.protocol.polling_node import PollingNode
 from fsxds.protocol.subscription import Selection
-from fsxds.runtime.events import LimitReached, Observer, ResponseSent, ack_or_nack
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.peers import peer_of_request

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import HttpVersion11, web
 
+from fsxds.events.client_events import LimitReached, RequestAnswered, RequestRejected
+from fsxds.events.event import Observer
+from fsxds.events.process_events import InternalError
 from fsxds.model.errors import FsxdsError, LimitError, ProtocolError
 from fsxds.model.relay_ids import LoopError
-from fsxds.runtime.events import InternalError, LimitReached, Observer, RequestAnswered, RequestRejected
 from fsxds.transports.rest.http_server import Connection
 from fsxds.transports.rest.poll_requests import TOO_LARGE, TOO_SLOW, UNKNOWN_CODING, is_continue_expected
 from fsxds.transports.rest.poll_responses import CLIENT_GONE, INTERNAL, ErrorResponse, error_response

@@ -18,7 +18,8 @@ from typing import Never
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from fsxds.runtime.events import Observer, RequestAnswered, RequestRejected
+from fsxds.events.client_events import RequestAnswered, RequestRejected
+from fsxds.events.event import Observer
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.transports.rest.poll_responses import INTERNAL, ErrorResponse, error_response
 from fsxds.transports.rest.tls_layer import HttpTls, TlsLayer

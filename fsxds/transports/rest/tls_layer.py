@@ -12,7 +12,8 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fsxds.runtime.events import HandshakeFailed, Observer
+from fsxds.events.client_events import HandshakeFailed
+from fsxds.events.event import Observer
 
 # A client that says nothing, or stops within the handshake, is cut off.
 HANDSHAKE_S = 10

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from fsxds.events.rollout_events import RolloutCommanded
 from fsxds.model.errors import UsageError
-from fsxds.runtime.events import RolloutCommanded
 from fsxds.settings.forms import TcpAddress, UnixAddress
 from fsxds.transports.admin.admin_api import MOST_CHARACTERS, is_exposed
 from fsxds.transports.rest.poll_requests import MAX_REQUEST_BYTES

@@ -10,10 +10,11 @@ import aiohttp
 import pytest
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.events.client_events import RequestRejected
+from fsxds.events.file_events import TreeReturned
 from fsxds.model.errors import ProtocolError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.runtime.events import RequestRejected, TreeReturned
 from fsxds.transports.admin import change_feed
 from fsxds.transports.admin.admin_api import AdminApi
 from fsxds.transports.admin.change_feed import ChangeFeed

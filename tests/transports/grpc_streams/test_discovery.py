@@ -8,9 +8,10 @@ import grpc.aio
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from fsxds.events.client_events import AckReceived, ResponseSent
+from fsxds.events.event import Event
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
-from fsxds.runtime.events import AckReceived, Event, ResponseSent
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.transports.exchange import Exchange

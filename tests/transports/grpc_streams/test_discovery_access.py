@@ -15,10 +15,10 @@ from envoy.service.discovery.v3 import discovery_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
+from fsxds.events.client_events import LimitReached
 from fsxds.protocol.messages import Node
 from fsxds.runtime.access import Access, AccessInUse
 from fsxds.runtime.channels import Channel
-from fsxds.runtime.events import LimitReached
 from fsxds.runtime.views import Views
 from fsxds.settings.access_rules import AccessRule, Tokens
 from fsxds.settings.forms import TcpAddress, UnixAddress

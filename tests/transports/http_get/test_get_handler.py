@@ -14,10 +14,10 @@ import zstandard
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 
 from fsxds.api.printing import Printer
+from fsxds.events.client_events import ResponseSent
 from fsxds.protocol.messages import Node
 from fsxds.runtime.access import Access
 from fsxds.runtime.channels import Channel
-from fsxds.runtime.events import ResponseSent
 from fsxds.settings.access_rules import AccessRule
 from fsxds.settings.forms import TcpAddress
 from fsxds.settings.options import Settings

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from fsxds.events.mirror_events import Remark
 from fsxds.model.resource_names import Locator
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Resource
-from fsxds.runtime.events import Remark
 from fsxds.transports.mirror.files import path_of
 from fsxds.transports.mirror.inlining import inlined
 from fsxds.transports.mirror.manifest import decode_manifest

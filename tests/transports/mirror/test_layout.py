@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
+from fsxds.events.mirror_events import Remark
 from fsxds.model.resources import Snapshot
 from fsxds.protocol.subscription import Subscription, version_of
-from fsxds.runtime.events import Remark
 from fsxds.transports.mirror.files import FileOnDisk, Layout, MirrorFile
 from fsxds.transports.mirror.layout import LayoutMaker, MirrorConfigSources
 from tests.support.reachable import reachable

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from fsxds.events.mirror_events import FilesWritten
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Snapshot
-from fsxds.runtime.events import FilesWritten
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions
 from tests.support.patience import PATIENCE_S
 from tests.support.this_envoy import this_envoy

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fsxds.events.event import Event, Level
+from fsxds.events.mirror_events import FilesWritten, MirrorFailed
+from fsxds.events.process_events import SnapshotSetAside
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import RowsChange
 from fsxds.model.values import BackOff
@@ -19,7 +22,6 @@ from fsxds.protocol.messages import SyncState
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.rollout import Nack, Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
-from fsxds.runtime.events import Event, FilesWritten, Level, MirrorFailed, SnapshotSetAside
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.mirror import foreign_changes
 from fsxds.transports.mirror.envoy_reader import EnvoyPage, EnvoyReader

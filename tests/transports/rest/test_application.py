@@ -18,6 +18,7 @@ import aiohttp
 import pytest
 
 from fsxds.api.printing import Printer
+from fsxds.events.client_events import RequestAnswered
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Origin
@@ -26,7 +27,6 @@ from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Wait
 from fsxds.runtime.access import Peer
 from fsxds.runtime.channels import Channel
-from fsxds.runtime.events import RequestAnswered
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.rest import http_server

@@ -17,8 +17,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from fsxds.events.client_events import RequestRejected
+from fsxds.events.event import Event
 from fsxds.model.errors import UsageError
-from fsxds.runtime.events import Event, RequestRejected
 from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.transports.rest import http_server
 from fsxds.transports.rest.http_server import Connection, ListenerOptions, listening, raise_open_files_limit

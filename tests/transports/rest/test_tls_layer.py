@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fsxds.runtime.events import Event, HandshakeFailed
+from fsxds.events.client_events import HandshakeFailed
+from fsxds.events.event import Event
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.rest import tls_layer
 from fsxds.transports.rest.http_server import ListenerOptions, listening

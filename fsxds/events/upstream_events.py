@@ -11,9 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from fsxds.events.event import Event
 from fsxds.model.resources import Key
 from fsxds.model.values import TypeUrl
-from fsxds.runtime.events import Event
 
 UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
 """How the connection with an upstream is: `refused` where another attempt would end in the same way."""

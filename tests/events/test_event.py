@@ -17,13 +17,23 @@ from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
+from fsxds.events import (
+    client_events,
+    file_events,
+    mirror_events,
+    process_events,
+    rollout_events,
+    state_events,
+    upstream_events,
+)
+from fsxds.events.event import Event, Level, LogLine
+from fsxds.events.mirror_events import Remark
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange, TypeChange
 from fsxds.model.values import HeldFile, Problem, Version
 from fsxds.observe.internal_errors import LibraryLogs
 from fsxds.observe.log import Log, LogOutput
 from fsxds.observe.log_catalogue import CATALOGUE, EVENTS_BY_NAME, FIELDS
-from fsxds.observe.log_lines import LogLine
 from fsxds.observe.problem_reports import MOST_LINES
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
@@ -42,8 +52,6 @@ from fsxds.rollout import (
     StepTimedOut,
     Superseded,
 )
-from fsxds.runtime import events, upstream_events
-from fsxds.runtime.events import Event, Level, Remark
 from tests.support.checkout import TOP
 from tests.support.log_events import events_section
 from tests.support.snapshots import snapshot
@@ -72,72 +80,72 @@ REJECTED = (CDS.type_url, "a"), VERSION
 STEP = Step(StepKind.GROW, CHANGED, {CDS.type_url: RowsChange(frozenset({"a"}))})
 
 SAMPLES: tuple[Event, ...] = (
-    events.ApiFound("Envoy 1.40.0"),
-    events.TransportChosen("rest", "as --transport says"),
-    events.ListeningStarted("REST", "127.0.0.1:1"),
-    events.PlainTextExposed("REST", "0.0.0.0:1"),
-    events.CertificatesReloaded(("tls.crt", "tls.key")),
-    events.CertificatesKept("tls.key: cannot be read"),
-    events.HandshakeFailed("127.0.0.1", "it does not speak TLS"),
-    events.TokensRead(Path("/tokens"), 2),
-    events.TokensRead(Path("/tokens"), 2, ("edge",)),
-    events.TokensKept(Path("/tokens"), "cannot be read"),
-    events.TokensExposed(Path("/tokens")),
-    events.RolloutCommanded("rollout/abort", {"view": "edge"}, "127.0.0.1"),
-    events.StartDelayed("the API", 3.0),
-    events.CacheRead(3, 4),
-    events.CacheFailed(Path("/cache"), "no space left on device"),
-    events.StateFailed(Path("/state"), "No space left on device", 2.0),
-    events.StateRecovered(Path("/state")),
-    events.StateWritten(Path("/state"), 1),
-    events.ReadinessChanged(""),
-    events.ReadinessChanged("REST listener: degraded"),
-    events.RequestAnswered("REST", 200, "127.0.0.1"),
-    events.StateRestored(Path("/state"), 2, 3),
-    events.LingeringDropped(3),
-    events.MembersNotKept(NODE),
-    events.AuthorityMissing(NODE, "xdstp:///envoy.config.cluster.v3.Cluster/*", "example.com"),
-    events.StateIgnored("/state/history-9.sqlite", "another version of fsxds wrote it"),
-    events.StopRequested("SIGTERM"),
-    events.SettingsReloaded(("settle",), ("http",)),
-    events.SettingsReloaded((), ()),
-    events.SettingsRejected("no such setting"),
-    events.InternalError("mirror", ERROR),
-    events.ComponentDegraded("mirror", "disk full", 1.0),
-    events.ComponentRecovered("mirror"),
-    events.SnapshotSetAside("mirror", ERROR),
-    events.WatchStarted("poll", "asked for"),
-    events.TreeDisappeared("gone"),
-    events.TreeReturned(),
-    events.FilesIgnored((PATH,)),
-    events.ConfigurationMissing(Path("/x"), (PATH,), (PATH,)),
-    events.QueueOverflowed(),
-    events.TreeLoaded(PROBLEMS, (HeldFile(PATH, PROBLEMS[0], has_last_good=True),)),
-    events.SnapshotPublished(CHANGED, 0.0),
-    *(events.RolloutChanged(("edge",), "canary", happened, {CLIENT: "edge-1"}) for happened in (
+    process_events.ApiFound("Envoy 1.40.0"),
+    process_events.TransportChosen("rest", "as --transport says"),
+    process_events.ListeningStarted("REST", "127.0.0.1:1"),
+    process_events.PlainTextExposed("REST", "0.0.0.0:1"),
+    process_events.CertificatesReloaded(("tls.crt", "tls.key")),
+    process_events.CertificatesKept("tls.key: cannot be read"),
+    client_events.HandshakeFailed("127.0.0.1", "it does not speak TLS"),
+    process_events.TokensRead(Path("/tokens"), 2),
+    process_events.TokensRead(Path("/tokens"), 2, ("edge",)),
+    process_events.TokensKept(Path("/tokens"), "cannot be read"),
+    process_events.TokensExposed(Path("/tokens")),
+    rollout_events.RolloutCommanded("rollout/abort", {"view": "edge"}, "127.0.0.1"),
+    process_events.StartDelayed("the API", 3.0),
+    file_events.CacheRead(3, 4),
+    file_events.CacheFailed(Path("/cache"), "no space left on device"),
+    state_events.StateFailed(Path("/state"), "No space left on device", 2.0),
+    state_events.StateRecovered(Path("/state")),
+    state_events.StateWritten(Path("/state"), 1),
+    process_events.ReadinessChanged(""),
+    process_events.ReadinessChanged("REST listener: degraded"),
+    client_events.RequestAnswered("REST", 200, "127.0.0.1"),
+    state_events.StateRestored(Path("/state"), 2, 3),
+    state_events.LingeringDropped(3),
+    client_events.MembersNotKept(NODE),
+    client_events.AuthorityMissing(NODE, "xdstp:///envoy.config.cluster.v3.Cluster/*", "example.com"),
+    state_events.StateIgnored("/state/history-9.sqlite", "another version of fsxds wrote it"),
+    process_events.StopRequested("SIGTERM"),
+    process_events.SettingsReloaded(("settle",), ("http",)),
+    process_events.SettingsReloaded((), ()),
+    process_events.SettingsRejected("no such setting"),
+    process_events.InternalError("mirror", ERROR),
+    process_events.ComponentDegraded("mirror", "disk full", 1.0),
+    process_events.ComponentRecovered("mirror"),
+    process_events.SnapshotSetAside("mirror", ERROR),
+    file_events.WatchStarted("poll", "asked for"),
+    file_events.TreeDisappeared("gone"),
+    file_events.TreeReturned(),
+    file_events.FilesIgnored((PATH,)),
+    file_events.ConfigurationMissing(Path("/x"), (PATH,), (PATH,)),
+    file_events.QueueOverflowed(),
+    file_events.TreeLoaded(PROBLEMS, (HeldFile(PATH, PROBLEMS[0], has_last_good=True),)),
+    file_events.SnapshotPublished(CHANGED, 0.0),
+    *(rollout_events.RolloutChanged(("edge",), "canary", happened, {CLIENT: "edge-1"}) for happened in (
         StepStarted("1a", STEP), StepTimedOut("1a", STEP, frozenset((CLIENT,))), Completed("1a"), Superseded("1a"),
         PinsChanged("1a", 2, 0), PinsChanged("1a", 1, 2), PinsChanged("1a", 0, 1),
         Held("1a", (Removal(CDS.type_url, 5, 8, frozenset(((CDS.type_url, "a"),))),)), LingeringStarted("1a", frozenset(((CDS.type_url, "a"),))),
         LingeringEnded("1a", frozenset(((CDS.type_url, "a"),))),
     )),
-    events.HoldsChanged(PROBLEMS[:1]),
-    events.HoldsChanged(()),
-    events.VersionsHeld(frozenset({REJECTED}), (RejectingNode("edge-1", "edge-1", {REJECTED: ("no such thing", 0.0)}),)),
-    events.VersionsReleased(frozenset({REJECTED})),
-    events.CanaryAwaited(1, 2),
-    events.StreamOpened(NODE, "StreamClusters", "127.0.0.1"),
-    events.StreamClosed(NODE, "StreamClusters", "127.0.0.1"),
-    events.ResponseSent(NODE, SUBSCRIPTION, VERSION),
-    events.AckReceived(NODE, SUBSCRIPTION, VERSION),
-    events.NackReceived(NODE, SUBSCRIPTION, Acknowledgement(VERSION, accepted=False), (PATH,)),
-    events.RequestRejected("127.0.0.1", 404, "no such path"),
-    events.LimitReached("max-streams", "127.0.0.1"),
-    events.RequestRejected("127.0.0.1", 403, "another node", "node edge-1"),
-    events.FilesWritten(
+    rollout_events.HoldsChanged(PROBLEMS[:1]),
+    rollout_events.HoldsChanged(()),
+    rollout_events.VersionsHeld(frozenset({REJECTED}), (RejectingNode("edge-1", "edge-1", {REJECTED: ("no such thing", 0.0)}),)),
+    rollout_events.VersionsReleased(frozenset({REJECTED})),
+    rollout_events.CanaryAwaited(1, 2),
+    client_events.StreamOpened(NODE, "StreamClusters", "127.0.0.1"),
+    client_events.StreamClosed(NODE, "StreamClusters", "127.0.0.1"),
+    client_events.ResponseSent(NODE, SUBSCRIPTION, VERSION),
+    client_events.AckReceived(NODE, SUBSCRIPTION, VERSION),
+    client_events.NackReceived(NODE, SUBSCRIPTION, Acknowledgement(VERSION, accepted=False), (PATH,)),
+    client_events.RequestRejected("127.0.0.1", 404, "no such path"),
+    client_events.LimitReached("max-streams", "127.0.0.1"),
+    client_events.RequestRejected("127.0.0.1", 403, "another node", "node edge-1"),
+    mirror_events.FilesWritten(
         1, written=(PATH,), kept=(Remark("a", "b"),), left_sources=(Remark("a", "c"),), blocked=(Remark("a", "d"),),
         restored=(PATH,),
     ),
-    events.MirrorFailed(OSError("disk full"), 1.0),
+    mirror_events.MirrorFailed(OSError("disk full"), 1.0),
     upstream_events.UpstreamConnected("top", "10.0.0.1:18000", "Delta ADS"),
     upstream_events.UpstreamLost("top", "10.0.0.1:18000", "connection refused", 1.0, 3),
     upstream_events.UpstreamFailedOver("top", "10.0.0.1:18000", "10.0.0.2:18000", "connection refused"),
@@ -178,7 +186,7 @@ async def all_lines() -> list[LogLine]:
     envoy.envoy_pending(InProgress((), 1), (), 1.0)
     envoy.envoy_logged(EnvoyLogLine("warning", "config", "deprecated"))
     envoy.envoy_ended(EndedEnvoy(1, ()))
-    log.receive(events.TreeLoaded((), ()))
+    log.receive(file_events.TreeLoaded((), ()))
     return lines
 
 

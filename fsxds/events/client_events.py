@@ -5,37 +5,70 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fsxds.events.event import Event
+from fsxds.api.secrets import mask_reason
+from fsxds.events.event import Details, Event, Measure, Words, log_row
+from fsxds.events.phrases import name_of, shortened, some_of, type_name
 from fsxds.model.resources import Snapshot
-from fsxds.model.values import Version
+from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription, files_of
+
+_OF_VERSION = "node cluster type version"
+_OF_STREAM = "node cluster service peer"
 
 
 @dataclass(frozen=True, slots=True)
 class HandshakeFailed(Event):
     """A client connected to REST or admin, and did not get as far as a request: `reason` is what TLS says of it."""
 
+    rows = (
+        log_row(
+            "handshake_failed",
+            "warning",
+            "TLS with a client of REST or admin did not come about.",
+            "peer reason repeats",
+        ),
+    )
+    measures = (Measure("handshake_failures_total"),)
+
     peer: str
     reason: str
+
+    def _words(self) -> Words:
+        reason = shortened(self.reason)
+        return Words(f"TLS: no connection with {self.peer or 'a local client'}: {reason}", {"reason": reason})
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened(Event):
     """A client sent its first request on a stream of `service` (`StreamAggregatedResources`)."""
 
+    rows = (log_row("stream_opened", "debug", "A client opened a stream.", _OF_STREAM),)
+    measures = (Measure("streams_opened_total", labels=("service",)),)
+
     node: Node
     service: str
     peer: str
+
+    def _words(self) -> Words:
+        node = self.node
+        return Words(f"{name_of(node)} opened {self.service}", {"node": node.id, "cluster": node.cluster})
 
 
 @dataclass(frozen=True, slots=True)
 class StreamClosed(Event):
     """A stream that was opened is over, on either side."""
 
+    rows = (log_row("stream_closed", "debug", "A stream ended.", _OF_STREAM),)
+    measures = (Measure("streams_closed_total", labels=("service",)),)
+
     node: Node
     service: str
     peer: str
+
+    def _words(self) -> Words:
+        node = self.node
+        return Words(f"{name_of(node)} left {self.service}", {"node": node.id, "cluster": node.cluster})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +79,65 @@ class ResponseSent(Event):
     where the client asked for it just now, or nobody changed a file for it.
     """
 
+    rows = (log_row("response_sent", "debug", "A client was sent a version.", _OF_VERSION),)
+
     node: Node
     subscription: Subscription
     version: Version
     detected_s: float | None = None
+
+    def _words(self) -> Words:
+        return _version_words("was sent", self)
 
 
 @dataclass(frozen=True, slots=True)
 class AckReceived(Event):
     """A client ACKed a version."""
 
+    rows = (log_row("ack_received", "debug", "A client ACKed a version.", _OF_VERSION),)
+
     node: Node
     subscription: Subscription
     version: Version
+
+    def _words(self) -> Words:
+        return _version_words("ACKed", self)
 
 
 @dataclass(frozen=True, slots=True)
 class NackReceived(Event):
     """A client NACKed a version, which came from `files` (none where that is not known any more)."""
 
+    rows = (
+        log_row(
+            "nack_received", "warning", "A client NACKed a version.", f"{_OF_VERSION} reason is_inferred files repeats"
+        ),
+    )
+
     node: Node
     subscription: Subscription
     acknowledgement: Acknowledgement
     files: tuple[PurePosixPath, ...]
+
+    def _words(self) -> Words:
+        names, said = [str(path) for path in self.files], self.acknowledgement.reason
+        version, type_url = self.acknowledgement.version, self.subscription.type_url
+        reason = shortened(mask_reason(said or "it asked again with the version before; see its own log"))
+        text = (
+            f"NACK: {name_of(self.node)} rejected {type_name(type_url)} {version[:12]}"
+            f"{f' from {some_of(names)}' if names else ''}: {reason}"
+        )
+        return Words(text, {**_of(self.node, type_url, version), "reason": reason, "is_inferred": said is None})
+
+
+def _version_words(verb: str, event: ResponseSent | AckReceived) -> Words:
+    type_url = event.subscription.type_url
+    text = f"{name_of(event.node)} {verb} {type_name(type_url)} {event.version[:12]}"
+    return Words(text, _of(event.node, type_url, event.version))
+
+
+def _of(node: Node, type_url: TypeUrl, version: Version) -> Details:
+    return {"node": node.id, "cluster": node.cluster, "type": type_name(type_url), "version": version}
 
 
 def ack_or_nack(
@@ -88,10 +157,25 @@ class RequestRejected(Event):
     `subject` is what it was about, such as a node; rejections that differ in it alone are repetitions.
     """
 
+    rows = (
+        log_row(
+            "request_rejected",
+            "warning",
+            "A request was answered with an error, or ignored.",
+            "peer status reason repeats subject",
+        ),
+    )
+    measures = (Measure("requests_rejected_total", labels=("status",)),)
+
     peer: str
     status: int | str
     reason: str
     subject: str = ""
+
+    def _words(self) -> Words:
+        reason, about = shortened(self.reason), f" ({shortened(self.subject)})" if self.subject else ""
+        text = f"rejected a request of {self.peer or 'a local client'} with {self.status}: {reason}{about}"
+        return Words(text, {"reason": reason, "subject": shortened(self.subject) or None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +188,77 @@ class LimitReached(Event):
         text: what to say of a limit that no option sets; empty for the others.
     """
 
+    rows = (
+        log_row(
+            "limit_reached",
+            "warning",
+            "Something was rejected, closed or forgotten because an option allows no more.",
+            "limit peer repeats",
+        ),
+    )
+    measures = (Measure("limit_reached_total", labels=("limit",)),)
+
     limit: str
     peer: str = ""
     text: str = ""
+
+    def _words(self) -> str:
+        return self.text or f"--{self.limit} was reached{f', by {self.peer}' if self.peer else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered(Event):
     """A request or a stream ended, at the listener `name` (REST, gRPC, admin); `status` is as in `RequestRejected`."""
 
+    rows = (log_row("request_answered", "debug", "A request or a stream ended.", "name peer status"),)
+
     name: str
     status: int | str
     peer: str
+
+    def _words(self) -> str:
+        return f"{self.name}: a request of {self.peer or 'a local client'} ended with {self.status}"
 
 
 @dataclass(frozen=True, slots=True)
 class MembersNotKept(Event):
     """A client has members of a collection, and what is removed of these is not known to the next process."""
 
+    rows = (
+        log_row(
+            "members_not_kept",
+            "warning",
+            "A client has members of a collection, and without --state the next process does not know what was removed of them.",
+            "node",
+        ),
+    )
+
     node: Node
+
+    def _words(self) -> Words:
+        fact = "has members of a collection, and does not say which when it connects again"
+        remedy = "give --state DIR, so that after a restart it is told what was removed"
+        return Words(f"{name_of(self.node)} {fact}; {remedy}", {"node": self.node.id})
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorityMissing(Event):
     """A client asks for a name without authority, and is answered with names that have that of the settings."""
 
+    rows = (
+        log_row(
+            "authority_missing",
+            "warning",
+            "A client asks for a name without authority, and is answered with names of the setting `authority`, which it may take for others.",
+            "node name authority",
+        ),
+    )
+
     node: Node
     name: str
     authority: str
+
+    def _words(self) -> Words:
+        fact = f"asks for {self.name}, without authority, and may not know what it is sent, of the authority {self.authority}"
+        text = f"{name_of(self.node)} {fact}; write xdstp://{self.authority}/… in what it is configured with"
+        return Words(text, {"node": self.node.id})

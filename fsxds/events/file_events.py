@@ -5,66 +5,135 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fsxds.events.event import Event
+from fsxds.events.event import Event, Level, Measure, Words, log_row
+from fsxds.events.phrases import count_of, some_of
+from fsxds.formats import FORMATS
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import HeldFile, Problem
+
+# Names of files in one line for programs.
+MOST_FILES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class WatchStarted(Event):
     """The tree is watched by `inotify` or `poll` from now on, because of `reason`."""
 
+    rows = (log_row("watching", "info", "How changes are detected.", "mode reason"),)
+
     mode: str
     reason: str
+
+    def _words(self) -> str:
+        return f"watching by {self.mode}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class TreeDisappeared(Event):
     """The tree, or all its files, went away; what was served last stays."""
 
+    rows = (
+        log_row(
+            "tree_lost", "error", "The directory, or all its files, went away; what was served last stays.", "error"
+        ),
+    )
+    measures = (Measure("tree_present", 0),)
+
     reason: str
+
+    def _words(self) -> Words:
+        return Words(f"{self.reason}; what was served last stays until it is back", {"error": self.reason})
 
 
 @dataclass(frozen=True, slots=True)
 class TreeReturned(Event):
     """The tree is back."""
 
+    rows = (log_row("tree_found", "info", "The directory is back."),)
+    measures = (Measure("tree_present", 1),)
+
+    def _words(self) -> Words:
+        return Words("the tree is back", admitted_as=Level.ERROR)
+
 
 @dataclass(frozen=True, slots=True)
 class FilesIgnored(Event):
     """No format claims these files; sent once as long as they are there."""
 
+    rows = (log_row("files_ignored", "info", "No format has the suffix of these files.", "count files"),)
+
     paths: tuple[PurePosixPath, ...]
+
+    def _words(self) -> Words:
+        names = [str(path) for path in self.paths]
+        text = f"{some_of(names)}: ignored, no format has {'this suffix' if len(names) == 1 else 'these suffixes'}"
+        return Words(text, {"count": len(names), "files": [*names[:MOST_FILES]]})
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationMissing(Event):
     """Nothing in the tree is configuration so far; the first file that is will be served."""
 
+    rows = (
+        log_row(
+            "waiting_for_files",
+            "warning",
+            "No file in the directory is configuration yet.",
+            "directory ignored excluded",
+        ),
+    )
+
     root: Path
     ignored: tuple[PurePosixPath, ...] = ()
     excluded: tuple[PurePosixPath, ...] = ()
+
+    def _words(self) -> Words:
+        suffixes = ", ".join(suffix for row in FORMATS for suffix in row.suffixes)
+        others = ((self.ignored, "ignored"), (self.excluded, "excluded"))
+        there = "".join(f"; {word}: {some_of([str(path) for path in paths])}" for paths, word in others if paths)
+        text = f"waiting for configuration: no file in {self.root} has one of the suffixes {suffixes}{there}"
+        return Words(text, {"directory": str(self.root), **{word: len(paths) for paths, word in others}})
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOverflowed(Event):
     """The kernel dropped file events; the whole tree is read again."""
 
+    rows = (log_row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again."),)
+    measures = (Measure("file_event_overflows_total"),)
+
+    def _words(self) -> str:
+        return "too many file events at once: reading the whole tree again"
+
 
 @dataclass(frozen=True, slots=True)
 class CacheRead(Event):
     """Of `count` files that were to be parsed, the results of `found` were known from an earlier process."""
 
+    rows = (log_row("cache_read", "info", "What files parsed to was known from an earlier start.", "found count"),)
+
     found: int
     count: int
+
+    def _words(self) -> str:
+        return f"cache: {self.found} of {count_of(self.count, 'file')} need not be parsed"
 
 
 @dataclass(frozen=True, slots=True)
 class CacheFailed(Event):
     """A directory of kept results is not used any more; all files are parsed."""
 
+    rows = (log_row("cache_failed", "warning", "Results are not kept for the next start.", "directory error"),)
+
     directory: Path
     reason: str
+
+    def _words(self) -> Words:
+        text = (
+            f"cache: {self.directory} is not used, and every start parses all files: {self.reason}; "
+            "give another --cache-dir"
+        )
+        return Words(text, {"error": self.reason})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fsxds.events.event import Event
+from fsxds.events.event import Event, Measure
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,6 +33,14 @@ class FilesWritten(Event):
         duration_s: how long it took.
     """
 
+    measures = (
+        Measure("mirror_writes_total"),
+        Measure("mirror_files_written_total", "written"),
+        Measure("mirror_files_removed_total", "removed"),
+        Measure("mirror_files_restored_total", "restored"),
+        Measure("mirror_write_duration_seconds", "duration_s"),
+    )
+
     generation: int = 0
     written: tuple[PurePosixPath, ...] = ()
     removed: tuple[PurePosixPath, ...] = ()
@@ -48,6 +56,8 @@ class FilesWritten(Event):
 @dataclass(frozen=True, slots=True)
 class MirrorFailed(Event):
     """The directory could not be written; it is tried again in `retry_s` seconds, or with the next snapshot."""
+
+    measures = (Measure("mirror_failures_total"),)
 
     error: OSError
     retry_s: float

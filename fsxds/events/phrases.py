@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from fsxds.api.secrets import mask_reason
 from fsxds.model.resource_types import BY_TYPE_URL
+from fsxds.model.resources import Key
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import Node
 
@@ -14,6 +16,12 @@ UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u20
 
 # Envoy quotes whole messages of its configuration when it rejects them (ENVOY.md E21).
 LONGEST_FOREIGN_TEXT = 500
+
+# More than is quoted, so that nothing is cut in the midst of what has to be masked.
+LONGEST_READ = 4 * LONGEST_FOREIGN_TEXT
+
+# Names of resources in one line for programs.
+MOST_RESOURCES = 20
 
 # Of clients, files or resources in one line for people; the others are counted.
 MOST_NAMES = 3
@@ -70,3 +78,18 @@ def omitted(repeats: int, noun: str) -> str:
 def name_of(node: Node) -> str:
     """Return how a client is called in the log: by its node id, else by its address."""
     return node.id or node.peer or "a client without an id"
+
+
+def resources_of(keys: Collection[Key]) -> str:
+    """Name a few resources, or say how many there are."""
+    return some_of(written_keys(keys)) if len(keys) <= MOST_NAMES else count_of(len(keys), "resource")
+
+
+def written_keys(keys: Iterable[Key]) -> list[str]:
+    """Return resources as the log names them, sorted: `cds web`."""
+    return sorted(f"{type_name(type_url)} {name[:LONGEST_NAME]}" for type_url, name in keys)
+
+
+def quoted(text: str) -> str:
+    """Return words of a server or a client as they may be shown. Masking takes the longer, the more there is."""
+    return shortened(mask_reason(text[:LONGEST_READ]))

@@ -2,55 +2,119 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsxds.events.event import Event
+from fsxds import __version__
+from fsxds.events.event import Event, Level, Measure, Words, log_row
+from fsxds.events.phrases import count_of, shortened, some_of
+
+MOST_ATTEMPTS = 3
+"""Failures in a row on one input, after which it is set aside."""
+
+_PACKAGE = f"{Path(__file__).parent.parent}/"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiFound(Event):
     """The message types were read; `api` says of which Envoy: `Envoy 1.40.0 from …, 557 files`."""
 
+    rows = (log_row("api_found", "info", "The message types were read.", "api"),)
+
     api: str
+
+    def _words(self) -> str:
+        return f"API: {self.api}"
 
 
 @dataclass(frozen=True, slots=True)
 class TransportChosen(Event):
     """`fsxds dev` chose how its Envoy gets resources."""
 
+    rows = (log_row("transport_chosen", "info", "`fsxds dev` chose how its Envoy gets resources.", "transport reason"),)
+
     transport: str
     reason: str
+
+    def _words(self) -> str:
+        return f"transport: {self.transport}, {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class ListeningStarted(Event):
     """`name` (REST, gRPC) listens at `address`, or a directory is written to."""
 
+    rows = (log_row("listening", "info", "An address was bound, or a directory is written to.", "name address"),)
+
     name: str
     address: str
+
+    def _words(self) -> str:
+        return f"{self.name}: {self.address}"
 
 
 @dataclass(frozen=True, slots=True)
 class PlainTextExposed(Event):
     """What `name` (REST, gRPC, admin) serves at `address` can be read on the network: it has no TLS."""
 
+    rows = (
+        log_row(
+            "plain_text_exposed",
+            "warning",
+            "Other machines can reach an address that is served without TLS.",
+            "name address",
+        ),
+    )
+
     name: str
     address: str
+
+    def _words(self) -> str:
+        return (
+            f"{self.name}: NO TLS at {self.address}, which other machines can reach: whoever is between can read and change "
+            "all that is served; give --tls-cert and --tls-key, or a loopback address or unix:PATH"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CertificatesReloaded(Event):
     """Files of TLS changed: new connections begin with what is in them now."""
 
+    rows = (
+        log_row(
+            "certificates_reloaded", "info", "New connections begin with the certificates that were changed.", "files"
+        ),
+    )
+    measures = (
+        Measure("certificate_reloads_total", fixed=("applied",)),
+        Measure("certificates_last_reload_successful", 1),
+    )
+
     files: tuple[str, ...]
+
+    def _words(self) -> str:
+        return f"TLS: read again, for new connections: {', '.join(self.files)}"
 
 
 @dataclass(frozen=True, slots=True)
 class CertificatesKept(Event):
     """Files of TLS changed, and cannot be used for `reason`: those that were read before stay in use."""
 
+    rows = (
+        log_row(
+            "certificates_kept", "error", "Certificates were changed and cannot be used: those before stay.", "reason"
+        ),
+    )
+    measures = (
+        Measure("certificate_reloads_total", fixed=("rejected",)),
+        Measure("certificates_last_reload_successful", 0),
+    )
+
     reason: str
+
+    def _words(self) -> str:
+        return f"TLS: not read again, what was read before stays in use: {shortened(self.reason)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,61 +127,138 @@ class TokensRead(Event):
         unknown: the names in rules of `access` that no token has.
     """
 
+    rows = (
+        log_row(
+            "tokens_read",
+            "info warning",
+            "A file of tokens was read, at the start or because it changed.",
+            "file count unknown",
+        ),
+    )
+
     path: Path
     count: int
     unknown: tuple[str, ...] = ()
+
+    def _words(self) -> Words:
+        text = f"tokens: {count_of(self.count, 'token')} in {self.path}"
+        if not self.unknown:
+            return Words(text, {"file": str(self.path)})
+        text = f"{text}; `access` names {some_of(self.unknown)}, which no token has: nobody can meet these rules"
+        return Words(text, {"file": str(self.path)}, Level.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
 class TokensKept(Event):
     """A file of tokens changed and cannot be used: those that were read before stay valid."""
 
+    rows = (
+        log_row(
+            "tokens_kept",
+            "error",
+            "A file of tokens changed and cannot be used: those before stay valid.",
+            "file reason",
+        ),
+    )
+
     path: Path
     reason: str
+
+    def _words(self) -> Words:
+        return Words(f"tokens: the ones before stay valid: {self.reason}", {"file": str(self.path)})
 
 
 @dataclass(frozen=True, slots=True)
 class TokensExposed(Event):
     """Other users of the machine can read a file of tokens."""
 
+    rows = (log_row("tokens_exposed", "warning", "Other users of the machine can read a file of tokens.", "file"),)
+
     path: Path
+
+    def _words(self) -> Words:
+        text = f"tokens: other users can read {self.path}; take that away with `chmod o-r`"
+        return Words(text, {"file": str(self.path)})
 
 
 @dataclass(frozen=True, slots=True)
 class StartDelayed(Event):
     """The start waits for something, for `elapsed_s` seconds so far."""
 
+    rows = (log_row("waiting", "warning", "The start waits for something.", "waits_for elapsed_s"),)
+
     waits_for: str
     elapsed_s: float
+
+    def _words(self) -> str:
+        return f"waiting for {self.waits_for}, {self.elapsed_s:g} s so far"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessChanged(Event):
     """Clients are served from now on, or are not for `reason`; empty where they are."""
 
+    rows = (
+        log_row("ready", "info", "Clients are served from now on: `/readyz` says 200."),
+        log_row("not_ready", "warning", "Clients had better ask elsewhere: `/readyz` says 503.", "reason"),
+    )
+
     reason: str
+
+    def _words(self) -> Words:
+        if self.reason:
+            return Words(f"not ready: {self.reason}", event="not_ready")
+        return Words("ready: clients are served", event="ready")
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
     """The process ends, because of a signal."""
 
+    rows = (log_row("stopping", "info", "The process ends.", "reason"),)
+
     reason: str
+
+    def _words(self) -> str:
+        return f"stopping: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsReloaded(Event):
     """SIGHUP applied new settings: the names of the options that changed, and of those that need a restart to change."""
 
+    rows = (log_row("settings_reloaded", "info warning", "SIGHUP applied new settings.", "changed needs_restart"),)
+    measures = (
+        Measure("settings_reloads_total", fixed=("applied",)),
+        Measure("settings_last_reload_successful", 1),
+    )
+
     changed: tuple[str, ...]
     needs_restart: tuple[str, ...]
+
+    def _words(self) -> Words:
+        text = f"settings reloaded: {', '.join(self.changed) or 'nothing'} changed"
+        if not self.needs_restart:
+            return Words(text)
+        return Words(f"{text}; restart to change {', '.join(self.needs_restart)}", level=Level.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsRejected(Event):
     """SIGHUP found a mistake in the settings: those in use stay."""
 
+    rows = (log_row("settings_kept", "error", "SIGHUP found a mistake in the settings: those in use stay.", "reason"),)
+    measures = (
+        Measure("settings_reloads_total", fixed=("rejected",)),
+        Measure("settings_last_reload_successful", 0),
+    )
+
     reason: str
+
+    def _words(self) -> str:
+        return (
+            f"settings not reloaded, those in use stay: {shortened(self.reason)}; correct them, and send SIGHUP again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +273,73 @@ class InternalError(Event):
 class ComponentDegraded(Event):
     """A component failed, for `reason`; it starts again in `retry_s` seconds, and what is served stays."""
 
+    rows = (
+        log_row("component_degraded", "error", "A component failed and will start again.", "component reason retry_s"),
+    )
+    measures = (Measure("component_restarts_total", labels=("component",)),)
+
     component: str
     reason: str
     retry_s: float
+
+    def _words(self) -> str:
+        reason = shortened(self.reason)
+        return f"degraded: {self.component} restarts in {self.retry_s:g} s ({reason}); what is served stays"
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentRecovered(Event):
     """A component that failed runs again."""
 
+    rows = (log_row("component_recovered", "info", "A component that failed runs again.", "component"),)
+
     component: str
+
+    def _words(self) -> str:
+        return f"recovered: {self.component} runs again"
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSetAside(Event):
     """A component failed on a snapshot three times in a row by an error of fsxds, and waits for the next one."""
 
+    rows = (
+        log_row(
+            "snapshot_set_aside",
+            "error",
+            "A component failed on a snapshot three times, and waits for the next edit.",
+            "component rule error place",
+        ),
+    )
+    measures = (Measure("snapshots_set_aside_total", labels=("component",)),)
+
     component: str
     error: BaseException
+
+    def _words(self) -> Words:
+        text = (
+            f"{self.component}: this snapshot is set aside after {MOST_ATTEMPTS} failures, by {fault_of(self.error)}; "
+            "what it made of the last one stays, and the next edit is tried at once. Send this line, the "
+            "traceback of `internal_error` and, if you may, the changed files to the authors of fsxds"
+        )
+        name, place = type(self.error).__name__, place_of(self.error)
+        return Words(text, {"rule": "internal-error", "error": name, "place": place})
+
+
+def fault_of(error: BaseException) -> str:
+    """Return what the authors of fsxds need to know of an error first: its type, its place, and the version."""
+    return f"{type(error).__name__} at {place_of(error)} of fsxds {__version__}"
+
+
+def place_of(error: BaseException) -> str:
+    """Return where an exception comes from: `snapshots/load.py:88 in _change`, the innermost place of fsxds.
+
+    Of a group, the place of its first exception.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename.startswith(_PACKAGE)] or frames
+    if not own:
+        return "an unknown place"
+    return f"{own[-1].filename.removeprefix(_PACKAGE)}:{own[-1].lineno} in {own[-1].name}"

@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from fsxds.events.event import Event
-from fsxds.model.values import Layers, Problem
-from fsxds.rollout import Client, RejectingNode, ResourceVersion, RolloutEvent
+from fsxds.api.secrets import mask_reason
+from fsxds.events.event import Details, Event, Measure, Words, log_row
+from fsxds.events.phrases import (
+    LONGEST_NAME,
+    MOST_NAMES,
+    MOST_RESOURCES,
+    count_of,
+    noun_of,
+    resources_of,
+    shortened,
+    some_of,
+    type_name,
+    written_keys,
+)
+from fsxds.model.resources import Key, RowsChange
+from fsxds.model.values import Layers, PlainValue, Problem
+from fsxds.rollout import (
+    Client,
+    Completed,
+    Held,
+    LingeringEnded,
+    LingeringStarted,
+    PinsChanged,
+    RejectingNode,
+    Removal,
+    ResourceVersion,
+    RolloutEvent,
+    Step,
+    StepStarted,
+    StepTimedOut,
+    Superseded,
+)
+
+NO_REASON = "it gave no reason; see its own log"
+
+_ROLLOUT = "layers cohort version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +53,19 @@ class RolloutCommanded(Event):
         peer: the IP address that it came from; empty for a unix socket.
     """
 
+    rows = (
+        log_row(
+            "rollout_commanded", "info", "An operator decided something at the admin address.", "command peer words"
+        ),
+    )
+
     command: str
     words: Mapping[str, str]
     peer: str
+
+    def _words(self) -> str:
+        said = "".join(f" {name}={word}" for name, word in self.words.items())
+        return f"admin: {self.command}{said}, from {self.peer or 'the unix socket'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +79,123 @@ class RolloutChanged(Event):
         names: what the clients in that are called.
     """
 
+    rows = (
+        log_row("step_started", "debug", "A step of a rollout is served from now on.", f"{_ROLLOUT} step changes"),
+        log_row(
+            "step_timed_out",
+            "warning",
+            "Clients did not take a step of a rollout in time: they catch up, and the others go on.",
+            f"{_ROLLOUT} step client_count clients",
+        ),
+        log_row("rollout_completed", "debug", "All clients that were waited for have taken a change.", _ROLLOUT),
+        log_row("rollout_superseded", "debug", "A newer change took the place of one that was under way.", _ROLLOUT),
+        log_row(
+            "removal_held",
+            "warning",
+            "A type shrinks so much that the removal waits for approval.",
+            f"{_ROLLOUT} removals",
+        ),
+        log_row(
+            "rolled_back",
+            "warning",
+            "Resources are as they were before, by an operator's decision.",
+            f"{_ROLLOUT} count",
+        ),
+        log_row(
+            "rollback_reduced", "info", "Some of them changed in the tree, and follow it again.", f"{_ROLLOUT} count"
+        ),
+        log_row("rollback_ended", "info", "No resource is rolled back any more.", f"{_ROLLOUT} count"),
+        log_row(
+            "lingering_started",
+            "info",
+            "Resources stay for connections of draining listeners.",
+            f"{_ROLLOUT} count resources",
+        ),
+        log_row("lingering_ended", "info", "Resources that lingered are gone.", f"{_ROLLOUT} count resources"),
+    )
+
     layers: Layers
     cohort: str
     happened: RolloutEvent
     names: Mapping[Client, str]
+
+    def _words(self) -> Words:
+        name, text, details = self._happened()
+        where = f" of {', '.join(self.layers)}" if self.layers else ""
+        cohort = "" if self.cohort == "main" else f" ({self.cohort})"
+        version = self.happened.snapshot_id
+        return Words(f"rollout {version}{where}{cohort}: {text}", {"version": version, **details}, event=name)
+
+    def _happened(self) -> tuple[str, str, Details]:
+        """Return the name of the row, the text and the fields of what happened."""
+        match self.happened:
+            case StepStarted(_, step):
+                worded = _started(step)
+            case StepTimedOut(_, step, clients):
+                names = sorted({self.names[client][:LONGEST_NAME] for client in clients})
+                text = f"{step.step_kind.value}: {some_of(names)} did not take it in time; the others go on"
+                worded = "step_timed_out", text, {"step": step.step_kind.value, **_clients(names)}
+            case Completed():
+                worded = "rollout_completed", "completed", {}
+            case Superseded():
+                worded = "rollout_superseded", "a newer change takes its place", {}
+            case Held(version, removals):
+                remedy = f"if that is meant, run `fsxds rollout approve {version}`"
+                counts: PlainValue = {
+                    type_name(one.type_url): {"removed": one.removed, "before": one.before} for one in removals
+                }
+                worded = "removal_held", f"{shares_of(removals)} removed: they stay; {remedy}", {"removals": counts}
+            case PinsChanged(_, count, before):
+                worded = _pinned(count, before)
+            case LingeringStarted(_, keys):
+                text = f"{resources_of(keys)} stay for connections of draining listeners"
+                worded = "lingering_started", text, _keys(keys)
+            case LingeringEnded(_, keys):
+                text = f"{resources_of(keys)} stayed for connections of draining listeners, and go now"
+                worded = "lingering_ended", text, _keys(keys)
+            case _:
+                raise TypeError(f"{self.happened} has no wording")
+        return worded
+
+
+def _started(step: Step) -> tuple[str, str, Details]:
+    counts = [
+        f"+{_updated(change)} -{len(change.removed)} {type_name(type_url)}" for type_url, change in step.changed.items()
+    ]
+    changes: PlainValue = {
+        type_name(type_url): {"changed": _updated(change), "removed": len(change.removed)}
+        for type_url, change in step.changed.items()
+    }
+    text = f"{step.step_kind.value}: {', '.join(counts) or 'nothing that clients see'}"
+    return "step_started", text, {"step": step.step_kind.value, "changes": changes}
+
+
+def _updated(change: RowsChange) -> int:
+    return len(change.fresh | change.renewed)
+
+
+def _pinned(count: int, before: int) -> tuple[str, str, Details]:
+    resources, details = count_of(count, "resource"), Details(count=count)
+    if not count:
+        return "rollback_ended", "rollback: it has ended; the tree is followed", details
+    if count < before:
+        text = f"rollback: {resources} still as before; the others changed in the tree, and follow it"
+        return "rollback_reduced", text, details
+    text = f"rolled back: {resources} as before, each until it changes in the tree, or `fsxds rollout resume`"
+    return "rolled_back", text, details
+
+
+def _clients(names: list[str]) -> Details:
+    return {"client_count": len(names), "clients": [*names[:MOST_NAMES]]}
+
+
+def _keys(keys: Collection[Key]) -> Details:
+    return {"count": len(keys), "resources": [*written_keys(keys)[:MOST_RESOURCES]]}
+
+
+def shares_of(removals: Iterable[Removal]) -> str:
+    """Word what goes: `6 of 10 clusters, 1 of 2 routes`."""
+    return ", ".join(f"{one.removed} of {one.before} {noun_of(one.type_url)}" for one in removals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +209,66 @@ class HoldsChanged(Event):
 class VersionsHeld(Event):
     """Versions of resources are held back from all nodes, because these reject them."""
 
+    rows = (
+        log_row(
+            "versions_held",
+            "error",
+            "Too many nodes reject versions of resources: all get what was good before, where that is known.",
+            "count resources client_count clients reason",
+        ),
+    )
+    measures = (Measure("version_holds_total", "versions"),)
+
     versions: frozenset[ResourceVersion]
     nodes: tuple[RejectingNode, ...]
+
+    def _words(self) -> Words:
+        keys, nodes = [key for key, _ in self.versions], sorted(node.name[:LONGEST_NAME] for node in self.nodes)
+        reasons = (each for node in self.nodes for each in node.reasons.items())
+        reason = next((words for version, (words, _) in reasons if version in self.versions), None)
+        shown = shortened(mask_reason(reason or NO_REASON))
+        fact = "held back from all nodes where a good version is known"
+        text = f"{resources_of(keys)}: {fact}, because {some_of(nodes) or 'nodes'} rejected them: {shown}"
+        return Words(text, {**_keys(keys), **_clients(nodes), "reason": shown})
 
 
 @dataclass(frozen=True, slots=True)
 class VersionsReleased(Event):
     """Versions of resources that were held back from all nodes are offered to them again, or are in no tree any more."""
 
+    rows = (
+        log_row(
+            "versions_released", "info", "Such versions are offered to all nodes again, or are gone.", "count resources"
+        ),
+    )
+
     versions: frozenset[ResourceVersion]
+
+    def _words(self) -> Words:
+        keys = [key for key, _ in self.versions]
+        return Words(f"{resources_of(keys)}: no longer held back from all nodes", _keys(keys))
 
 
 @dataclass(frozen=True, slots=True)
 class CanaryAwaited(Event):
     """A change waits because canaries have not taken it: so many of `count` that were connected since it was offered."""
 
+    rows = (
+        log_row(
+            "canary_awaited",
+            "warning",
+            "A change waits for canaries that are not there, or have not taken it.",
+            "missing count",
+        ),
+    )
+
     missing: int
     count: int
+
+    def _words(self) -> str:
+        who = (
+            f"{self.missing} of {self.count} canaries have not taken it, or left"
+            if self.count
+            else "no canary is connected"
+        )
+        return f"a change waits: {who}; bring them back, or run `fsxds rollout promote`"

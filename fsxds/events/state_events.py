@@ -5,52 +5,97 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsxds.events.event import Event
+from fsxds.events.event import Event, Measure, Words, log_row
+from fsxds.events.phrases import count_of
 
 
 @dataclass(frozen=True, slots=True)
 class StateFailed(Event):
     """The state directory could not be written, so that it is behind what is served; it is tried again in `retry_s` seconds."""
 
+    rows = (
+        log_row(
+            "state_failed",
+            "error",
+            "The state directory could not be written; serving goes on.",
+            "directory error retry_s",
+        ),
+    )
+    measures = (Measure("state_failures_total"), Measure("state_failing", 1))
+
     directory: Path
     reason: str
     retry_s: float
+
+    def _words(self) -> Words:
+        text = f"state: {self.directory} cannot be written ({self.reason}), and is tried again; what is served goes on"
+        return Words(text, {"error": self.reason})
 
 
 @dataclass(frozen=True, slots=True)
 class StateWritten(Event):
     """The state directory has the places of `count` more rollouts as they are."""
 
+    rows = (log_row("state_written", "debug", "The state directory has what is served.", "directory count"),)
+    measures = (Measure("state_writes_total"),)
+
     directory: Path
     count: int
+
+    def _words(self) -> str:
+        return f"state: {self.directory} has {count_of(self.count, 'view')} more as they are served"
 
 
 @dataclass(frozen=True, slots=True)
 class StateRecovered(Event):
     """The state directory, which could not be written, has what is served again."""
 
+    rows = (log_row("state_recovered", "info", "The state directory is written again.", "directory"),)
+    measures = (Measure("state_failing", 0),)
+
     directory: Path
+
+    def _words(self) -> str:
+        return f"state: {self.directory} is written again"
 
 
 @dataclass(frozen=True, slots=True)
 class StateRestored(Event):
     """What an earlier process served, by the state directory: in so many channels, with names that its listeners drain."""
 
+    rows = (log_row("state_restored", "info", "What the process before served is served again.", "directory count"),)
+
     directory: Path
     channel_count: int
     draining_count: int
+
+    def _words(self) -> Words:
+        views, names = count_of(self.channel_count, "view"), count_of(self.draining_count, "resource")
+        text = f"state: what was served before is served again, in {views}; draining listeners may use {names}"
+        return Words(text, {"count": self.channel_count})
 
 
 @dataclass(frozen=True, slots=True)
 class LingeringDropped(Event):
     """The process ends, and so does what lingers in it: so many resources, as there is no state directory."""
 
+    rows = (log_row("lingering_dropped", "warning", "The end of the process ends what lingers.", "count"),)
+
     count: int
+
+    def _words(self) -> str:
+        resources = count_of(self.count, "resource")
+        return f"the end of fsxds ends what lingers: {resources} that open connections may use; --state keeps them"
 
 
 @dataclass(frozen=True, slots=True)
 class StateIgnored(Event):
     """Something in the state directory cannot be used, and is left as it is: `subject` is a path or a view."""
 
+    rows = (log_row("state_ignored", "warning", "Something in the state directory is not used.", "subject reason"),)
+
     subject: str
     reason: str
+
+    def _words(self) -> str:
+        return f"state: {self.subject} is not used: {self.reason}"

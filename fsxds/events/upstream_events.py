@@ -11,9 +11,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from fsxds.events.event import Event
+from fsxds.events.event import Details, Event, Level, Measure, Words, log_row
+from fsxds.events.phrases import (
+    LONGEST_NAME,
+    MOST_NAMES,
+    MOST_RESOURCES,
+    count_of,
+    duration,
+    noun_of,
+    quoted,
+    resources_of,
+    shortened,
+    some_of,
+    type_name,
+    written_keys,
+)
 from fsxds.model.resources import Key
-from fsxds.model.values import TypeUrl
+from fsxds.model.values import PlainValue, TypeUrl
 
 UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
 """How the connection with an upstream is: `refused` where another attempt would end in the same way."""
@@ -56,13 +70,22 @@ class UpstreamEvent(Event):
 
     upstream: str
 
+    def _with(self, server: str, preposition: str = "with") -> str:
+        return "" if server == self.upstream else f" {preposition} {server}"
+
 
 @dataclass(frozen=True, slots=True)
 class UpstreamConnected(UpstreamEvent):
     """A server of an upstream answers, and is asked over `wire` (`Delta ADS`) from now on."""
 
+    rows = (log_row("upstream_connected", "info", "An upstream answers.", "upstream server wire"),)
+    measures = (Measure("upstream_connects_total", labels=("upstream",)),)
+
     server: str
     wire: str
+
+    def _words(self) -> str:
+        return f"upstream {self.upstream}: connected{self._with(self.server)} by {self.wire}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +99,28 @@ class UpstreamLost(UpstreamEvent):
         resources: how many are held of the upstream, all of which stay.
     """
 
+    rows = (
+        log_row(
+            "upstream_lost",
+            "warning",
+            "A connection with an upstream ended, or cannot be made; what is held of it stays.",
+            "upstream server reason retry_s count repeats",
+        ),
+    )
+    measures = (Measure("upstream_losses_total", labels=("upstream",)),)
+
     server: str
     reason: str
     retry_s: float
     resources: int = 0
+
+    def _words(self) -> Words:
+        kept = f"its {count_of(self.resources, 'resource')} stay" if self.resources else "nothing of it is known yet"
+        reason = quoted(self.reason)
+        text = (
+            f"upstream {self.upstream}: no connection{self._with(self.server)}: {reason}; {kept}, and it is tried again"
+        )
+        return Words(text, {"reason": reason, "count": self.resources})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +133,28 @@ class UpstreamFailedOver(UpstreamEvent):
         reason: why that before is not asked any more; empty where this one stands earlier in the list and answers again.
     """
 
+    rows = (
+        log_row(
+            "upstream_failed_over",
+            "info warning",
+            "Another server of an upstream is asked from now on.",
+            "upstream server before reason",
+        ),
+    )
+    measures = (Measure("upstream_failovers_total", labels=("upstream",)),)
+
     before: str
     server: str
     reason: str = ""
+
+    def _words(self) -> Words:
+        reason = quoted(self.reason)
+        if not self.reason:
+            return Words(
+                f"upstream {self.upstream}: {self.server} answers again, and is asked instead of {self.before}"
+            )
+        text = f"upstream {self.upstream}: {self.server} is asked instead of {self.before}: {reason}"
+        return Words(text, {"reason": reason}, Level.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,25 +169,74 @@ class UpstreamChanged(UpstreamEvent):
         removed: how many are gone.
     """
 
+    rows = (
+        log_row(
+            "upstream_changed",
+            "debug",
+            "A response of an upstream changed what is held of it.",
+            "upstream server type version changes",
+        ),
+    )
+    measures = (Measure("upstream_responses_total", labels=("upstream", "type")),)
+
     server: str
     type_url: TypeUrl
     version: str
     changed: int
     removed: int
 
+    @property
+    def type(self) -> str:
+        """The short name of the type."""
+        return type_name(self.type_url)
+
+    def _words(self) -> Words:
+        counts = f"{self.changed} changed, {self.removed} removed"
+        changes: PlainValue = {self.type: {"changed": self.changed, "removed": self.removed}}
+        text = f"upstream {self.upstream}: {noun_of(self.type_url)} {self.version[:12]}: {counts}"
+        return Words(text, {"changes": changes})
+
 
 @dataclass(frozen=True, slots=True)
 class UpstreamExpired(UpstreamEvent):
     """The time to live of resources is over: they are gone."""
 
+    rows = (
+        log_row(
+            "upstream_expired",
+            "warning",
+            "Resources of an upstream are gone, because it did not renew their time to live.",
+            "upstream count resources repeats",
+        ),
+    )
+    measures = (Measure("upstream_expired_total", "keys", ("upstream",)),)
+
     keys: tuple[Key, ...]
+
+    def _words(self) -> Words:
+        text = f"upstream {self.upstream}: the time to live of {resources_of(self.keys)} is over, which nobody renewed"
+        return Words(text, {"count": len(self.keys), "resources": [*written_keys(self.keys)[:MOST_RESOURCES]]})
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamUnanswered(UpstreamEvent):
     """A change that came on a new connection is published without an answer about these types, which it may concern."""
 
+    rows = (
+        log_row(
+            "upstream_unanswered",
+            "info",
+            "A change that came on a new connection to an upstream is published without an answer about some types.",
+            "upstream types",
+        ),
+    )
+
     types: tuple[TypeUrl, ...]
+
+    def _words(self) -> Words:
+        types = [type_name(type_url) for type_url in self.types]
+        text = f"upstream {self.upstream}: a change is published without an answer about {', '.join(types)}"
+        return Words(text, {"types": [*types]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +250,35 @@ class UpstreamRejected(UpstreamEvent):
         faults: what is wrong with it, a text for each resource, bounded.
     """
 
+    rows = (
+        log_row(
+            "upstream_rejected",
+            "warning",
+            "A response of an upstream has resources that are not taken in.",
+            "upstream server type version faults count repeats",
+        ),
+    )
+    measures = (Measure("upstream_rejections_total", labels=("upstream", "type"), fixed=("relay",)),)
+
     server: str
     type_url: TypeUrl
     version: str
     faults: tuple[str, ...]
+
+    @property
+    def type(self) -> str:
+        """The short name of the type."""
+        return type_name(self.type_url)
+
+    def _words(self) -> Words:
+        faults = [quoted(fault) for fault in self.faults[:MOST_NAMES]]
+        more = f" and {len(self.faults) - MOST_NAMES} more" if len(self.faults) > MOST_NAMES else ""
+        text = (
+            f"upstream {self.upstream}: NACKed {noun_of(self.type_url)} {self.version[:12]}"
+            f"{self._with(self.server, 'of')}: {'; '.join(faults)}{more}; what is good in it is served, "
+            "beside the last good content of the rest"
+        )
+        return Words(text, {"faults": [*faults], "count": len(self.faults)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +292,32 @@ class UpstreamNacked(UpstreamEvent):
         was_sent: a server of the upstream is connected, and got a NACK.
     """
 
+    rows = (
+        log_row(
+            "upstream_nacked",
+            "warning",
+            "Too many nodes here reject versions of an upstream's resources: it gets a late NACK.",
+            "upstream type reason was_sent repeats",
+        ),
+    )
+    measures = (Measure("upstream_rejections_total", labels=("upstream", "type"), fixed=("nodes",)),)
+
     type_url: TypeUrl
     reason: str
     names: frozenset[str]
     was_sent: bool
+
+    @property
+    def type(self) -> str:
+        """The short name of the type."""
+        return type_name(self.type_url)
+
+    def _words(self) -> Words:
+        reason = quoted(self.reason)
+        names = f" {some_of(sorted(name[:LONGEST_NAME] for name in self.names))}" if self.names else ""
+        fact = f"{noun_of(self.type_url)}{names} of it: held back from all nodes; {reason}"
+        outcome = "it was NACKed" if self.was_sent else "it is not connected, and has not heard of it"
+        return Words(f"upstream {self.upstream}: {fact}; {outcome}", {"reason": reason})
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +329,25 @@ class UpstreamLooped(UpstreamEvent):
         relays: the ids of the relays that it named, from it to this process.
     """
 
+    rows = (
+        log_row(
+            "upstream_looped",
+            "error",
+            "An upstream gets its resources from this process, and is not asked.",
+            "upstream server relays repeats",
+        ),
+    )
+    measures = (Measure("upstream_loops_total", labels=("upstream",)),)
+
     server: str
     relays: tuple[str, ...]
+
+    def _words(self) -> str:
+        path = f" ({' → '.join(shortened(relay) for relay in self.relays)})" if self.relays else ""
+        return (
+            f"upstream {self.upstream}: a loop: {self.server} gets its resources from here{path}, so nothing is taken from "
+            "it; what is held stays; remove one of the --upstream options on the way"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +359,28 @@ class UpstreamShadowed(UpstreamEvent):
         examples: the first of them, each with the source that wins.
     """
 
+    rows = (
+        log_row(
+            "upstream_shadowed",
+            "info",
+            "Earlier sources have resources that an upstream has too, and win.",
+            "upstream count resources",
+        ),
+    )
+    measures = (Measure("upstream_shadowed_resources", "count", ("upstream",)),)
+
     count: int
     examples: tuple[tuple[Key, str], ...] = ()
+
+    def _words(self) -> Words:
+        details: Details = {"resources": [*written_keys(key for key, _ in self.examples)]}
+        if not self.count:
+            text = f"upstream {self.upstream}: no resource of it is replaced by an earlier source any more"
+            return Words(text, details)
+        examples = [f"{written_keys((key,))[0]} (of {winner})" for key, winner in self.examples]
+        more = f": {some_of(examples)}" if examples else ""
+        resources = count_of(self.count, "resource")
+        return Words(f"upstream {self.upstream}: earlier sources have {resources} of it too, and win{more}", details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +393,21 @@ class UpstreamsRestored(Event):
         age_s: seconds since the oldest of it came; 0 for nothing.
     """
 
+    rows = (
+        log_row(
+            "upstreams_restored",
+            "info",
+            "What the process before held of upstreams is served again.",
+            "directory upstreams count age_s",
+        ),
+    )
+
     directory: Path
     resources: Mapping[str, int]
     age_s: float
+
+    def _words(self) -> Words:
+        count, names = sum(self.resources.values()), sorted(self.resources)
+        age = f", up to {duration(self.age_s)} old" if count else ""
+        text = f"state: {count_of(count, 'resource')} of {some_of(names) or 'no upstream'} served again{age}"
+        return Words(text, {"upstreams": [*names], "count": count, "age_s": round(self.age_s)})

@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from fsxds.api.secrets import mask_error
 from fsxds.events.event import Details, Event, Level, LogLine, Observer
 from fsxds.events.phrases import omitted, shortened
-from fsxds.events.process_events import InternalError
-from fsxds.runtime.supervisor import place_of
+from fsxds.events.process_events import InternalError, place_of
 
 # asyncio's words when something is written to a client that is gone; aiohttp finds out by itself.
 _DEPARTURES = ("socket.send() raised exception",)

@@ -34,7 +34,6 @@ from fsxds.events.state_events import StateWritten
 from fsxds.events.upstream_events import UpstreamChanged, UpstreamEvent
 from fsxds.model.values import Problem, TypeUrl
 from fsxds.observe.change_reports import ChangeReports, MirrorReports
-from fsxds.observe.event_lines import line_of
 from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
 from fsxds.observe.log_lines import LineSink, Renderer, human_renderer, json_renderer
 from fsxds.observe.problem_reports import ProblemReports
@@ -160,7 +159,7 @@ class Log:
             case RequestRejected() | HandshakeFailed() | LimitReached() | NackReceived():
                 yield from self._lines_about_peers(event)
             case _:
-                yield line_of(event)
+                yield event.line()
 
     @cached_property
     def _upstreams(self) -> UpstreamReports:
@@ -195,7 +194,7 @@ class Log:
         """Yield the line of an event, and how many before it were omitted; of those that say the same, one in ten seconds."""
         repeats = limit.admit(said, self._clock.now_s())
         if repeats is not None:
-            line = line_of(event)
+            line = event.line()
             yield replace(line, text=line.text + omitted(repeats, noun), details={**line.details, "repeats": repeats})
 
 

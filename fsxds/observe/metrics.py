@@ -19,44 +19,20 @@ from prometheus_client.registry import Collector
 from fsxds import __version__
 from fsxds.events.client_events import (
     AckReceived,
-    HandshakeFailed,
-    LimitReached,
     NackReceived,
     RequestAnswered,
-    RequestRejected,
     ResponseSent,
-    StreamClosed,
-    StreamOpened,
 )
-from fsxds.events.event import Event
-from fsxds.events.file_events import QueueOverflowed, SnapshotPublished, TreeDisappeared, TreeLoaded, TreeReturned
-from fsxds.events.mirror_events import FilesWritten, MirrorFailed
+from fsxds.events.event import Event, Measure
+from fsxds.events.file_events import SnapshotPublished, TreeLoaded
 from fsxds.events.phrases import LONGEST_NAME, escape, name_of, type_name
 from fsxds.events.process_events import (
-    CertificatesKept,
-    CertificatesReloaded,
-    ComponentDegraded,
     InternalError,
-    SettingsRejected,
-    SettingsReloaded,
-    SnapshotSetAside,
 )
-from fsxds.events.rollout_events import RolloutChanged, VersionsHeld
-from fsxds.events.state_events import StateFailed, StateRecovered, StateWritten
-from fsxds.events.upstream_events import (
-    UpstreamChanged,
-    UpstreamConnected,
-    UpstreamExpired,
-    UpstreamFailedOver,
-    UpstreamLooped,
-    UpstreamLost,
-    UpstreamNacked,
-    UpstreamRejected,
-    UpstreamShadowed,
-)
+from fsxds.events.rollout_events import RolloutChanged
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.values import Severity, TypeUrl
-from fsxds.observe.metric_catalogue import CATALOGUE, MetricRow
+from fsxds.observe.metric_catalogue import CATALOGUE, ROWS_BY_NAME, MetricRow
 from fsxds.rollout import Completed, Held, StepKind, StepStarted, StepTimedOut, Superseded
 
 Labels: TypeAlias = tuple[str, ...]
@@ -142,10 +118,12 @@ class Metrics(Collector):
         ProcessCollector(registry=self.registry)
 
     def receive(self, event: Event) -> None:
-        """Count an event; most of those that are not counted cost a look."""
+        """Count an event."""
         receive = self._receivers.get(type(event))
         if receive is not None:
             receive(event)
+        for measure in event.measures:
+            self._take(event, measure)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric of the catalogue, also those that have no value yet."""
@@ -179,46 +157,31 @@ class Metrics(Collector):
         self._set("fsxds_state_failing", 0)
 
     def _find_receivers(self) -> dict[type[Event], Callable[[Any], None]]:
-        add, put = self._add, self._set
+        """Return what counts the events of which more has to be known than their `measures` say."""
         return {
             ResponseSent: self._receive_response,
             AckReceived: self._receive_ack,
             NackReceived: self._receive_nack,
             RequestAnswered: self._receive_answer,
-            RequestRejected: lambda event: add("fsxds_requests_rejected_total", 1, str(event.status)),
-            LimitReached: lambda event: add("fsxds_limit_reached_total", 1, event.limit),
-            StreamOpened: lambda event: add("fsxds_streams_opened_total", 1, event.service),
-            StreamClosed: lambda event: add("fsxds_streams_closed_total", 1, event.service),
             TreeLoaded: self._receive_load,
             SnapshotPublished: self._receive_snapshot,
-            QueueOverflowed: lambda _: add("fsxds_file_event_overflows_total", 1),
-            TreeDisappeared: lambda _: put("fsxds_tree_present", 0),
-            TreeReturned: lambda _: put("fsxds_tree_present", 1),
             RolloutChanged: self._receive_rollout,
-            VersionsHeld: lambda event: add("fsxds_version_holds_total", len(event.versions)),
-            FilesWritten: self._receive_files,
-            MirrorFailed: lambda _: add("fsxds_mirror_failures_total", 1),
-            StateWritten: lambda _: add("fsxds_state_writes_total", 1),
-            StateFailed: self._receive_state_failure,
-            StateRecovered: lambda _: put("fsxds_state_failing", 0),
-            ComponentDegraded: lambda event: add("fsxds_component_restarts_total", 1, event.component),
-            SnapshotSetAside: lambda event: add("fsxds_snapshots_set_aside_total", 1, event.component),
             InternalError: self._receive_error,
-            CertificatesReloaded: lambda _: self._receive_certificates(is_applied=True),
-            CertificatesKept: lambda _: self._receive_certificates(is_applied=False),
-            HandshakeFailed: lambda _: add("fsxds_handshake_failures_total", 1),
-            SettingsReloaded: lambda _: self._receive_settings(is_applied=True),
-            SettingsRejected: lambda _: self._receive_settings(is_applied=False),
-            UpstreamConnected: lambda event: add("fsxds_upstream_connects_total", 1, event.upstream),
-            UpstreamLost: lambda event: add("fsxds_upstream_losses_total", 1, event.upstream),
-            UpstreamFailedOver: lambda event: add("fsxds_upstream_failovers_total", 1, event.upstream),
-            UpstreamLooped: lambda event: add("fsxds_upstream_loops_total", 1, event.upstream),
-            UpstreamExpired: lambda event: add("fsxds_upstream_expired_total", len(event.keys), event.upstream),
-            UpstreamShadowed: lambda event: put("fsxds_upstream_shadowed_resources", event.count, event.upstream),
-            UpstreamChanged: self._receive_upstream_response,
-            UpstreamRejected: lambda event: self._receive_upstream_rejection(event, "relay"),
-            UpstreamNacked: lambda event: self._receive_upstream_rejection(event, "nodes"),
         }
+
+    def _take(self, event: Event, measure: Measure) -> None:
+        name, value = f"fsxds_{measure.name}", measure.value
+        if isinstance(value, str):
+            value = getattr(event, value)
+        number = value if isinstance(value, (int, float)) else float(len(value))
+        labels = (*(str(getattr(event, label)) for label in measure.labels), *measure.fixed)
+        match ROWS_BY_NAME[name].metric_type:
+            case "counter":
+                self._add(name, number, *labels)
+            case "gauge":
+                self._set(name, number, *labels)
+            case _:
+                self._observe(name, number)
 
     def _add(self, name: str, count: float, *labels: str) -> None:
         counts = self._counts[name]
@@ -298,36 +261,11 @@ class Metrics(Collector):
             case Held():
                 self._add("fsxds_removal_holds_total", 1)
 
-    def _receive_files(self, event: FilesWritten) -> None:
-        self._add("fsxds_mirror_writes_total", 1)
-        self._add("fsxds_mirror_files_written_total", len(event.written))
-        self._add("fsxds_mirror_files_removed_total", len(event.removed))
-        self._add("fsxds_mirror_files_restored_total", len(event.restored))
-        self._observe("fsxds_mirror_write_duration_seconds", event.duration_s)
-
-    def _receive_state_failure(self, _: StateFailed) -> None:
-        self._add("fsxds_state_failures_total", 1)
-        self._set("fsxds_state_failing", 1)
-
     def _receive_error(self, event: InternalError) -> None:
         self._add("fsxds_internal_errors_total", 1, event.where)
         if event.where == RELOAD:
             self._add("fsxds_reloads_total", 1, "failed")
             self._set("fsxds_last_reload_successful", 0)
-
-    def _receive_upstream_response(self, event: UpstreamChanged) -> None:
-        self._add("fsxds_upstream_responses_total", 1, event.upstream, type_name(event.type_url))
-
-    def _receive_upstream_rejection(self, event: UpstreamRejected | UpstreamNacked, by: str) -> None:
-        self._add("fsxds_upstream_rejections_total", 1, event.upstream, type_name(event.type_url), by)
-
-    def _receive_certificates(self, *, is_applied: bool) -> None:
-        self._add("fsxds_certificate_reloads_total", 1, "applied" if is_applied else "rejected")
-        self._set("fsxds_certificates_last_reload_successful", int(is_applied))
-
-    def _receive_settings(self, *, is_applied: bool) -> None:
-        self._add("fsxds_settings_reloads_total", 1, "applied" if is_applied else "rejected")
-        self._set("fsxds_settings_last_reload_successful", int(is_applied))
 
 
 RELOAD = "reload"

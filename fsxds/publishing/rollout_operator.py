@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
+from fsxds.events.rollout_events import shares_of
 from fsxds.model.errors import ProtocolError, StateError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.observe.rollout_lines import shares_of
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.publisher import Publisher
 from fsxds.rollout import Client, HoldingRules, HoldReason, snapshot_id

@@ -7,26 +7,26 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from types import TracebackType
 from typing import NoReturn, Self
 
-from fsxds import __version__
 from fsxds.events.event import Observer
-from fsxds.events.process_events import ComponentDegraded, ComponentRecovered, InternalError, StopRequested
+from fsxds.events.process_events import (
+    MOST_ATTEMPTS,
+    ComponentDegraded,
+    ComponentRecovered,
+    InternalError,
+    StopRequested,
+    fault_of,
+)
 from fsxds.model.errors import FsxdsError
 from fsxds.model.values import BackOff, Problem
 from fsxds.runtime.store import Latest
-
-_PACKAGE = f"{Path(__file__).parent.parent}/"
-
-# An input on which a component failed so often in a row is set aside.
-MOST_ATTEMPTS = 3
 
 # SIGTERM is followed by SIGKILL after ten seconds where containers run.
 STOP_WITHIN_S = 8.0
@@ -255,22 +255,3 @@ def internal_problem(path: PurePosixPath, error: Exception) -> Problem:
         "the file to the authors of fsxds"
     )
     return Problem.of_file(path, "internal-error", fact, remedy)
-
-
-def fault_of(error: BaseException) -> str:
-    """Return what the authors of fsxds need to know of an error first: its type, its place, and the version."""
-    return f"{type(error).__name__} at {place_of(error)} of fsxds {__version__}"
-
-
-def place_of(error: BaseException) -> str:
-    """Return where an exception comes from: `snapshots/load.py:88 in _change`, the innermost place of fsxds.
-
-    Of a group, the place of its first exception.
-    """
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename.startswith(_PACKAGE)] or frames
-    if not own:
-        return "an unknown place"
-    return f"{own[-1].filename.removeprefix(_PACKAGE)}:{own[-1].lineno} in {own[-1].name}"

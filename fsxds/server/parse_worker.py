@@ -24,10 +24,11 @@ from typing import Self
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import code_digest
+from fsxds.events.process_events import MOST_ATTEMPTS
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import Severity, SourceFile
-from fsxds.runtime.supervisor import MOST_ATTEMPTS, internal_problem
+from fsxds.runtime.supervisor import internal_problem
 from fsxds.settings.naming_rules import NO_RULES, NamingRules
 from fsxds.settings.view_rules import Variables
 from fsxds.snapshots.check_protocol import Check, NoCheck

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from fsxds.events.rollout_events import shares_of
 from fsxds.model.resources import Key, Rows, Snapshot, key_of
-from fsxds.observe.rollout_lines import shares_of
 from fsxds.publishing.held_resources import CLAIMS, DEPENDS, IN_USE, REJECTED, UNDEFINED, claimed_as, noun_of
 from fsxds.rollout import Composed, Hold, HoldingRules, HoldReason
 from fsxds.rollout.holding import compose

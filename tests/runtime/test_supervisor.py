@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from fsxds.events.process_events import place_of
 from fsxds.model.errors import UsageError
 from fsxds.model.values import BackOff
-from fsxds.runtime.supervisor import Attempts, Supervisor, place_of
+from fsxds.runtime.supervisor import Attempts, Supervisor
 from tests.support.errors import AT_ONCE, Recorder
 
 SLOW = BackOff(first_s=600.0, longest_s=600.0, well_after_s=0.02)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from fsxds.events.event import Event
 from fsxds.observe.log_catalogue import CATALOGUE, FIELDS
+
+
+def subclasses(event: type[Event]) -> set[type[Event]]:
+    """Return a class with all that are below it."""
+    return {event}.union(*(subclasses(each) for each in event.__subclasses__()))
 
 
 def events_section() -> str:

@@ -9,7 +9,6 @@ from fsxds.events.rollout_events import CanaryAwaited, RolloutChanged, VersionsH
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange
 from fsxds.model.values import Version
-from fsxds.observe.event_lines import line_of
 from fsxds.rollout import (
     Completed,
     Held,
@@ -45,7 +44,7 @@ CLIENT = Named()
 
 def of_rollout(happened: RolloutEvent, cohort: str = "main", layers: tuple[str, ...] = ()) -> LogLine:
     """Return the line of something that happened in a rollout."""
-    return line_of(RolloutChanged(layers, cohort, happened, {CLIENT: "edge-1"}))  # type: ignore[dict-item]
+    return RolloutChanged(layers, cohort, happened, {CLIENT: "edge-1"}).line()  # type: ignore[dict-item]
 
 
 def node(name: str, reason: str | None, *versions: ResourceVersion) -> RejectingNode:
@@ -128,7 +127,7 @@ def test_whose_rollout_it_is(layers: tuple[str, ...], cohort: str, place: str) -
 )
 def test_words_of_all_nodes(event: Event, level: Level, text: str) -> None:
     """What is held back, who rejects it, why; what a change waits for, with the command that ends it."""
-    line = line_of(event)
+    line = event.line()
 
     assert (line.level, line.text) == (level, text)
 
@@ -137,14 +136,14 @@ def test_a_reason_that_is_of_another_version() -> None:
     """A node may reject something else, too: its words about that are not those."""
     event = VersionsHeld(frozenset({WEB}), (RejectingNode("n", "n", {MAIN: ("other", 0.0), WEB: ("this", 0.0)}),))
 
-    assert line_of(event).details["reason"] == "this"
+    assert event.line().details["reason"] == "this"
 
 
 def test_long_and_secret_words_are_cut_and_masked() -> None:
     """Whatever an Envoy quotes, and however many resources it rejects."""
     versions = [((CDS, f"c{number:03}{'x' * 500}"), Version("1")) for number in range(200)]
     reason = 'Proto constraint: inline_string: "hunter2 is here"' + "y" * 5000
-    line = line_of(VersionsHeld(frozenset(versions), (node("n" * 5000, reason, *versions),)))
+    line = VersionsHeld(frozenset(versions), (node("n" * 5000, reason, *versions),)).line()
 
     assert "hunter2" not in f"{line.text}{line.details}"
     assert line.text.startswith("200 resources: held back from all nodes")

@@ -21,7 +21,10 @@ CAPABILITIES = {
     "tools": ("fsxds.tools", "fsxds.editor"),
     "client": ("fsxds.client", "fsxds.upstream", "fsxds.tools"),
     "HTTP GET": ("fsxds.transports.http_get", "fsxds.tools.exporting"),
-    "upstreams": ("fsxds.upstream", "fsxds.snapshots.upstream_rows"),
+    "upstreams": (
+        *("fsxds.upstream", "fsxds.snapshots.upstream_rows"),
+        *("fsxds.events.upstream_events", "fsxds.observe.upstream_lines"),
+    ),
     "signed trees": ("fsxds.signing", "fsxds.transports.manifests", "fsxds.upstream"),
     "state directory": ("fsxds.history",),
     "client status": ("fsxds.transports.client_status",),

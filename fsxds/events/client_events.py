@@ -43,6 +43,7 @@ class HandshakeFailed(Event):
 class StreamOpened(Event):
     """A client sent its first request on a stream of `service` (`StreamAggregatedResources`)."""
 
+    is_frequent = True
     rows = (log_row("stream_opened", "debug", "A client opened a stream.", _OF_STREAM),)
     measures = (Measure("streams_opened_total", labels=("service",)),)
 
@@ -59,6 +60,7 @@ class StreamOpened(Event):
 class StreamClosed(Event):
     """A stream that was opened is over, on either side."""
 
+    is_frequent = True
     rows = (log_row("stream_closed", "debug", "A stream ended.", _OF_STREAM),)
     measures = (Measure("streams_closed_total", labels=("service",)),)
 
@@ -79,6 +81,7 @@ class ResponseSent(Event):
     where the client asked for it just now, or nobody changed a file for it.
     """
 
+    is_frequent = True
     rows = (log_row("response_sent", "debug", "A client was sent a version.", _OF_VERSION),)
 
     node: Node
@@ -94,6 +97,7 @@ class ResponseSent(Event):
 class AckReceived(Event):
     """A client ACKed a version."""
 
+    is_frequent = True
     rows = (log_row("ack_received", "debug", "A client ACKed a version.", _OF_VERSION),)
 
     node: Node
@@ -210,6 +214,7 @@ class LimitReached(Event):
 class RequestAnswered(Event):
     """A request or a stream ended, at the listener `name` (REST, gRPC, admin); `status` is as in `RequestRejected`."""
 
+    is_frequent = True
     rows = (log_row("request_answered", "debug", "A request or a stream ended.", "name peer status"),)
 
     name: str

@@ -107,10 +107,14 @@ class Event:
     Attributes:
         rows: the lines of the log that it may become by itself, whatever happened before.
         measures: the metrics that it changes by itself.
+        is_frequent: there may be thousands at once, and below their level they are not worded.
+        reporter: the module whose `Reports` have its lines, as they depend on what happened before; empty for none.
     """
 
     rows: ClassVar[tuple[LogRow, ...]] = ()
     measures: ClassVar[tuple[Measure, ...]] = ()
+    is_frequent: ClassVar[bool] = False
+    reporter: ClassVar[str] = ""
 
     def line(self) -> LogLine:
         """Return its line: of the fields of its row, those that are not given with its words are its attributes."""

@@ -36,6 +36,7 @@ class StateFailed(Event):
 class StateWritten(Event):
     """The state directory has the places of `count` more rollouts as they are."""
 
+    is_frequent = True
     rows = (log_row("state_written", "debug", "The state directory has what is served.", "directory count"),)
     measures = (Measure("state_writes_total"),)
 

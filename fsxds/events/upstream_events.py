@@ -6,10 +6,8 @@ Texts that a server sent (reasons, names, versions) are in these values as they 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal, TypeAlias
 
 from fsxds.events.event import Details, Event, Level, Measure, Words, log_row
 from fsxds.events.phrases import (
@@ -29,44 +27,12 @@ from fsxds.events.phrases import (
 from fsxds.model.resources import Key
 from fsxds.model.values import PlainValue, TypeUrl
 
-UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
-"""How the connection with an upstream is: `refused` where another attempt would end in the same way."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamStatus:
-    """How an upstream stands. Times are seconds since 1970.
-
-    Attributes:
-        name: what it is called.
-        servers: the addresses of its servers, in order.
-        server: the one that it is connected with; empty for none.
-        wire: how that is asked: `Delta ADS`, `SotW ADS`, `REST`; empty while there is none.
-        state: how the connection is.
-        since_s: since when; 0 where no server was asked yet.
-        trouble: why it is not connected, or what is wrong with what it sends; empty for nothing.
-        resources: how many are held, by type; only types that have some.
-        pending: the types of which an answer is awaited.
-        last_update_s: when it sent something last; None for never. What is held is so old.
-        rejected: what it sent last and could not be taken in, a text for each resource, bounded.
-    """
-
-    name: str
-    servers: tuple[str, ...]
-    server: str = ""
-    wire: str = ""
-    state: UpstreamState = "connecting"
-    since_s: float = 0.0
-    trouble: str = ""
-    resources: Mapping[TypeUrl, int] = field(default_factory=lambda: MappingProxyType({}))
-    pending: tuple[TypeUrl, ...] = ()
-    last_update_s: float | None = None
-    rejected: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
 class UpstreamEvent(Event):
     """Something that happened with the upstream of this name."""
+
+    reporter = "fsxds.observe.upstream_lines"
 
     upstream: str
 
@@ -177,6 +143,7 @@ class UpstreamChanged(UpstreamEvent):
             "upstream server type version changes",
         ),
     )
+    is_frequent = True
     measures = (Measure("upstream_responses_total", labels=("upstream", "type")),)
 
     server: str

@@ -8,21 +8,17 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Never
+from importlib import import_module
+from typing import Never, Protocol
 
 from rich.console import Console
 
 from fsxds.events.client_events import (
-    AckReceived,
     HandshakeFailed,
     LimitReached,
     NackReceived,
-    RequestAnswered,
     RequestRejected,
     ResponseSent,
-    StreamClosed,
-    StreamOpened,
 )
 from fsxds.events.event import Event, Level, LogLine
 from fsxds.events.file_events import SnapshotPublished, TreeLoaded
@@ -30,24 +26,16 @@ from fsxds.events.mirror_events import FilesWritten, MirrorFailed
 from fsxds.events.phrases import name_of, omitted, some_of
 from fsxds.events.process_events import InternalError
 from fsxds.events.rollout_events import HoldsChanged
-from fsxds.events.state_events import StateWritten
-from fsxds.events.upstream_events import UpstreamChanged, UpstreamEvent
 from fsxds.model.values import Problem, TypeUrl
 from fsxds.observe.change_reports import ChangeReports, MirrorReports
 from fsxds.observe.internal_errors import InternalErrors, RepeatLimit, library_logs
 from fsxds.observe.log_lines import LineSink, Renderer, human_renderer, json_renderer
 from fsxds.observe.problem_reports import ProblemReports
 
-if TYPE_CHECKING:
-    from fsxds.observe.upstream_lines import UpstreamReports
-
 LAST_FLUSH_S = 1.0
 
 # Events that read like the success of an edit, of which a part may be held back.
 ENDS_WELL = frozenset({"snapshot_published", "envoy_acked"})
-
-# Of these there may be thousands at once; below their level they are not worded.
-FREQUENT = (ResponseSent, AckReceived, RequestAnswered, StreamOpened, StreamClosed, StateWritten, UpstreamChanged)
 
 
 def _now() -> datetime:
@@ -71,6 +59,13 @@ class LogOutput:
     level: Level = Level.INFO
 
 
+class Reporter(Protocol):
+    """What makes the lines of some events."""
+
+    def lines(self, event: Event, now_s: float) -> Iterator[LogLine]:
+        """Yield the lines of an event; none where the same was said a moment ago."""
+
+
 class Log:
     """Receives the events of all components, and writes lines. `report_changes` has to run as a task.
 
@@ -90,6 +85,7 @@ class Log:
         self._rejections = RepeatLimit()
         self._limits = RepeatLimit()
         self._nacks = RepeatLimit()
+        self._reporters: dict[str, Reporter] = {}
         self.internal_errors = InternalErrors()
 
     @property
@@ -112,7 +108,7 @@ class Log:
             self._reports.answer(event.subscription.type_url, name_of(event.node))
         elif isinstance(event, NackReceived):
             self.rejected(event.subscription.type_url, name_of(event.node))
-        if isinstance(event, FREQUENT) and self._output.level > Level.DEBUG:
+        if event.is_frequent and self._output.level > Level.DEBUG:
             return
         for line in self._lines_of(event):
             self.write(line)
@@ -150,22 +146,21 @@ class Log:
                 yield from self._problems.update(self._tree_problems(), self._tree.held, self._clock.moment())
             case FilesWritten():
                 yield from self._mirror.written(event)
-            case UpstreamEvent():
-                yield from self._upstreams.lines(event, self._clock.now_s())
             case MirrorFailed():
                 yield self._mirror.failed(event)
             case InternalError():
                 yield from self.internal_errors.lines(event, self._clock.now_s())
             case RequestRejected() | HandshakeFailed() | LimitReached() | NackReceived():
                 yield from self._lines_about_peers(event)
+            case _ if event.reporter:
+                yield from self._reports_of(event.reporter).lines(event, self._clock.now_s())
             case _:
                 yield event.line()
 
-    @cached_property
-    def _upstreams(self) -> UpstreamReports:
-        from fsxds.observe.upstream_lines import UpstreamReports  # noqa: PLC0415 - words of a capability
-
-        return UpstreamReports()
+    def _reports_of(self, module: str) -> Reporter:
+        if module not in self._reporters:
+            self._reporters[module] = import_module(module).Reports()
+        return self._reporters[module]
 
     def _tree_problems(self) -> tuple[Problem, ...]:
         return (*self._tree.problems, *self._held_resources)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from fsxds.events.event import LogLine
+from fsxds.events.event import Event, LogLine
 from fsxds.events.phrases import omitted
 from fsxds.events.upstream_events import (
     UpstreamConnected,
@@ -26,7 +26,7 @@ REMINDER_S = 300.0
 MOST_REASONS = 10
 
 
-class UpstreamReports:
+class Reports:
     """Makes the lines of the events of upstreams."""
 
     def __init__(self) -> None:
@@ -39,9 +39,8 @@ class UpstreamReports:
         # Those of which the last line said that they are connected.
         self._connected: set[str] = set()
 
-    def lines(self, event: UpstreamEvent, now_s: float) -> Iterator[LogLine]:
+    def lines(self, event: Event, now_s: float) -> Iterator[LogLine]:
         """Yield the line of an event; none where the same was said a moment ago."""
-        repeats = self._repeats[event.upstream]
         match event:
             case UpstreamConnected():
                 self._outages.pop(event.upstream, None)
@@ -53,11 +52,15 @@ class UpstreamReports:
             case UpstreamLooped():
                 yield from _limited(self._loops, (event.upstream, event.server), now_s, event)
             case UpstreamRejected():
-                yield from _limited(repeats, (event.server, event.type_url, event.faults), now_s, event)
+                yield from _limited(
+                    self._repeats[event.upstream], (event.server, event.type_url, event.faults), now_s, event
+                )
             case UpstreamNacked():
-                yield from _limited(repeats, (event.type_url, event.reason, event.names), now_s, event)
+                yield from _limited(
+                    self._repeats[event.upstream], (event.type_url, event.reason, event.names), now_s, event
+                )
             case UpstreamExpired():
-                yield from _limited(repeats, "expired", now_s, event)
+                yield from _limited(self._repeats[event.upstream], "expired", now_s, event)
             case _:
                 yield event.line()
 

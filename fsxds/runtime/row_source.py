@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from fsxds.events.upstream_events import UpstreamStatus
+from fsxds.events.event import Event
 from fsxds.model.errors import UsageError
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import TrustedSigners
-from fsxds.model.values import OfferedManifest
+from fsxds.model.values import OfferedManifest, TypeUrl
 from fsxds.protocol.messages import OwnStatus
 from fsxds.protocol.on_demand import NoUpstreams, OnDemand
 from fsxds.rollout import RejectingNode, ResourceVersion
@@ -22,6 +23,40 @@ from fsxds.settings.options import Settings
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, Held, UpstreamContent
+
+UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
+"""How the connection with an upstream is: `refused` where another attempt would end in the same way."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamStatus:
+    """How an upstream stands. Times are seconds since 1970.
+
+    Attributes:
+        name: what it is called.
+        servers: the addresses of its servers, in order.
+        server: the one that it is connected with; empty for none.
+        wire: how that is asked: `Delta ADS`, `SotW ADS`, `REST`; empty while there is none.
+        state: how the connection is.
+        since_s: since when; 0 where no server was asked yet.
+        trouble: why it is not connected, or what is wrong with what it sends; empty for nothing.
+        resources: how many are held, by type; only types that have some.
+        pending: the types of which an answer is awaited.
+        last_update_s: when it sent something last; None for never. What is held is so old.
+        rejected: what it sent last and could not be taken in, a text for each resource, bounded.
+    """
+
+    name: str
+    servers: tuple[str, ...]
+    server: str = ""
+    wire: str = ""
+    state: UpstreamState = "connecting"
+    since_s: float = 0.0
+    trouble: str = ""
+    resources: Mapping[TypeUrl, int] = field(default_factory=lambda: MappingProxyType({}))
+    pending: tuple[TypeUrl, ...] = ()
+    last_update_s: float | None = None
+    rejected: tuple[str, ...] = ()
 
 
 class KeptUpstream(NamedTuple):
@@ -106,6 +141,10 @@ class RowSource:
     def statuses(self) -> Sequence[UpstreamStatus]:
         """Return how each of its servers stands."""
         return ()
+
+    def is_concerned_by(self, _: Event) -> bool:
+        """Whether an event may have changed the status of a server."""
+        return False
 
     def own_statuses(self) -> Iterable[OwnStatus]:
         """Return the state of this process as a client of each of its servers."""

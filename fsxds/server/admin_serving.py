@@ -13,7 +13,6 @@ from fsxds.events.event import Event, Observer
 from fsxds.events.file_events import TreeLoaded
 from fsxds.events.phrases import type_name
 from fsxds.events.rollout_events import HoldsChanged
-from fsxds.events.upstream_events import UpstreamStatus
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
@@ -25,6 +24,7 @@ from fsxds.publishing.publisher import Publisher
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.runtime.access import Access
 from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.server.app import ADMIN, GRACE_S, Application
 from fsxds.settings.forms import Address
 from fsxds.status.channel_facts import ChannelFacts

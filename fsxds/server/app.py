@@ -27,7 +27,6 @@ from fsxds.events.process_events import (
 )
 from fsxds.events.rollout_events import VersionsHeld, VersionsReleased
 from fsxds.events.state_events import LingeringDropped
-from fsxds.events.upstream_events import UpstreamChanged, UpstreamConnected, UpstreamLooped, UpstreamLost
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.model.relay_ids import NOT_LISTED
@@ -448,15 +447,15 @@ class Application:
         match event:
             case TreeLoaded():
                 self._offer_manifests()
-            case UpstreamConnected() | UpstreamLost() | UpstreamLooped():
-                for status in self.upstreams.statuses():
-                    self.supervisor.note(f"upstream {status.name}", is_idle=status.state != "connected")
             case VersionsHeld():
                 self.upstreams.receive_held(event.versions, event.nodes)
             case VersionsReleased():
                 self.upstreams.receive_released(event.versions)
-            case UpstreamChanged() if self.readiness.reason.current:
-                self.readiness.look()
+            case _ if self.upstreams.is_concerned_by(event):
+                for status in self.upstreams.statuses():
+                    self.supervisor.note(f"upstream {status.name}", is_idle=status.state != "connected")
+                if self.readiness.reason.current:
+                    self.readiness.look()
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""

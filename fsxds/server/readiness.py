@@ -19,7 +19,6 @@ from typing import Any, Never, Self
 from fsxds.api.secrets import mask_reason
 from fsxds.events.event import Observer
 from fsxds.events.process_events import ReadinessChanged
-from fsxds.events.upstream_events import UpstreamStatus
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
@@ -27,6 +26,7 @@ from fsxds.model.values import PlainValue
 from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher
 from fsxds.runtime.access import SECRET
+from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.runtime.store import Latest, SnapshotStore
 
 # After three seconds, so that nobody has to guess.

@@ -12,8 +12,8 @@ from typing import TypeAlias
 from fsxds import __version__
 from fsxds.api.secrets import mask_text
 from fsxds.events.phrases import quoted, type_name
-from fsxds.events.upstream_events import UpstreamStatus
 from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.status.channel_facts import ChannelFacts
 from fsxds.status.loaded_files import LoadedFiles
 from fsxds.transports.admin.rollout_control import ChannelReport, RolloutControl

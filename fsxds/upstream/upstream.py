@@ -24,7 +24,6 @@ from types import MappingProxyType
 from rpds import HashTrieSet
 
 from fsxds.client.updates import ConnectionLostError, Update
-from fsxds.events.upstream_events import UpstreamState, UpstreamStatus
 from fsxds.model.resource_names import is_glob
 from fsxds.model.resource_types import BY_TYPE_URL, in_push_order
 from fsxds.model.resources import Key, Rows
@@ -32,6 +31,7 @@ from fsxds.model.values import TypeUrl
 from fsxds.protocol.lookup import Lookup
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.protocol.ttl import earliest
+from fsxds.runtime.row_source import UpstreamState, UpstreamStatus
 from fsxds.runtime.store import Latest
 from fsxds.settings.upstream_rules import UpstreamRule
 from fsxds.snapshots.upstream_content import Held, LetGo, UpstreamContent

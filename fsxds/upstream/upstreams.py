@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Never
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
-from fsxds.events.event import Observer
-from fsxds.events.upstream_events import UpstreamExpired, UpstreamStatus, UpstreamUnanswered
+from fsxds.events.event import Event, Observer
+from fsxds.events.upstream_events import UpstreamEvent, UpstreamExpired, UpstreamUnanswered
 from fsxds.model.relay_ids import RelayIds
 from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifests, TrustedSigners
 from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import OwnStatus
 from fsxds.rollout import RejectingNode, ResourceVersion
-from fsxds.runtime.row_source import RowSource, UpstreamKeeper, rules_of
+from fsxds.runtime.row_source import RowSource, UpstreamKeeper, UpstreamStatus, rules_of
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
@@ -164,6 +164,10 @@ class Upstreams(RowSource):
     def statuses(self) -> tuple[UpstreamStatus, ...]:
         """Return how each of them stands."""
         return tuple(upstream.status() for upstream in self.upstreams)
+
+    def is_concerned_by(self, event: Event) -> bool:
+        """Whether an event may have changed the status of an upstream."""
+        return isinstance(event, UpstreamEvent)
 
     def own_statuses(self) -> Iterator[OwnStatus]:
         """Yield the state of this process as a client of each upstream."""

@@ -24,7 +24,6 @@ from fsxds.events.upstream_events import (
     UpstreamNacked,
     UpstreamRejected,
     UpstreamShadowed,
-    UpstreamStatus,
 )
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
@@ -36,6 +35,7 @@ from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.subscription import Subscription
 from fsxds.rollout import Completed, Held, Step, StepKind, StepStarted, StepTimedOut, Superseded
 from fsxds.rollout.step import RolloutEvent
+from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.server.admin_serving import upstream_readings
 from tests.support.log_events import subclasses
 

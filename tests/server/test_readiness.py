@@ -10,10 +10,10 @@ import pytest
 
 from fsxds.events.event import Event
 from fsxds.events.process_events import ReadinessChanged
-from fsxds.events.upstream_events import UpstreamStatus
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Snapshot
+from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.runtime.store import Latest
 from fsxds.server.readiness import NOT_LOADED, NOT_MIRRORED, FirstAnswers, Readiness, ReadyFile, unready_reason
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fsxds.events.upstream_events import UpstreamStatus
 from fsxds.model.resource_types import BY_SHORT_NAME
+from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.status.server_status import MOST_REJECTED, upstream_report
 from fsxds.transports.admin.status_reports import HeldType
 

@@ -1,7 +1,8 @@
 """Walks over a message and all that is packed in it.
 
 * `Walk` is what the checks of `constraints` and of the linter get on one walk: where they are, and where to report.
-* `unreadable_parts` opens every Any of a message that did not go through the converter, and yields those that it cannot.
+* `parts_of` yields all messages, and every Any that it cannot open, of a message that did not go through the converter.
+* `MessageVisitor` visits the messages in some fields, to change them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import ANY, FieldValue
@@ -131,18 +132,6 @@ class Unreadable:
     is_known: bool
 
 
-def unreadable_parts(
-    message: Message, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
-) -> Iterator[Unreadable]:
-    """Yield every Any within a message, however deep, that cannot be read. One that nests too deep is damaged."""
-    if message.DESCRIPTOR.full_name == ANY:
-        yield from _look_into(message, catalogue, field_path, depth)
-        return
-    for field, value in message.ListFields():
-        for step, part in messages_of(field, value):
-            yield from unreadable_parts(part, catalogue, (*field_path, field.name, *step), depth + 1)
-
-
 def messages_of(field: FieldDescriptor, value: FieldValue) -> Iterator[tuple[FieldPath, Message]]:
     """Yield the messages that are the value of a field, with the index or key that leads to each."""
     if field.message_type is None:
@@ -155,20 +144,75 @@ def messages_of(field: FieldDescriptor, value: FieldValue) -> Iterator[tuple[Fie
         yield from (((str(key),), part) for key, part in value.items())
 
 
-def _look_into(message: Message, catalogue: Catalogue, field_path: FieldPath, depth: int) -> Iterator[Unreadable]:
-    any_message = cast("AnyMessage", message)  # an Any of the catalogue's own pool
-    message_type = any_message.type_url.rpartition("/")[2]
-    if not catalogue.knows(message_type):
-        yield Unreadable(field_path, message_type, is_known=False)
+class MessageVisitor:
+    """Visits a message and the messages within it, also what is packed in an Any, the outer before the inner.
+
+    What the catalogue does not know, or cannot read, stays as it is.
+
+    Args:
+        catalogue: reads what is packed.
+        enters: whether a field is entered; asked once for each field. Messages, lists and maps of them are entered.
+    """
+
+    def __init__(self, catalogue: Catalogue, enters: Callable[[FieldDescriptor], bool]) -> None:
+        self._catalogue = catalogue
+        self._enters = enters
+        self._entered: dict[str, frozenset[int]] = {}
+
+    def visit(self, message: DynamicMessage, change: Callable[[DynamicMessage], bool]) -> bool:
+        """Call `change` with each message; it returns whether it changed that. Returns whether any was changed."""
+        if message.DESCRIPTOR.full_name == ANY:
+            inner = self._catalogue.unpacked(message)
+            if inner is None or not self.visit(inner, change):
+                return False
+            message.value = inner.SerializeToString(deterministic=True)
+            return True
+        is_changed, entered = change(message), self._entered_of(message.DESCRIPTOR)
+        for field, value in message.ListFields() if entered else ():
+            if field.number in entered:
+                for _, part in messages_of(field, value):
+                    is_changed |= self.visit(cast("DynamicMessage", part), change)
+        return is_changed
+
+    def _entered_of(self, descriptor: Descriptor) -> frozenset[int]:
+        """Return the numbers of the fields that are entered."""
+        if (entered := self._entered.get(descriptor.full_name)) is None:
+            entered = frozenset(field.number for field in descriptor.fields if self._enters(field))
+            self._entered[descriptor.full_name] = entered
+        return entered
+
+
+def parts_of(
+    message: Message, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
+) -> Iterator[tuple[FieldPath, Message] | Unreadable]:
+    """Yield a message and all messages within it, outer ones first, each with its path; the content of an Any has the Any's.
+
+    In place of an Any that cannot be read, it yields that; one that nests too deep is damaged.
+    """
+    if message.DESCRIPTOR.full_name != ANY:
+        yield field_path, message
+        for field, value in message.ListFields():
+            for step, part in messages_of(field, value):
+                yield from parts_of(part, catalogue, (*field_path, field.name, *step), depth + 1)
         return
-    try:
-        inner = catalogue.message_class(message_type).FromString(any_message.value)
-    except DecodeError:
-        inner = None
-    if inner is None or depth > MAX_DEPTH:
-        yield Unreadable(field_path, message_type, is_known=True)
-        return
-    yield from unreadable_parts(inner, catalogue, field_path, depth + 1)
+    packed = cast("AnyMessage", message)  # an Any of the catalogue's own pool
+    message_type = packed.type_url.rpartition("/")[2]
+    is_known = catalogue.knows(message_type)
+    inner = catalogue.unpacked(packed) if is_known and depth <= MAX_DEPTH else None
+    if inner is None:
+        yield Unreadable(field_path, message_type, is_known)
+    else:
+        yield from parts_of(inner, catalogue, field_path, depth + 1)
+
+
+def unreadable_parts(message: Message, catalogue: Catalogue, field_path: FieldPath = ()) -> Iterator[Unreadable]:
+    """Yield every Any within a message, however deep, that cannot be read."""
+    return (part for part in parts_of(message, catalogue, field_path) if isinstance(part, Unreadable))
+
+
+def messages_in(message: Message, catalogue: Catalogue) -> Iterator[tuple[FieldPath, DynamicMessage]]:
+    """Yield a message and all messages within it that can be read, as `parts_of` does."""
+    return (part for part in parts_of(message, catalogue) if not isinstance(part, Unreadable))
 
 
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol

@@ -5,13 +5,14 @@ A validating Envoy opens files and runs Lua while it loads. Neither may depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.fields import ANY, LIST_VALUE, STRUCT, VALUE, is_map
+from fsxds.api.fields import LIST_VALUE, STRUCT, VALUE, is_map
+from fsxds.api.walk import MessageVisitor
 
 Change: TypeAlias = Callable[[DynamicMessage], None]
 """Changes one message in place."""
@@ -21,14 +22,10 @@ _LEAVES = frozenset({LIST_VALUE, STRUCT, VALUE})
 
 
 class Reshaper:
-    """Walks messages, and what is packed into them, to those that are to be changed.
-
-    What the catalogue does not know, or cannot read, stays as it is.
-    """
+    """Changes messages, and what is packed into them."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._roads: dict[str, frozenset[int]] = {}
+        self._visitor = MessageVisitor(catalogue, _holds_messages)
 
     def reshape(self, message: DynamicMessage, changes: Mapping[str, Change], every: Change | None = None) -> None:
         """Change a message and all that is in it, the outer before the inner.
@@ -38,47 +35,21 @@ class Reshaper:
             changes: what to do to messages, by their full names.
             every: what else to do to each message.
         """
-        full_name = message.DESCRIPTOR.full_name
-        if full_name == ANY:
-            self._reshape_packed(message, changes, every)
-            return
-        if change := changes.get(full_name):
-            change(message)
-        if every is not None:
-            every(message)
-        roads = self._roads_from(message.DESCRIPTOR)
-        for field, value in message.ListFields():
-            if field.number in roads:
-                for inner in _messages_in(field, value):
-                    self.reshape(inner, changes, every)
 
-    def _reshape_packed(self, packed: DynamicMessage, changes: Mapping[str, Change], every: Change | None) -> None:
-        inner = self._catalogue.unpacked(packed)
-        if inner is not None:
-            self.reshape(inner, changes, every)
-            packed.value = inner.SerializeToString(deterministic=True)
+        def change_one(part: DynamicMessage) -> bool:
+            if change := changes.get(part.DESCRIPTOR.full_name):
+                change(part)
+            if every is not None:
+                every(part)
+            return True
 
-    def _roads_from(self, descriptor: Descriptor) -> frozenset[int]:
-        """Return the numbers of the fields that hold messages."""
-        if (roads := self._roads.get(descriptor.full_name)) is None:
-            roads = frozenset(field.number for field in descriptor.fields if _holds_messages(field))
-            self._roads[descriptor.full_name] = roads
-        return roads
+        self._visitor.visit(message, change_one)
 
 
 def _holds_messages(field: FieldDescriptor) -> bool:
     if is_map(field) and field.message_type is not None:
         return _holds_messages(field.message_type.fields_by_name["value"])
     return field.message_type is not None and field.message_type.full_name not in _LEAVES
-
-
-def _messages_in(field: FieldDescriptor, value: DynamicMessage) -> Iterator[DynamicMessage]:
-    if not field.is_repeated:
-        yield value
-    elif is_map(field):
-        yield from value.values()
-    else:
-        yield from value
 
 
 STUB_CERTIFICATE = """\

@@ -13,12 +13,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Never, Protocol
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from xds.core.v3.resource_locator_pb2 import ResourceLocator
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.locator_messages import fill_locator
+from fsxds.api.walk import MessageVisitor
 from fsxds.events.event import Observer
 from fsxds.events.process_events import SnapshotSetAside
 from fsxds.model.name_table import Chunk
@@ -64,13 +65,13 @@ Change = Callable[[DynamicMessage, RequestedResources], bool]
 class ConfigSourceFinder:
     """Finds the config sources of Envoy's subscriptions in messages, and in what is packed into them.
 
-    Only fields that can lead to one are entered; which these are is worked out once per message type. What is in a
-    TypedStruct, or in a message that the catalogue does not know, is not found.
+    Only fields that can lead to one are entered. What is in a TypedStruct, or in a message that the catalogue does not know,
+    is not found.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._fields: dict[str, tuple[FieldDescriptor, ...]] = {}
+        self._visitor = MessageVisitor(catalogue, lambda field: _leads_to_source(field.message_type))
 
     def parse(self, resource: Resource) -> Message:
         """Return the message of a resource."""
@@ -78,34 +79,14 @@ class ConfigSourceFinder:
 
     def rewrite(self, resource: Resource, change: Change) -> bytes | None:
         """Call `change` with each config source, and return the body after that; None where none was changed."""
+
+        def change_sources(message: DynamicMessage) -> bool:
+            # All of them, not the first one that is changed.
+            return True in [change(source, requested) for source, requested in _sources_of(message)]
+
         message = self.parse(resource)
-        return message.SerializeToString(deterministic=True) if self._visit(message, change) else None
-
-    def _visit(self, message: DynamicMessage, change: Change) -> bool:
-        if message.DESCRIPTOR.full_name == ANY:
-            return self._visit_packed(message, change)
-        is_changed = False
-        for source, requested in _sources_of(message):
-            is_changed |= change(source, requested)
-        for field in self._fields_of(message.DESCRIPTOR):
-            for inner in _messages_in(message, field):
-                is_changed |= self._visit(inner, change)
-        return is_changed
-
-    def _visit_packed(self, packed: DynamicMessage, change: Change) -> bool:
-        inner = self._catalogue.unpacked(packed)
-        # What cannot be read is Envoy's to reject: it was packed by the file's author, and was never parsed.
-        if inner is None or not self._visit(inner, change):
-            return False
-        packed.value = inner.SerializeToString(deterministic=True)
-        return True
-
-    def _fields_of(self, descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
-        """Return the fields of a message type that can lead to a config source, or to an Any."""
-        if (fields := self._fields.get(descriptor.full_name)) is None:
-            fields = tuple(field for field in descriptor.fields if _leads_to_source(field.message_type))
-            self._fields[descriptor.full_name] = fields
-        return fields
+        is_changed = self._visitor.visit(message, change_sources)
+        return message.SerializeToString(deterministic=True) if is_changed else None
 
 
 def _leads_to_source(start: Descriptor | None) -> bool:
@@ -121,18 +102,6 @@ def _leads_to_source(start: Descriptor | None) -> bool:
         seen.add(descriptor.full_name)
         waiting += [field.message_type for field in descriptor.fields]
     return False
-
-
-def _messages_in(message: DynamicMessage, field: FieldDescriptor) -> Iterator[DynamicMessage]:
-    """Yield the messages that a field holds: of a list, of a map, or the one that is set."""
-    value = getattr(message, field.name)
-    if not field.is_repeated:
-        yield from (value,) if message.HasField(field.name) else ()
-    elif field.message_type is not None and field.message_type.GetOptions().map_entry:
-        # Only maps whose values are messages are entered: their keys never are.
-        yield from value.values()
-    else:
-        yield from value
 
 
 def eds_name_of(cluster: DynamicMessage) -> str | None:

@@ -231,6 +231,15 @@ async def test_every_row_is_what_becomes_of_an_event() -> None:
     assert {row.event: set(row.fields) for row in CATALOGUE} == fields
 
 
+def test_a_field_that_is_not_known_is_left_out() -> None:
+    """A rejected request has a subject in the log only if it is about something."""
+    plain = client_events.RequestRejected("127.0.0.1", 404, "no such path").line()
+    about = client_events.RequestRejected("127.0.0.1", 403, "another node", "node edge-1").line()
+
+    assert plain.details == {"peer": "127.0.0.1", "status": 404, "reason": "no such path"}
+    assert about.details["subject"] == "node edge-1"
+
+
 def test_every_field_has_one_meaning() -> None:
     """The fields of all rows are those that are explained."""
     assert {name for row in CATALOGUE for name in row.fields} == FIELDS.keys()

@@ -134,3 +134,12 @@ def test_stages_feed_each_other(view: View) -> None:
     assert set(served.resources(CDS)) == {"web", "far", "one"}
     assert view.used() == [True, True, False]
     assert changed(served) == (("far", "one"), (), ())
+
+
+def test_a_stage_that_follows_another_changes_what_that_made(view: View) -> None:
+    """What an upstream holds was served already when the first redirect comes, and is no part of its change."""
+    view.step({"cds.yaml": WEB}, (upstream("far"),))
+    served = view.step({"cds.yaml": WEB, "one.cds.yaml": REDIRECT}, (upstream("far"),))
+
+    assert changed(served) == (("one",), (), ())
+    assert view.used() == [True, True, False]

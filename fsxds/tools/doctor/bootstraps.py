@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.walk import messages_in
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import Fault, FieldPath, Severity
@@ -19,7 +20,6 @@ from fsxds.tools.doctor.facts import (
     ConfigSourceUse,
     EnvoyFacts,
     StaticCluster,
-    messages_in,
 )
 from fsxds.tools.doctor.source_checks import path_faults, seconds_of
 

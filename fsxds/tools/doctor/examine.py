@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.printing import Printer
+from fsxds.api.walk import messages_in
 from fsxds.client.polls import open_session
 from fsxds.envoy.admin import AdminPage
 from fsxds.model.errors import UsageError
@@ -32,7 +33,7 @@ from fsxds.tools.doctor.bootstraps import (
     check_route_table,
     xds_cluster_faults,
 )
-from fsxds.tools.doctor.facts import GRPC, REST, ConfigSourceUse, EnvoyFacts, LookAt, messages_in, subscriptions_of
+from fsxds.tools.doctor.facts import GRPC, REST, ConfigSourceUse, EnvoyFacts, LookAt, subscriptions_of
 from fsxds.tools.doctor.source_checks import check_config_source
 
 _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 2, 3, 5, 6  # ApiConfigSource.ApiType

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
-from fsxds.api.fields import ANY
-from fsxds.api.walk import MAX_DEPTH, messages_of
 from fsxds.model.values import FieldPath
 
 
@@ -85,26 +83,6 @@ class EnvoyFacts:
         }
         has_ads = bootstrap.dynamic_resources.HasField("ads_config")
         return cls(catalogue, look_at, MappingProxyType(clusters), has_ads)
-
-
-def messages_in(
-    message: DynamicMessage, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
-) -> Iterator[tuple[FieldPath, DynamicMessage]]:
-    """Yield a message and all messages within it, outer ones first, each with its path; the content of an Any has the Any's.
-
-    What cannot be read (an Any of an unknown type, broken bytes) is passed over: that is a problem of the conversion.
-    """
-    if depth > MAX_DEPTH:
-        return
-    if message.DESCRIPTOR.full_name == ANY:
-        inner = catalogue.unpacked(message)
-        if inner is not None:
-            yield from messages_in(inner, catalogue, field_path, depth + 1)
-        return
-    yield field_path, message
-    for field, value in message.ListFields():
-        for step, part in messages_of(field, value):
-            yield from messages_in(part, catalogue, (*field_path, field.name, *step), depth + 1)
 
 
 _CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3"

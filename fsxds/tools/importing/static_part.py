@@ -18,10 +18,10 @@ from google.protobuf.message import Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.constraints import FieldRules
+from fsxds.api.walk import messages_in
 from fsxds.envoy.static_bootstrap import SECRET_CONFIG, may_name_cluster
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Reference
-from fsxds.tools.doctor.facts import messages_in
 
 CLUSTER, SECRET = (BY_SHORT_NAME[name].type_url for name in ("cds", "sds"))
 

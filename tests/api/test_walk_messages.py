@@ -6,8 +6,8 @@ from typing import Any
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
+from fsxds.api.walk import messages_in
 from fsxds.model.values import pointer_of
-from fsxds.tools.doctor.facts import messages_in
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 

@@ -240,6 +240,12 @@ def test_a_field_that_is_not_known_is_left_out() -> None:
     assert about.details["subject"] == "node edge-1"
 
 
+def test_the_end_of_an_error_is_in_every_log_that_had_it() -> None:
+    """Who logs errors alone reads that the directory was lost, and that it is back."""
+    assert file_events.TreeReturned().line().admitted_as is Level.ERROR
+    assert file_events.TreeDisappeared("gone").line().admitted_as is None
+
+
 def test_every_field_has_one_meaning() -> None:
     """The fields of all rows are those that are explained."""
     assert {name for row in CATALOGUE for name in row.fields} == FIELDS.keys()

@@ -125,6 +125,14 @@ def test_an_event_is_counted(metrics: Metrics, event: Event, name: str, labels: 
     assert value(metrics, f"fsxds_{name}", **labels) == 1
 
 
+def test_what_an_event_has_several_of_counts_so_often(metrics: Metrics) -> None:
+    """A write of two files is two files, in one write."""
+    metrics.receive(mirror_events.FilesWritten(written=(PurePosixPath("cds.pb"), PurePosixPath("lds.pb"))))
+
+    assert value(metrics, "fsxds_mirror_files_written_total") == 2
+    assert value(metrics, "fsxds_mirror_writes_total") == 1
+
+
 def test_every_metric_of_events_has_one_that_counts_it() -> None:
     """What no event counts is read when it is asked for: nothing of the catalogue is without a source."""
     readings = Path("fsxds/server/admin_serving.py").read_text(encoding="utf-8")

@@ -321,9 +321,20 @@ class _OutlineReader:
         if top is None:
             self._root = value
         elif top.form is Form.SEQUENCE:
-            top.elements[-1] = value
+            word = top.elements[-1]
+            top.elements[-1] = value if word is None or word.quote else self._of_word(word, value)
         else:
             top.members[-1].value = value
+
+    def _of_word(self, word: OutlineNode, value: OutlineNode) -> OutlineNode:
+        """Return the mapping that a word begins, behind a dash and above what is indented further: it may become a key."""
+        if word.form is not Form.SCALAR or word.text[:1] in ("&", "!", "*"):
+            return value
+        column = word.start - 1 - max(self._text.rfind(mark, 0, word.start) for mark in "\r\n")
+        member = OutlineMember(word.text, (word.start, word.end), value, has_colon=False)
+        mapping = OutlineNode(Form.MAPPING, word.start, word.end, column, [member])
+        self._blocks.append(mapping)
+        return mapping
 
     def _value(self, column: int) -> OutlineNode:
         """Read a value in a block at this column; what continues it is indented further."""

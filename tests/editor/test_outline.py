@@ -113,6 +113,9 @@ def test_agrees_with_libyaml(path: Path) -> None:
         ("a: &x {b: 1}\nc: !t ⌖y", ("c",)),
         ("a: first\n  second\nb: ⌖x", ("b",)),
         ("'a': {'b': 'it''s', c: ⌖d}", ("a", "c")),
+        ("- a:\n  - end\n      b: ⌖c\n", (0, "a", 0, "end", "b")),
+        ("- a:\n  - end\n      b: c\n    d: ⌖1\n", (0, "a", 0, "d")),
+        ("- &x\n  b: ⌖c\n", (0, "b")),
     ],
 )
 def test_broken_texts(text: str, path: FieldPath) -> None:

@@ -51,6 +51,7 @@ def applied(catalogue: Catalogue, name: str, text: str, label: str) -> str:
         ("cds.yaml", "resources:\n- ⌖", {"name", "@type"}, {"resources"}),
         ("cds.yaml", "- name: a\n  lb_policy: R⌖", {"ROUND_ROBIN", "RANDOM"}, {"ORIGINAL_DST_LB"}),
         ("cds.yaml", "- {name: a, lb⌖", {"lb_policy"}, {"name"}),
+        ("cds.yaml", "- name: a\n- ci⌖\n    thresholds: []\n  name: b\n", {"circuit_breakers"}, {"resources", "name"}),
         ("cds.yaml", "- name: a\n  load_assignment:\n    ⌖", {"cluster_name", "endpoints"}, {"name"}),
         ("cds.yaml", "- name: a\n  load_assignment:\n    endpoints:\n    - ⌖", {"lb_endpoints"}, {"name"}),
         ("cds.yaml", "- name: a\n  ignore_health_on_host_removal: ⌖", {"true", "false"}, set()),

@@ -46,7 +46,6 @@ from fsxds.history.rollout_rows import (
     encode_state,
     snapshots_of,
 )
-from fsxds.history.seen_manifests import read_seen, write_seen
 from fsxds.history.state_directory import DATABASE, StateDirectory, is_damage
 from fsxds.history.upstream_table import UpstreamTable
 from fsxds.model.errors import StateError, UsageError
@@ -291,7 +290,7 @@ class State:
             StateError: it cannot be read.
         """
         with self._transaction() as opened:
-            return read_seen(opened.connection, subject)
+            return _read_seen(opened.connection, subject)
 
     def keep_manifest(self, subject: str, seen: SeenManifest) -> None:
         """Keep the newest manifest that was trusted of a subject.
@@ -300,7 +299,7 @@ class State:
             StateError: it could not be written.
         """
         with self._transaction() as opened:
-            write_seen(opened.connection, subject, seen)
+            _write_seen(opened.connection, subject, seen)
 
     @contextmanager
     def _transaction(self) -> Iterator[_Opened]:
@@ -390,3 +389,16 @@ def _forget(opened: _Opened, channel: str) -> None:
     connection.execute("DELETE FROM rollouts WHERE channel = ?", (channel,))
     for digest in parted(row[0]) if row else ():
         objects.release(digest)
+
+
+def _read_seen(connection: sqlite3.Connection, subject: str) -> SeenManifest | None:
+    """Return the newest manifest of a subject; None where none is kept."""
+    query = "SELECT serial, digest FROM seen_manifests WHERE subject = ?"
+    row = connection.execute(query, (subject,)).fetchone()
+    return None if row is None else SeenManifest(int(row[0]), row[1].decode())
+
+
+def _write_seen(connection: sqlite3.Connection, subject: str, seen: SeenManifest) -> None:
+    """Keep the newest manifest of a subject."""
+    row = subject, seen.serial, seen.digest
+    connection.execute("INSERT OR REPLACE INTO seen_manifests (subject, serial, digest) VALUES (?, ?, ?)", row)

@@ -15,10 +15,10 @@ from typing import NamedTuple, Never, Self
 from fsxds.events.event import Observer
 from fsxds.events.state_events import StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.rejection_rows import encode_rejections
-from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
 from fsxds.model.errors import StateError
 from fsxds.model.resources import Snapshot
+from fsxds.model.tree_trust import SeenManifest
 from fsxds.model.values import BackOff, Layers
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.rollout import DrainingListener, Rejections, ResourceVersion, RolloutState
@@ -365,3 +365,44 @@ def _first_line(path: Path) -> str:
         return ""
     with path.open(encoding="utf-8") as file:
         return file.readline(_LONGEST_LINE).rstrip("\r\n")
+
+
+class SeenInState:
+    """Remembers in a state directory. Blocks; for one caller at a time.
+
+    What cannot be written is remembered as long as the process lasts, and written with the next one: serving goes on.
+    """
+
+    def __init__(self, state: State, observer: Observer) -> None:
+        """Remember in a directory that is held; `observer` receives what fails."""
+        self._state, self._observer = state, observer
+        # {subject: the newest one, and whether it is on the disk}
+        self._seen: dict[str, tuple[SeenManifest, bool]] = {}
+
+    def newest(self, subject: str) -> SeenManifest | None:
+        """Return the newest one; None for a subject of which none was seen."""
+        if subject not in self._seen:
+            try:
+                kept = self._state.newest_manifest(subject)
+            except StateError as error:
+                self._report("which manifests were seen cannot be read", error)
+                return None
+            if kept is None:
+                return None
+            self._seen[subject] = kept, True
+        seen, is_kept = self._seen[subject]
+        if not is_kept:
+            self.keep(subject, seen)
+        return seen
+
+    def keep(self, subject: str, seen: SeenManifest) -> None:
+        """Remember a newer one."""
+        self._seen[subject] = seen, False
+        try:
+            self._state.keep_manifest(subject, seen)
+            self._seen[subject] = seen, True
+        except StateError as error:
+            self._report("which manifest was seen cannot be written", error)
+
+    def _report(self, fact: str, error: StateError) -> None:
+        self._observer(StateIgnored(str(self._state.path), f"{fact}: {error}"))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fsxds.events.state_events import StateIgnored
-from fsxds.history.seen_manifests import SeenInState
 from fsxds.history.state import State
 from fsxds.history.state_directory import DATABASE
+from fsxds.history.state_writer import SeenInState
 from fsxds.model.tree_trust import SeenManifest
 from tests.support.errors import Recorder
 

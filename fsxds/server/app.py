@@ -485,10 +485,6 @@ class Application:
         security = self.security.grpc(address, self.settings)
         return listening_grpc(services, address, self.supervisor, grace_s=GRACE_S, security=security)
 
-    def listen_admin(self, address: Address) -> AbstractAsyncContextManager[Address]:
-        """Let operators ask and decide at an address."""
-        return self.parts[ADMIN].listen(address)
-
     @property
     def file_count(self) -> int:
         """How many files the directory has."""
@@ -532,7 +528,13 @@ class Transport:
 TRANSPORTS: tuple[Transport, ...] = (
     Transport("REST", lambda settings: settings.http, Application.listen_rest, "http"),
     Transport("gRPC", lambda settings: settings.grpc, Application.listen_grpc, "grpc"),
-    Transport(ADMIN, lambda settings: settings.admin, Application.listen_admin, "admin", "fsxds.server.admin_serving"),
+    Transport(
+        ADMIN,
+        lambda settings: settings.admin,
+        lambda application, address: application.parts[ADMIN].listen(address),
+        "admin",
+        "fsxds.server.admin_serving",
+    ),
 )
 
 

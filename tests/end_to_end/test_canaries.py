@@ -32,7 +32,7 @@ from fsxds.lint.report_formats import PROBLEM_FORMATS
 from fsxds.model.resource_types import type_from_path
 from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import Nonce, SourceFile, Version
-from fsxds.observe.log_lines import human_renderer, json_renderer
+from fsxds.observe.log import human_renderer, json_renderer
 from fsxds.observe.problem_reports import ProblemReports
 from fsxds.protocol.messages import without_message
 from fsxds.settings.options import OPTIONS

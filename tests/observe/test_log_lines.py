@@ -13,7 +13,7 @@ from rich.console import Console
 from fsxds.events.event import Level, LogLine
 from fsxds.events.phrases import escape, shortened
 from fsxds.model.values import PlainValue
-from fsxds.observe.log_lines import MOST_WAITING_LINES, LineSink, human_renderer, json_renderer
+from fsxds.observe.log import MOST_WAITING_LINES, LineSink, human_renderer, json_renderer
 
 NOON = datetime(2026, 5, 1, 12, 3, 11, 5000, tzinfo=UTC)
 

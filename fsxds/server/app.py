@@ -190,9 +190,6 @@ class Application:
         self.channels = NodeChannels(self.publisher, self.reload, self._node_rules(settings), self.upstreams.asked)
         self.clients = Clients()
         self.supervisor = Supervisor(self.observer)
-        if self.keeper is not None:
-            with reported_wait("what upstreams held to be read", self.report_wait):
-                self.upstreams.keep_in(self.keeper, self.store.current)
         services = ServiceContext(
             self.clients, self.catalogue, self.credentials.access, self.upstreams.own_statuses, self.offered
         )
@@ -202,6 +199,9 @@ class Application:
         self.mirrors: list[MirroredDirectory] = []
         self.listeners: Mapping[str, Listener] = {}
         self.readiness = Readiness(self.unready, self.supervisor.degraded, self.observer)
+        if self.keeper is not None:
+            with reported_wait("what upstreams held to be read", self.report_wait):
+                self.upstreams.keep_in(self.keeper, self.store.current)
 
     def _opened_state(self, settings: Settings) -> StateWriter | None:
         """Hold the state directory; None without one."""

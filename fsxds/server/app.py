@@ -221,10 +221,14 @@ class Application:
         """Return the upstreams; they hold nothing yet."""
         if not rules_of(self.settings):
             return RowSource()
-        from fsxds.upstream.upstreams import Upstreams  # noqa: PLC0415 - a capability, loaded if it is used
+        from fsxds.upstream.upstreams import UpstreamContext, Upstreams  # noqa: PLC0415 - loaded if it is used
 
-        upstreams = Upstreams(lambda: self.settings, self._receive, self.catalogue, rules.parsing.check)
-        upstreams.offer_to(self._offer_manifests, self._seen)
+        check = rules.parsing.check
+        upstreams = Upstreams(
+            UpstreamContext(
+                lambda: self.settings, self._receive, self.catalogue, check, self._seen, self._offer_manifests
+            )
+        )
         upstreams.trust(rules.anchors)
         return upstreams
 

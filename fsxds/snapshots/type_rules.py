@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
 from typing import NamedTuple, Protocol, cast
 
@@ -45,9 +44,10 @@ class TypeRow(NamedTuple):
 
 TYPE_RULES = (TypeRow(BY_SHORT_NAME["lcds"], "fsxds.snapshots.list_collections"),)
 
+_MODULES = {each.row.type_url: each.module for each in TYPE_RULES}
 
-@cache
+
 def rules_of(row: ResourceType | None) -> TypeRules | None:
     """Return the rules of a type; None for a type that needs none."""
-    module = next((each.module for each in TYPE_RULES if each.row is row), None)
+    module = None if row is None else _MODULES.get(row.type_url)
     return None if module is None else cast("TypeRules", import_module(module))

@@ -184,29 +184,10 @@ class Exchange:
             ProtocolError: the sender may ask for this no longer.
         """
         until_s = inf if wait.until_s is None else wait.until_s
-        now_s = await self._wait(waiting, snapshot, until_s, awaits_answers=wait.awaits_answers)
-        self.check(asker)
-        return now_s
-
-    async def wait_reading(self, asker: Asker, reader: Reader, until_s: float, *, awaits_answers: bool) -> float:
-        """Wait like `wait`, for something newer than what is served now, and have a reader follow its node."""
-        channel = reader.channel
-        channel.readers += 1
-        self._readers.add(reader)
-        try:
-            now_s = await self._wait(reader, self.snapshot_of(channel), until_s, awaits_answers=awaits_answers)
-        finally:
-            channel.readers -= 1
-            self._readers.discard(reader)
-        reader.channel = await self.channel_of(asker)
-        return now_s
-
-    async def _wait(
-        self, waiting: Waiting, snapshot: Snapshot | None, until_s: float, *, awaits_answers: bool
-    ) -> float:
+        # In one coroutine: thousands of requests wait, and each would keep another one.
         try:
             async with asyncio.timeout_at(until_s) as limit:
-                found_by = (self._limits, waiting.limits, *((self._awaiting,) if awaits_answers else ()))
+                found_by = (self._limits, waiting.limits, *((self._awaiting,) if wait.awaits_answers else ()))
                 for limits in found_by:
                     limits.add(limit)
                 try:
@@ -216,10 +197,27 @@ class Exchange:
                     for limits in found_by:
                         limits.discard(limit)
         except TimeoutError:
+            now_s = asyncio.get_running_loop().time()
             if limit.when() == until_s:
                 # Timers may fire a little early; at `until_s` it must be reached.
-                return max(until_s, asyncio.get_running_loop().time())
-        return asyncio.get_running_loop().time()
+                now_s = max(until_s, now_s)
+        else:
+            now_s = asyncio.get_running_loop().time()
+        self.check(asker)
+        return now_s
+
+    async def wait_reading(self, asker: Asker, reader: Reader, until_s: float, *, awaits_answers: bool) -> float:
+        """Wait like `wait`, for something newer than what is served now, and have a reader follow its node."""
+        channel = reader.channel
+        channel.readers += 1
+        self._readers.add(reader)
+        try:
+            now_s = await self.wait(asker, reader, self.snapshot_of(channel), Wait(until_s, awaits_answers))
+        finally:
+            channel.readers -= 1
+            self._readers.discard(reader)
+        reader.channel = await self.channel_of(asker)
+        return now_s
 
     async def pause(self, pause_s: float) -> None:
         """Wait for so long, for other access, or for the end of the server."""

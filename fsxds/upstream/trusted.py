@@ -73,17 +73,24 @@ class VouchedContent:
         anchors: who is trusted to sign; None where nobody has to: then everything is taken.
         changed: replaced when other manifests count.
         fault: why there is no manifest, or not the newest; empty for none.
-        seen: remembers which manifests were trusted.
-        on_changed: is called when other manifests are offered to relays below.
     """
 
-    def __init__(self, upstream: str, seen: SeenManifests | None = None) -> None:
+    def __init__(
+        self, upstream: str, seen: SeenManifests | None = None, on_changed: Callable[[], object] = lambda: None
+    ) -> None:
+        """Decide for the upstream of this name.
+
+        Args:
+            upstream: the name.
+            seen: remembers which manifests were trusted; None for no longer than the process lasts.
+            on_changed: is called when other manifests are offered to relays below.
+        """
         self.anchors: TrustedSigners | None = None
         self.changed = Latest(0)
         self.fault = NO_MANIFEST
         self._upstream = upstream
-        self.seen: SeenManifests = seen or SeenInProcess()
-        self.on_changed: Callable[[], object] = lambda: None
+        self._seen: SeenManifests = seen or SeenInProcess()
+        self._on_changed = on_changed
         self._offers: tuple[OfferedManifest, ...] = ()
         self._vouched: dict[str, _Vouched] = {}
         self._waiting: dict[Key, _Waiting] = {}
@@ -132,11 +139,11 @@ class VouchedContent:
     def _note(self, signed: SignedManifest) -> None:
         """Remember a manifest; UntrustedError where it is older than one that was seen before."""
         subject = f"{self._upstream} {signed.signer}"
-        newest, seen = self.seen.newest(subject), SeenManifest(signed.manifest.serial, signed.digest)
+        newest, seen = self._seen.newest(subject), SeenManifest(signed.manifest.serial, signed.digest)
         if (fault := signed.replay_fault(newest)) is not None:
             raise fault
         if newest != seen:
-            self.seen.keep(subject, seen)
+            self._seen.keep(subject, seen)
 
     def take(self, examined: ExaminedOffers) -> None:
         """Have what was examined count; a manifest that is not offered any more counts on."""
@@ -145,7 +152,7 @@ class VouchedContent:
         self._vouched.update(examined.vouched)
         if self.offered != before:
             self.changed.replace(self.changed.current + 1)
-            self.on_changed()
+            self._on_changed()
 
     def is_waiting(self, response: ReadResponse, rows: Rows) -> bool:
         """Whether something in a response may be vouched for by a manifest that has yet to come."""

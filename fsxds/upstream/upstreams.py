@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Never
@@ -73,6 +74,27 @@ async def _ask(upstream: Upstream, names: Names) -> None:
     upstream.ask(names, time.time())
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamContext:
+    """What all upstreams share.
+
+    Attributes:
+        settings: returns those in use.
+        observer: receives what happens.
+        catalogue: the message types of the Envoy in use.
+        check: judges resources as it does those of files.
+        seen: remembers which manifests were trusted.
+        on_offered: is called when other manifests are `offered`.
+    """
+
+    settings: Callable[[], Settings]
+    observer: Observer
+    catalogue: Catalogue
+    check: Check
+    seen: SeenManifests
+    on_offered: Callable[[], object]
+
+
 class Upstreams(RowSource):
     """All upstreams of a relay. `keep_connected` is to be run.
 
@@ -86,40 +108,28 @@ class Upstreams(RowSource):
         vouched: decides what may be taken from each upstream, by its name.
     """
 
-    def __init__(
-        self, settings: Callable[[], Settings], observer: Observer, catalogue: Catalogue, check: Check
-    ) -> None:
+    def __init__(self, context: UpstreamContext) -> None:
         """Make the upstreams, of which nothing is held.
-
-        Args:
-            settings: returns those in use.
-            observer: receives what happens.
-            catalogue: the message types of the Envoy in use.
-            check: judges resources as it does those of files.
 
         Raises:
             UsageError: as `rules_of`; or a file of credentials cannot be used.
         """
         super().__init__()
-        self.upstreams = tuple(_upstreams_of(settings(), catalogue, check))
+        settings, observer = context.settings, context.observer
+        self.upstreams = tuple(_upstreams_of(settings(), context.catalogue, context.check))
         self.asked = self._asked = AskedNames(self.upstreams)
         self.tree_needs = TreeNeeds(self.upstreams, self._asked, observer)
         by_name = {upstream.rule.name: upstream for upstream in self.upstreams}
         self.late_nacks = LateNacks(settings, observer, by_name, lambda name: by_name[name].rows)
         self.contents.replace(self._current())
         self.relays = RelayIds(token_hex(8) if self.upstreams else "")
-        self.vouched = {each.rule.name: VouchedContent(each.rule.name) for each in self.upstreams}
-        converter = Converter(catalogue)
-        context = LinkContext(settings, observer, self.late_nacks, self.relays, converter, vouched=self.vouched)
-        self._links = tuple(Link(upstream, context) for upstream in self.upstreams)
+        self.vouched = {name: VouchedContent(name, context.seen, context.on_offered) for name in by_name}
+        converter = Converter(context.catalogue)
+        shared = LinkContext(settings, observer, self.late_nacks, self.relays, converter, vouched=self.vouched)
+        self._links = tuple(Link(upstream, shared) for upstream in self.upstreams)
         self._settings = settings
         self._observer = observer
         self._keeping: UpstreamKeeping | None = None
-
-    def offer_to(self, on_changed: Callable[[], object], seen: SeenManifests) -> None:
-        """Have a function called when other manifests are `offered`, and remember in `seen` which were trusted."""
-        for vouched in self.vouched.values():
-            vouched.seen, vouched.on_changed = seen, on_changed
 
     def trust(self, anchors: TrustedSigners | None) -> None:
         """Take from upstreams, from now on, only what is signed by one who is trusted; without anybody, everything."""

@@ -109,9 +109,9 @@ def test_without_a_manifest_nothing_changes() -> None:
 
 def test_who_is_asked_for_no_signature() -> None:
     """Everything is taken, and what is offered is passed on as it came."""
-    vouched, one = VouchedContent("up"), OfferedManifest(b"any", b"thing")
     changes: list[object] = []
-    vouched.on_changed = lambda: changes.append(1)
+    vouched = VouchedContent("up", on_changed=lambda: changes.append(1))
+    one = OfferedManifest(b"any", b"thing")
     offer(vouched, one)
     came = response(resource("a"), removed=("b",))
 

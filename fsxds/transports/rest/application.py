@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -291,7 +291,7 @@ class RestJson:
                 self._memory.receive_deadline(poll, now_s)
                 break
             until_s = deadline_s if decision.until_s is None else min(decision.until_s, deadline_s)
-            now_s = await self.exchange.wait(received.asker, client, snapshot, replace(decision, until_s=until_s))
+            now_s = await self.exchange.wait(received.asker, client, snapshot, Wait(until_s, decision.awaits_answers))
             snapshot = client.channel.store.current
             decision = self._memory.receive_snapshot(poll, snapshot, now_s)
         return decision, snapshot

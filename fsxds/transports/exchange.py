@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol, Self
@@ -23,6 +23,7 @@ from typing import Protocol, Self
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import Node
+from fsxds.protocol.on_demand import OnDemand
 from fsxds.protocol.poll import Wait
 from fsxds.runtime.access import AccessInUse, Peer
 from fsxds.runtime.channels import Channel, Channels, HoldsOf, holds_nothing
@@ -72,6 +73,23 @@ class Reader:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.limits: set[asyncio.Timeout] = set()
+
+
+class _Asking(AbstractContextManager[None]):
+    """Has upstreams asked while it lasts. Not made of a generator: each held request keeps one, which takes 0.5 kB."""
+
+    __slots__ = ("_asker", "_on_demand")
+
+    def __init__(self, on_demand: OnDemand, asker: Asker) -> None:
+        self._on_demand, self._asker = on_demand, asker
+
+    def __enter__(self) -> None:
+        if self._asker.type_url is not None:
+            self._on_demand.ask(self._asker, self._asker.type_url, self._asker.asked)
+
+    def __exit__(self, *_: object) -> None:
+        # Also when it is cancelled, because the client gave its request up, or fails.
+        self._on_demand.forget(self._asker)
 
 
 def _store(channel: Channel) -> SnapshotStore:
@@ -153,16 +171,9 @@ class Exchange:
         self.check(asker)
         return channel
 
-    @contextmanager
-    def asking(self, asker: Asker) -> Iterator[None]:
+    def asking(self, asker: Asker) -> AbstractContextManager[None]:
         """Have upstreams asked as long as the context lasts."""
-        if asker.type_url is not None:
-            self.channels.on_demand.ask(asker, asker.type_url, asker.asked)
-        try:
-            yield
-        finally:
-            # Also when this is cancelled, because the client gave its request up, or fails.
-            self.channels.on_demand.forget(asker)
+        return _Asking(self.channels.on_demand, asker)
 
     def snapshot_of(self, channel: Channel) -> Snapshot | None:
         """Return what a channel serves now."""

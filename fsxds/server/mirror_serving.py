@@ -14,7 +14,7 @@ from fsxds.server.app import Application
 from fsxds.server.mirror_settings import listener_finder
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
-from fsxds.transports.mirror.envoy_reader import EnvoyPage, EnvoyReader
+from fsxds.transports.mirror.envoy_reader import Audience, EnvoyPage, EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 
 
@@ -25,14 +25,16 @@ class ServedMirror:
         rule: what the settings say of it.
         mirror: its files.
         mirroring: keeps it in step.
+        reader: follows the Envoy that reads it; None where it is not known.
     """
 
     def __init__(self, application: Application, rule: MirrorRule) -> None:
         self.rule = rule
         self._application = application
         self.mirror = Mirror(rule.directory, application.catalogue, self._options(application.settings))
-        self.mirroring = Mirroring(application.channels, self.mirror, application.observer, node_of(rule.attributes))
-        self.mirroring.reader = None if rule.admin is None else EnvoyReader(EnvoyPage(rule.admin))
+        self.reader = None if rule.admin is None else EnvoyReader(EnvoyPage(rule.admin))
+        audience = Audience(node_of(rule.attributes), self.reader)
+        self.mirroring = Mirroring(application.channels, self.mirror, application.observer, audience)
 
     @property
     def root(self) -> Path:
@@ -74,7 +76,7 @@ def start_mirrors(application: Application, tasks: asyncio.TaskGroup, mirrors: S
     for one in mirrors:
         name = "mirror" if len(mirrors) == 1 else f"mirror {one.root}"
         application.start(tasks, name, one.mirroring.keep_mirrored)
-        if one.mirroring.reader is not None:
-            application.start(tasks, f"{name} reader", partial(one.mirroring.keep_read, one.mirroring.reader))
+        if one.reader is not None:
+            application.start(tasks, f"{name} reader", partial(one.mirroring.keep_read, one.reader))
     if pages := {str(one.root): one.rule.admin for one in mirrors if one.rule.admin is not None}:
         application.start(tasks, "drain watch", DrainWatch(application.publisher, pages).keep_watching)

@@ -163,13 +163,12 @@ class StreamContext:
         self.reader = GrpcRequestReader(
             lambda: self.limiter.settings.max_names, lambda: self.limiter.settings.authority
         )
-        self.writer = ResponseWriter(passes_redirects=self.limiter.settings.redirects == "client")
-        self.writer.identifier = self._read_identifier
+        # Which relays are below changes.
+        self.writer = ResponseWriter(
+            passes_redirects=settings.redirects == "client", identifier=lambda: self.relays.identifier
+        )
         self.waking = Waking(channels.on_demand)
         self._tasks: asyncio.TaskGroup | None = None
-
-    def _read_identifier(self) -> str:
-        return self.relays.identifier
 
     def admit(self, context: Context) -> None:
         """Count a call. Raises ProtocolError: its peer asks too fast, or it is a web page, as those behind gRPC-Web are."""

@@ -50,12 +50,18 @@ class ResponseWriter:
 
     Where the part that differs between streams is equal too, they share the whole message. `written` counts the messages
     that nothing was kept of. Where it `passes_redirects`, the bodies of redirects are locators. `identifier` returns what the
-    server calls itself; it may be set before the first response is written.
+    server calls itself.
     """
 
-    def __init__(self, most_kept_bytes: int = MOST_KEPT_BYTES, *, passes_redirects: bool = False) -> None:
+    def __init__(
+        self,
+        most_kept_bytes: int = MOST_KEPT_BYTES,
+        *,
+        passes_redirects: bool = False,
+        identifier: Callable[[], str] = lambda: SERVER,
+    ) -> None:
         self.written = 0
-        self.identifier: Callable[[], str] = lambda: SERVER
+        self._identifier = identifier
         self.passes_redirects = passes_redirects
         self._kept: Lru[_Key, _Kept] = Lru(MOST_KEPT, lambda kept: len(kept.message), most_kept_bytes)
         # Those of a type that are large, the oldest first.
@@ -68,7 +74,7 @@ class ResponseWriter:
         if not resources or not is_shared or not isinstance(resources, ResourceList):
             return b"".join((*self._shared_parts(response), own))
         form = response.type_url, isinstance(response, DeltaResponse), response.with_ttl
-        key = resources, form, response.version, self.identifier()
+        key = resources, form, response.version, self._identifier()
         kept = self._kept.get(key)
         if kept is None:
             self._make_room(form)
@@ -82,7 +88,7 @@ class ResponseWriter:
         if isinstance(response, DeltaResponse):
             return (self._delta_part(response),)
         message = discovery_pb2.DiscoveryResponse(
-            version_info=response.version, type_url=response.type_url, control_plane={"identifier": self.identifier()}
+            version_info=response.version, type_url=response.type_url, control_plane={"identifier": self._identifier()}
         )
         return message.SerializeToString(), *_sotw_parts(response, passes_redirects=self.passes_redirects)
 
@@ -90,7 +96,7 @@ class ResponseWriter:
         message = discovery_pb2.DeltaDiscoveryResponse(
             system_version_info=response.version,
             type_url=response.type_url,
-            control_plane={"identifier": self.identifier()},
+            control_plane={"identifier": self._identifier()},
         )
         add = message.resources.add
         for resource in response.resources:

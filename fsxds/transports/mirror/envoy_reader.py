@@ -16,7 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import aiohttp
 
@@ -24,6 +24,7 @@ from fsxds.api.secrets import mask_reason
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import RowsChange, Snapshot
 from fsxds.model.values import TypeUrl, Version
+from fsxds.protocol.messages import Node
 from fsxds.protocol.subscription import Subscription, version_of
 from fsxds.rollout import Nack, Standing, Step, nack_of
 from fsxds.settings.forms import Address, UnixAddress
@@ -299,3 +300,14 @@ def _errors(content: str) -> Iterator[str]:
     for listener in listeners:
         if details := listener.get("error_state", {}).get("details"):
             yield f"{listener.get('name', '')}: {details}"
+
+
+class Audience(NamedTuple):
+    """Who reads a directory: the node of which it is the view, and what follows the Envoy; None where that is not known."""
+
+    node: Node = Node("")
+    reader: EnvoyReader | None = None
+
+
+ANYBODY = Audience()
+"""Who reads a directory is not known."""

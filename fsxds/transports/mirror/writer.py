@@ -20,7 +20,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.model.resources import Rows, RowsChange, Snapshot
 from fsxds.model.values import BackOff, TypeUrl
-from fsxds.protocol.messages import ClientStatus, Node, SyncState, WatchStatus, combined_state
+from fsxds.protocol.messages import ClientStatus, SyncState, WatchStatus, combined_state
 from fsxds.protocol.subscription import WILDCARD
 from fsxds.rollout import Standing, Step, StepKind
 from fsxds.runtime.channels import Channel, Channels
@@ -29,7 +29,7 @@ from fsxds.runtime.supervisor import Attempts
 from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.transports.mirror.directory import MirrorDirectory, Signature
-from fsxds.transports.mirror.envoy_reader import NO_LISTS, EnvoyReader, FileRejection
+from fsxds.transports.mirror.envoy_reader import ANYBODY, NO_LISTS, Audience, EnvoyReader, FileRejection
 from fsxds.transports.mirror.files import (
     COLLECTIONS,
     FileStep,
@@ -51,7 +51,7 @@ Value = TypeVar("Value")
 BACK_OFF = BackOff()
 # Between two looks at an Envoy that is to read what was written; the second is for one whose page did not change.
 READ_EVERY_S, READ_EVERY_AT_MOST_S = 0.05, 1.0
-NOBODY = Node("")
+
 # The layout of a file for each resource.
 RESOURCES = "resources"
 EVERYTHING = frozenset((WILDCARD,))
@@ -328,7 +328,7 @@ class Mirroring:
     at the next rescan.
 
     A step of a rollout is taken when its files are written and `MirrorOptions.pause_s` has passed: Envoys have read them then.
-    Where `reader` knows the Envoy, it is taken when that has taken it, and rejected when that rejects it.
+    Where a reader knows the Envoy, it is taken when that has taken it, and rejected when that rejects it.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
     newer snapshot. A snapshot on which it failed three times in a row by an error of fsxds is set aside: the files stay as
@@ -338,12 +338,11 @@ class Mirroring:
         root: the directory.
         node: of which the directory is the view.
         has_written: is set when the first snapshot is in the directory.
-        reader: follows the Envoy that reads the directory; None where nobody set it, because it is not known.
     """
 
     transport: Final = "mirror"
 
-    def __init__(self, channels: Channels, mirror: Mirror, observer: Observer, node: Node = NOBODY) -> None:
+    def __init__(self, channels: Channels, mirror: Mirror, observer: Observer, audience: Audience = ANYBODY) -> None:
         self._channels = channels
         # That of the node, while `keep_mirrored` runs.
         self._channel: Channel
@@ -367,9 +366,9 @@ class Mirroring:
         self._limit: asyncio.Timeout | None = None
         self._foreign = ForeignChanges(self._hurry)
         self.root = mirror.root
-        self.node = node
+        self.node = audience.node
         self.has_written = asyncio.Event()
-        self.reader: EnvoyReader | None = None
+        self._reader = audience.reader
 
     @property
     def name(self) -> str:
@@ -397,9 +396,9 @@ class Mirroring:
 
     def _standing(self, step: Step) -> Standing:
         """Return whether its Envoy has answered what was written; report the rejection."""
-        if self.reader is None or self._written is None:
+        if self._reader is None or self._written is None:
             return Standing.TAKEN
-        standing = self.reader.standing(step, self._written)
+        standing = self._reader.standing(step, self._written)
         if standing is Standing.PENDING:
             self._is_awaited.set()
         if not isinstance(standing, FileRejection):
@@ -530,8 +529,8 @@ class Mirroring:
 
     async def _write(self, snapshot: Snapshot) -> None:
         changes = None if self._written is None else _changes(self._written, snapshot)
-        if self.reader is not None:
-            await self.reader.mark(changes)
+        if self._reader is not None:
+            await self._reader.mark(changes)
         try:
             report = await asyncio.to_thread(self._mirror.write, self._with_unanswered(snapshot))
         except asyncio.CancelledError:
@@ -547,8 +546,8 @@ class Mirroring:
         else:
             self._failures = 0
             self.has_written.set()
-            if self.reader is not None:
-                self.reader.lists = self._mirror.lists
+            if self._reader is not None:
+                self._reader.lists = self._mirror.lists
             self._observer(replace(report, pause_s=self._foreign.restored()) if report.restored else report)
             await self._foreign.watch(self._mirror.folders)
             if report.written or report.removed:
@@ -559,7 +558,7 @@ class Mirroring:
         rejected = None if self._rejection is None else self._rejection.type_url
         if rejected and self._written and snapshot.versions[rejected] != self._written.versions[rejected]:
             self._rejection = None
-        if self.reader is not None and self._written is not None:
+        if self._reader is not None and self._written is not None:
             step, earlier = Step(StepKind.WHOLE, snapshot, _changes(self._written, snapshot)), self._unanswered
             self._unanswered = step if earlier is None else earlier.joined_with(step)
         self._written = snapshot

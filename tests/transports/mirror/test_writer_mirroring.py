@@ -24,7 +24,7 @@ from fsxds.rollout import Nack, Standing
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.mirror import foreign_changes
-from fsxds.transports.mirror.envoy_reader import EnvoyPage, EnvoyReader
+from fsxds.transports.mirror.envoy_reader import Audience, EnvoyPage, EnvoyReader
 from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions, write_once
 from tests.support.channels import OneChannel
 from tests.support.faulty_server import until
@@ -371,8 +371,8 @@ async def test_envoy_is_listened_to_also_where_no_step_waits_for_it(tmp_path: Pa
     channel, page = Channel(ChannelKey()), Page()
     channel.on_nack = lambda _, nack: nacks.append(nack)
     listener = Listener()
-    mirroring = Mirroring(OneChannel(channel), mirror_in(tmp_path), listener)
-    mirroring.reader = reader = EnvoyReader(page)
+    reader = EnvoyReader(page)
+    mirroring = Mirroring(OneChannel(channel), mirror_in(tmp_path), listener, Audience(reader=reader))
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(mirroring.keep_mirrored()), tasks.create_task(mirroring.keep_read(reader))]
         for generation, name in enumerate(("a", "b", "c"), 1):

@@ -28,6 +28,9 @@ MOST_NAMES = 3
 
 LONGEST_NAME = 80
 
+NO_REASON = "it gave no reason; see its own log"
+"""Why a client rejected something, if it did not say."""
+
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 

@@ -11,6 +11,7 @@ from fsxds.events.phrases import (
     LONGEST_NAME,
     MOST_NAMES,
     MOST_RESOURCES,
+    NO_REASON,
     count_of,
     noun_of,
     resources_of,
@@ -37,8 +38,6 @@ from fsxds.rollout import (
     StepTimedOut,
     Superseded,
 )
-
-NO_REASON = "it gave no reason; see its own log"
 
 _ROLLOUT = "layers cohort version"
 

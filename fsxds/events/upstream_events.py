@@ -40,6 +40,19 @@ class UpstreamEvent(Event):
         return "" if server == self.upstream else f" {preposition} {server}"
 
 
+class _OfType:
+    """A part of the events that are about one type."""
+
+    __slots__ = ()
+
+    type_url: TypeUrl
+
+    @property
+    def type(self) -> str:
+        """The short name of the type."""
+        return type_name(self.type_url)
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamConnected(UpstreamEvent):
     """A server of an upstream answers, and is asked over `wire` (`Delta ADS`) from now on."""
@@ -124,7 +137,7 @@ class UpstreamFailedOver(UpstreamEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamChanged(UpstreamEvent):
+class UpstreamChanged(UpstreamEvent, _OfType):
     """A response changed what is held.
 
     Attributes:
@@ -151,11 +164,6 @@ class UpstreamChanged(UpstreamEvent):
     version: str
     changed: int
     removed: int
-
-    @property
-    def type(self) -> str:
-        """The short name of the type."""
-        return type_name(self.type_url)
 
     def _words(self) -> Words:
         counts = f"{self.changed} changed, {self.removed} removed"
@@ -207,7 +215,7 @@ class UpstreamUnanswered(UpstreamEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamRejected(UpstreamEvent):
+class UpstreamRejected(UpstreamEvent, _OfType):
     """A response was NACKed by the relay itself; what is good in it was taken in.
 
     Attributes:
@@ -232,11 +240,6 @@ class UpstreamRejected(UpstreamEvent):
     version: str
     faults: tuple[str, ...]
 
-    @property
-    def type(self) -> str:
-        """The short name of the type."""
-        return type_name(self.type_url)
-
     def _words(self) -> Words:
         faults = [quoted(fault) for fault in self.faults[:MOST_NAMES]]
         more = f" and {len(self.faults) - MOST_NAMES} more" if len(self.faults) > MOST_NAMES else ""
@@ -249,7 +252,7 @@ class UpstreamRejected(UpstreamEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamNacked(UpstreamEvent):
+class UpstreamNacked(UpstreamEvent, _OfType):
     """So many nodes reject what came from an upstream that it is held back from all.
 
     Attributes:
@@ -273,11 +276,6 @@ class UpstreamNacked(UpstreamEvent):
     reason: str
     names: frozenset[str]
     was_sent: bool
-
-    @property
-    def type(self) -> str:
-        """The short name of the type."""
-        return type_name(self.type_url)
 
     def _words(self) -> Words:
         reason = quoted(self.reason)

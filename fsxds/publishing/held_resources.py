@@ -8,7 +8,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
-from fsxds.events.phrases import some_of
+from fsxds.events.phrases import NO_REASON, some_of
 from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import Problem, Severity, TypeUrl
@@ -16,7 +16,6 @@ from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, Re
 
 # Of more, the rest is in the status.
 MOST_PROBLEMS = 100
-NO_REASON = "it gave no reason; see its own log"
 
 REJECTED = "rejected-by-client"
 IN_USE = "removed-in-use"

@@ -314,8 +314,7 @@ class _Resolution:
         return type_change(earlier, rows, self._raw.generation)
 
     def _problems(self, redirects: _Redirects) -> tuple[Problem, ...]:
-        found = (problem for problems in redirects.wrong.values() for problem in problems)
-        return tuple(sorted(one for one in map(self._rules.check.adjusted, found) if one is not None))
+        return tuple(sorted(problem for problems in redirects.wrong.values() for problem in problems))
 
     def _held(self, served: Snapshot, redirects: _Redirects) -> tuple[HeldFile, ...]:
         """Return the files with redirects that lead nowhere, each once."""

@@ -44,10 +44,11 @@ class TypeRow(NamedTuple):
 
 TYPE_RULES = (TypeRow(BY_SHORT_NAME["lcds"], "fsxds.snapshots.list_collections"),)
 
-_MODULES = {each.row.type_url: each.module for each in TYPE_RULES}
-
 
 def rules_of(row: ResourceType | None) -> TypeRules | None:
     """Return the rules of a type; None for a type that needs none."""
-    module = None if row is None else _MODULES.get(row.type_url)
-    return None if module is None else cast("TypeRules", import_module(module))
+    # For each resource: a generator would cost more than the few rows.
+    for each in TYPE_RULES:
+        if each.row is row:
+            return cast("TypeRules", import_module(each.module))
+    return None

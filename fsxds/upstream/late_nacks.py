@@ -21,6 +21,7 @@ from types import MappingProxyType
 
 from fsxds.api.secrets import mask_reason
 from fsxds.events.event import Observer
+from fsxds.events.phrases import NO_REASON
 from fsxds.events.upstream_events import UpstreamNacked
 from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key, Rows
@@ -35,7 +36,6 @@ BACK_OFF = BackOff(first_s=10.0, longest_s=600.0)
 MOST_REMEMBERED = 1000
 REMEMBERED_FOR_S = 600.0
 
-NO_REASON = "it gave no reason; see its own log"
 RELAY = "relay"
 
 HeldRows = Callable[[str], Mapping[TypeUrl, Rows]]

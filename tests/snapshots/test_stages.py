@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from fsxds.api.catalogue import Catalogue
-from fsxds.lint.linter import Linter
+from fsxds.lint.linter import Linter, linter_of
 from fsxds.model.resource_names import ResourceName
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Rows, Snapshot
-from fsxds.model.values import WHOLE_TREE, SourceFile
+from fsxds.model.values import WHOLE_TREE, Severity, SourceFile
 from fsxds.settings.naming_rules import CollectionRule
+from fsxds.settings.options import Settings
+from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.load import Acceptance, load
 from fsxds.snapshots.loaded_views import LoadedViews, whole_tree, with_served
 from fsxds.snapshots.parse import FileParser
@@ -32,6 +34,7 @@ class View:
     """One view, as it is loaded and served step by step."""
 
     def __init__(self, parser: FileParser, catalogue: Catalogue) -> None:
+        self.check: Check = Linter()
         self._parser = parser
         self._catalogue = catalogue
         self.views: LoadedViews | None = None
@@ -48,7 +51,8 @@ class View:
             return [self._parser.parse(file) for file in changed]
 
         catalogue = self._catalogue
-        rules = ResolutionRules(catalogue=catalogue, collections=CollectionRules(collections, "", "", catalogue))
+        of_folders = CollectionRules(collections, "", "", catalogue)
+        rules = ResolutionRules(catalogue=catalogue, collections=of_folders, check=self.check)
         before = self.views.by_layers[WHOLE_TREE] if self.views else None
         loaded = load(tree_of(files), before, parse, Acceptance(check=Linter()))  # type: ignore[arg-type]
         self.views = with_served(whole_tree(loaded), rules, self.views, contents)
@@ -143,3 +147,21 @@ def test_a_stage_that_follows_another_changes_what_that_made(view: View) -> None
 
     assert changed(served) == (("one",), (), ())
     assert view.used() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [(None, [Severity.NOTE, Severity.WARNING]), ("off", []), ("error", [Severity.ERROR, Severity.ERROR])],
+)
+def test_what_stages_find_is_as_bad_as_the_rules_say(view: View, level: str | None, expected: list[Severity]) -> None:
+    """A note of a redirect to an alternative, and a warning of a folder of which no collection can be made."""
+    rules = ("redirect-alternative", "empty-collection")
+    view.check = linter_of(Settings(rules=dict.fromkeys(rules, level) if level else None))
+    cluster = "xdstp:///envoy.config.cluster.v3.Cluster"
+    redirect = f'- {{name: one, resource_name: {{name: "{cluster}/gone#alt={cluster}/web"}}}}\n'
+    name = ResourceName("", BY_SHORT_NAME["lcds"].message_type, "all")
+    view.step({"cds.yaml": WEB, "one.cds.yaml": redirect}, collections=(CollectionRule(name, "edge", is_inline=True),))
+
+    assert view.views is not None
+    found = {problem.rule: problem.severity for problem in view.views.problems}
+    assert [found[rule] for rule in rules if rule in found] == expected

@@ -95,6 +95,22 @@ def test_what_was_released_is_nacked_again_when_it_is_held_back_again() -> None:
     ]
 
 
+def test_what_was_held_back_before_it_is_known_where_it_comes_from() -> None:
+    """After a restart: nobody hears of it then, and the upstream gets its NACK when it sends that again."""
+    relay = Relay()
+    a, before = relay.version("a"), relay.held
+    relay.held = {EU: EMPTY, US: EMPTY}
+    with relay.late_nacks.hearing(EU, relay.nack):
+        relay.late_nacks.receive_held({a}, [rejecting("n1", "no", a)])
+        assert (relay.nacks, relay.events) == ([], [])
+        relay.held = before
+
+        assert relay.late_nacks.brought_versions(EU, CDS, {"a": "1", "b": "1"}) == {"b": "1"}
+        words = "node n1: Error adding/updating cluster(s) a: no"
+        assert relay.late_nacks.words_on(EU, CDS, ["a"]) == words
+        assert relay.late_nacks.rejected == {(EU, (CDS, "a")): words}
+
+
 def test_versions_of_something_else() -> None:
     """What nodes reject of files, of another upstream, or of another version is none of what an upstream sent."""
     relay = Relay()

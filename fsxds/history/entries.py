@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from fsxds.history.kept_objects import read_object, snapshot_near
+from fsxds.history.object_table import read_object
 from fsxds.history.state_directory import DATABASE, open_database, reject_shared
 from fsxds.model.errors import StateError, UsageError
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.snapshot_objects import snapshot_near
 
 # Of ten thousand names that appear at once, nobody reads more; their number is kept.
 MOST_NAMES = 50

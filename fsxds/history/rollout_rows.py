@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from fsxds.history.kept_objects import Digest
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Key, Rows, Snapshot
 from fsxds.model.values import PlainValue, TypeUrl, Version
 from fsxds.rollout import DrainingListener, Pin, ResourceVersion, RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.snapshot_objects import Digest
 
 FORMAT = 2
 """The version of the form: a state in another one is not used, except for the first, which has a rollback as a whole."""

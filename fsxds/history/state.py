@@ -26,16 +26,7 @@ from fsxds.history.entries import (
     read_entries,
     read_snapshot,
 )
-from fsxds.history.kept_objects import (
-    Digest,
-    KeptObject,
-    ObjectTable,
-    joined,
-    object_of,
-    parted,
-    read_object,
-    snapshot_near,
-)
+from fsxds.history.object_table import ObjectTable, read_object
 from fsxds.history.rejection_rows import read_rejections, restore_rejections, write_rejections
 from fsxds.history.removed_rows import RemovedMembersTable
 from fsxds.history.rollout_rows import (
@@ -57,6 +48,7 @@ from fsxds.rollout import Rejections, RolloutState, snapshot_id
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.snapshot_objects import Digest, KeptObject, joined, object_of, parted, snapshot_near
 
 # Of each view.
 MOST_SNAPSHOTS = 50

@@ -33,9 +33,17 @@ NEW_BUCKET, LEAST_BUCKET, MOST_BUCKET = 64, 16, 256
 MOST_ADDED = 16
 
 
+def begins(name: str, count: int) -> bool:
+    """Whether a part begins with this name, wherever the name comes, of which one in so many names begins one.
+
+    Where a count divides another one, a part of the larger one begins where one of the smaller one does.
+    """
+    return crc32(name.encode()) % count == 0
+
+
 def begins_chunk(name: str) -> bool:
     """Whether a chunk begins with this name, wherever the name comes."""
-    return crc32(name.encode()) % NAMES_PER_CHUNK == 0
+    return begins(name, NAMES_PER_CHUNK)
 
 
 class Chunk(Generic[Value]):

@@ -28,7 +28,7 @@ import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 
 import fsxds
-from fsxds.history.kept_objects import read_object, snapshot_near
+from fsxds.history.object_table import read_object
 from fsxds.history.rollout_rows import channel_text, decode_state
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.resource_types import BY_SHORT_NAME
@@ -36,6 +36,7 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import TypeUrl, Version
 from fsxds.rollout import Rollout, RolloutOptions, RolloutState
 from fsxds.runtime.channels import ChannelKey
+from fsxds.snapshots.snapshot_objects import snapshot_near
 from fsxds.transports.grpc_streams.stream_requests import AGGREGATED
 from tests.support.fsxds_process import FsxdsProcess, start_fsxds
 from tests.support.patience import PATIENCE_S

@@ -23,12 +23,13 @@ from typing import Any
 import aiohttp
 from envoy.service.discovery.v3 import discovery_pb2
 
-from fsxds.history.kept_objects import read_object, snapshot_near
+from fsxds.history.object_table import read_object
 from fsxds.history.rollout_rows import channel_text, decode_state
 from fsxds.history.state_directory import DATABASE
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Snapshot
 from fsxds.runtime.channels import ChannelKey
+from fsxds.snapshots.snapshot_objects import snapshot_near
 from tests.end_to_end.killing import StreamFollower
 from tests.support.server import Server, write_file
 

@@ -8,7 +8,6 @@ import pytest
 
 from fsxds.events.event import Event
 from fsxds.events.state_events import StateIgnored
-from fsxds.history.kept_objects import object_of
 from fsxds.history.rollout_rows import channel_key, channel_text
 from fsxds.history.state import State
 from fsxds.history.state_directory import DAMAGED, DATABASE
@@ -18,6 +17,7 @@ from fsxds.rollout import DrainingListener, Pin, Rollout, RolloutOptions, Rollou
 from fsxds.rollout.holding import HoldingRules
 from fsxds.runtime.channels import ChannelKey
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.snapshot_objects import object_of
 from tests.history.made import assert_same, check_database
 from tests.support.rollouts import Tree, tree_of, tree_snapshot
 from tests.support.snapshots import type_url

@@ -1,8 +1,17 @@
 """Snapshots as objects that are found by what they hold: what two snapshots share is one object.
 
-A snapshot names the rows of its types, rows name their chunks, and a chunk has its resources; large bodies are objects of
-their own. So an edit makes a few small objects, however many resources there are. `snapshot_near` goes the other way, and
-reads only what a snapshot that is at hand does not have.
+| object | names | is found by |
+| --- | --- | --- |
+| snapshot | the rows of each type | its facts, and what it names |
+| rows of a type | chunks; if packed, groups of them | what it names |
+| group | chunks | what it names |
+| chunk, with its resources | their large bodies; if packed, packs alone | what clients see of the resources, and their files |
+| pack, with some resources of a chunk | their large bodies | the same |
+| large body | | its version |
+
+So an edit makes few objects, however many resources there are: among 100 000 about 20 kB, and 4 kB if they are packed. Packed
+objects are more, which costs whoever writes and reads all of them. `snapshot_near` goes the other way, and reads only what a
+snapshot that is at hand does not have.
 
 What is not part of the digest of a chunk is what clients do not see: the line on which a resource was written is that which
 it had when the chunk was kept first. Otherwise a line added at the top of a file would make all of its chunks new.
@@ -11,25 +20,32 @@ it had when the chunk was kept first. Otherwise a line added at the top of a fil
 from __future__ import annotations
 
 import json
-import sqlite3
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from fsxds.model.name_table import Chunk
+from fsxds.model.name_table import Chunk, begins
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.resources import Resource, Rows, Snapshot, version_of_body
 from fsxds.model.values import TypeUrl
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode_resources, encode_resources
 
+Member = TypeVar("Member")
+
+Chunks: TypeAlias = "tuple[Chunk[Resource], ...]"
+
 Digest: TypeAlias = bytes
 """What an object is found by."""
 
 DIGEST_BYTES = 16
+
+# Of so many names, one begins a group, and one begins a pack; chunks are in between. Servers of several versions make the
+# same objects: as the number of chunks, these must never change.
+NAMES_PER_GROUP = 4096
+NAMES_PER_PACK = 16
 
 # Smaller bodies take less space beside their neighbours, which look alike.
 LARGE_BYTES = 8 * 1024
@@ -53,9 +69,10 @@ Read: TypeAlias = Callable[[Digest], Content]
 """Returns what is kept; DamagedBytesError where there is nothing."""
 
 
-def object_of(snapshot: Snapshot) -> KeptObject:
+def object_of(snapshot: Snapshot, *, is_packed: bool = False) -> KeptObject:
     """Return a snapshot as an object. Equal content is an equal object; its generation is no part of it."""
-    tables = {row.type_url: _table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES}
+    table = _packed_table if is_packed else _table
+    tables = {row.type_url: table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES}
     facts = {
         "types": list(tables),
         "authored": dict(sorted(snapshot.authored.items())),
@@ -71,10 +88,37 @@ def _table(rows: Rows) -> KeptObject:
     return _named(b"", tuple(map(_chunk, rows.chunks)))
 
 
+def _packed_table(rows: Rows) -> KeptObject:
+    return _named(b"", tuple(map(_group, _grouped(rows))))
+
+
+def _grouped(rows: Rows) -> Iterator[Chunks]:
+    """Yield the chunks of each group."""
+    return _parted(rows.chunks, lambda chunk: begins(chunk.first, NAMES_PER_GROUP))
+
+
+def _parted(members: Iterable[Member], begins_part: Callable[[Member], bool]) -> Iterator[tuple[Member, ...]]:
+    part: list[Member] = []
+    for member in members:
+        if part and begins_part(member):
+            yield tuple(part)
+            part = []
+        part.append(member)
+    if part:
+        yield tuple(part)
+
+
+def _group(chunks: Chunks) -> KeptObject:
+    return _named(b"", tuple(map(_packed_chunk, chunks)))
+
+
 def _named(content: bytes, children: tuple[KeptObject, ...]) -> KeptObject:
-    named = joined(child.digest for child in children)
-    digest = _digest(b"named", len(children).to_bytes(4) + named + content)
+    digest = _digest_of_named(content, [child.digest for child in children])
     return KeptObject(digest, lambda: (content, children))
+
+
+def _digest_of_named(content: bytes, children: Collection[Digest]) -> Digest:
+    return _digest(b"named", len(children).to_bytes(4) + joined(children) + content)
 
 
 def _digest(person: bytes, content: bytes) -> Digest:
@@ -82,18 +126,35 @@ def _digest(person: bytes, content: bytes) -> Digest:
 
 
 def _chunk(chunk: Chunk[Resource]) -> KeptObject:
-    return KeptObject(chunk.once(chunk_digest), lambda: _expanded(chunk))
+    return KeptObject(chunk.once(chunk_digest), lambda: _expanded(chunk.values))
+
+
+def _packed_chunk(chunk: Chunk[Resource]) -> KeptObject:
+    return KeptObject(chunk.once(chunk_digest), lambda: (b"", tuple(map(_pack, _packs(chunk)))))
+
+
+def _packs(chunk: Chunk[Resource]) -> Iterator[tuple[Resource, ...]]:
+    """Yield the resources of each pack of a chunk."""
+    return _parted(chunk.values, lambda row: begins(row.name, NAMES_PER_PACK))
 
 
 def chunk_digest(chunk: Chunk[Resource]) -> Digest:
     """Return what a chunk is found by: its type, and of each resource all that clients see, and its file."""
-    rows = [(row.name, row.version, row.ttl_s, row.aliases, str(row.origin.path)) for row in chunk.values]
-    return _digest(b"chunk", repr((chunk.values[0].type_url, rows)).encode())
+    return _digest_of_rows(b"chunk", chunk.values)
 
 
-def _expanded(chunk: Chunk[Resource]) -> tuple[bytes, tuple[KeptObject, ...]]:
-    small = (replace(row, body=b"") if _is_large(row) else row for row in chunk.values)
-    return encode_resources(small), tuple(map(_body, filter(_is_large, chunk.values)))
+def _digest_of_rows(person: bytes, resources: Sequence[Resource]) -> Digest:
+    rows = [(row.name, row.version, row.ttl_s, row.aliases, str(row.origin.path)) for row in resources]
+    return _digest(person, repr((resources[0].type_url, rows)).encode())
+
+
+def _pack(resources: tuple[Resource, ...]) -> KeptObject:
+    return KeptObject(_digest_of_rows(b"pack", resources), lambda: _expanded(resources))
+
+
+def _expanded(resources: tuple[Resource, ...]) -> tuple[bytes, tuple[KeptObject, ...]]:
+    small = (replace(row, body=b"") if _is_large(row) else row for row in resources)
+    return encode_resources(small), tuple(map(_body, filter(_is_large, resources)))
 
 
 def _is_large(resource: Resource) -> bool:
@@ -134,12 +195,35 @@ def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, gene
 
 def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near: Snapshot | None) -> Rows:
     """Return the rows of a type; none of a type that fsxds did not know when they were kept."""
-    kept = read(tables[type_url]).children if type_url in tables else ()
     old = Rows(type_url) if near is None else near.resources(type_url)
-    at_hand = {chunk.once(chunk_digest): chunk for chunk in old.chunks}
-    new = {row.name: row for digest in kept if digest not in at_hand for row in _resources(type_url, digest, read)}
-    gone = {name for digest in at_hand.keys() - kept for name in at_hand[digest].names} - new.keys()
+    at_hand: dict[Digest, Chunks] = {chunk.once(chunk_digest): (chunk,) for chunk in old.chunks}
+    at_hand |= {_group(chunks).digest: chunks for chunks in _grouped(old)}
+    found = set[Chunk[Resource]]()
+    new = {}
+    if type_url in tables:
+        new = {row.name: row for row in _new_rows(type_url, tables[type_url], read, at_hand, found)}
+    gone = {name for chunk in old.chunks if chunk not in found for name in chunk.names} - new.keys()
     return old.with_changes([row for row in new.values() if not _is_same(row, old.get(row.name))], gone).prepared()
+
+
+def _new_rows(
+    type_url: TypeUrl, digest: Digest, read: Read, at_hand: Mapping[Digest, Chunks], found: set[Chunk[Resource]]
+) -> Iterator[Resource]:
+    """Yield the resources below an object that are not in chunks at hand; those chunks are added to `found`."""
+    if digest in at_hand:
+        found.update(at_hand[digest])
+        return
+    kept = read(digest)
+    if kept.content:
+        yield from _resources(type_url, kept, read)
+    elif digest == _digest_of_named(b"", kept.children):
+        for child in kept.children:
+            yield from _new_rows(type_url, child, read, at_hand, found)
+    else:
+        rows = [row for child in kept.children for row in _resources(type_url, read(child), read)]
+        if not rows or _digest_of_rows(b"chunk", rows) != digest:
+            raise DamagedBytesError("a chunk is not what was kept")
+        yield from rows
 
 
 def _is_same(resource: Resource, other: Resource | None) -> bool:
@@ -147,11 +231,10 @@ def _is_same(resource: Resource, other: Resource | None) -> bool:
     return other is not None and resource.equals_for_clients(other) and resource.origin.path == other.origin.path
 
 
-def _resources(type_url: TypeUrl, digest: Digest, read: Read) -> Iterator[Resource]:
-    """Yield the resources of a chunk, each with the body that its version stands for."""
-    content, children = read(digest)
-    bodies = {child.hex(): child for child in children}
-    for row in decode_resources(content):
+def _resources(type_url: TypeUrl, kept: Content, read: Read) -> Iterator[Resource]:
+    """Yield the resources of a chunk or a pack, each with the body that its version stands for."""
+    bodies = {child.hex(): child for child in kept.children}
+    for row in decode_resources(kept.content):
         resource = replace(row, body=_inflated(read(bodies[row.version]))) if row.version in bodies else row
         if row.type_url != type_url or version_of_body(type_url, resource.body) != row.version:
             raise DamagedBytesError(f"{row.name} is not what was kept")
@@ -173,62 +256,3 @@ def joined(digests: Iterable[Digest]) -> bytes:
 def parted(digests: bytes) -> tuple[Digest, ...]:
     """Return the digests that were joined."""
     return tuple(digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES))
-
-
-def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
-    """Return what is kept.
-
-    Raises:
-        DamagedBytesError: there is nothing.
-    """
-    row = connection.execute("SELECT content, children FROM objects WHERE digest = ?", (digest,)).fetchone()
-    if row is None:
-        raise DamagedBytesError(f"an object is missing: {digest.hex()}")
-    return Content(row[0], parted(row[1]))
-
-
-class ObjectTable:
-    """The objects, and how often each is named: by others, by entries of the history, and by rollouts.
-
-    The numbers are those in memory: on the disk, each change of a cluster would change those of all chunks. They are right
-    as long as every transaction succeeds; after one that did not, a new table is to be made.
-    """
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        """Count what is kept.
-
-        Raises:
-            DamagedBytesError: something names an object that is missing.
-        """
-        self.connection = connection
-        named = Counter[Digest]()
-        kept = set()
-        for digest, children in connection.execute("SELECT digest, children FROM objects"):
-            kept.add(digest)
-            named.update(parted(children))
-        for (roots,) in connection.execute("SELECT snapshot FROM entries UNION ALL SELECT snapshots FROM rollouts"):
-            named.update(parted(roots))
-        if not named.keys() <= kept:
-            raise DamagedBytesError("an object is missing")
-        self._uses = named
-
-    def keep(self, kept: KeptObject) -> None:
-        """Count one more use of an object, and write it if it is new."""
-        if kept.digest not in self._uses:
-            content, children = kept.expand()
-            for child in children:
-                self.keep(child)
-            row = kept.digest, joined(child.digest for child in children), content
-            self.connection.execute("INSERT INTO objects (digest, children, content) VALUES (?, ?, ?)", row)
-        self._uses[kept.digest] += 1
-
-    def release(self, digest: Digest) -> None:
-        """Count one use less of an object, and remove it if that was the last."""
-        self._uses[digest] -= 1
-        if self._uses[digest]:
-            return
-        del self._uses[digest]
-        children = read_object(self.connection, digest).children
-        self.connection.execute("DELETE FROM objects WHERE digest = ?", (digest,))
-        for child in children:
-            self.release(child)

@@ -1,0 +1,68 @@
+"""The table of the objects that snapshots consist of (`snapshots/snapshot_objects.py`), in the database of the state directory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.snapshot_objects import Content, Digest, KeptObject, joined, parted
+
+
+def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
+    """Return what is kept.
+
+    Raises:
+        DamagedBytesError: there is nothing.
+    """
+    row = connection.execute("SELECT content, children FROM objects WHERE digest = ?", (digest,)).fetchone()
+    if row is None:
+        raise DamagedBytesError(f"an object is missing: {digest.hex()}")
+    return Content(row[0], parted(row[1]))
+
+
+class ObjectTable:
+    """The objects, and how often each is named: by others, by entries of the history, and by rollouts.
+
+    The numbers are those in memory: on the disk, each change of a cluster would change those of all chunks. They are right
+    as long as every transaction succeeds; after one that did not, a new table is to be made.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Count what is kept.
+
+        Raises:
+            DamagedBytesError: something names an object that is missing.
+        """
+        self.connection = connection
+        named = Counter[Digest]()
+        kept = set()
+        for digest, children in connection.execute("SELECT digest, children FROM objects"):
+            kept.add(digest)
+            named.update(parted(children))
+        for (roots,) in connection.execute("SELECT snapshot FROM entries UNION ALL SELECT snapshots FROM rollouts"):
+            named.update(parted(roots))
+        if not named.keys() <= kept:
+            raise DamagedBytesError("an object is missing")
+        self._uses = named
+
+    def keep(self, kept: KeptObject) -> None:
+        """Count one more use of an object, and write it if it is new."""
+        if kept.digest not in self._uses:
+            content, children = kept.expand()
+            for child in children:
+                self.keep(child)
+            row = kept.digest, joined(child.digest for child in children), content
+            self.connection.execute("INSERT INTO objects (digest, children, content) VALUES (?, ?, ?)", row)
+        self._uses[kept.digest] += 1
+
+    def release(self, digest: Digest) -> None:
+        """Count one use less of an object, and remove it if that was the last."""
+        self._uses[digest] -= 1
+        if self._uses[digest]:
+            return
+        del self._uses[digest]
+        children = read_object(self.connection, digest).children
+        self.connection.execute("DELETE FROM objects WHERE digest = ?", (digest,))
+        for child in children:
+            self.release(child)

@@ -1,0 +1,311 @@
+"""The engine that is etcd, or speaks as etcd does: its members, one of which is asked until it fails.
+
+| rule | reason |
+| --- | --- |
+| Each member has a channel of its own; a call that runs into its deadline goes to the next member, as do all after it. | A channel of three addresses never left a frozen member. |
+| A watch moves with the calls: it goes on with the next revision. | It hears nothing from a frozen member, and waits for ever. |
+| A write that got no answer is not repeated here: it may have come about. | Who wrote knows how to find out. |
+| A token that has expired is renewed, and the call repeated. | It was refused before it did anything. |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fsxds.fleet.etcd_messages import COMPARE_CREATED, COMPARE_MODIFIED, EVENT_DELETED, MESSAGES, METHODS
+from fsxds.fleet.key_values import (
+    Changed,
+    CompactedError,
+    Delete,
+    Found,
+    Guard,
+    KeyValue,
+    LeaseLostError,
+    Put,
+    RejectedRequestError,
+    UnreachableError,
+)
+from fsxds.runtime.store import end_wait
+
+# A member that answers no call for so long is left for the next one.
+CALL_WITHIN_S = 1.5
+
+# So much is received at once; etcd sends as much as was asked for.
+MOST_RECEIVED_BYTES = 64 * 1024 * 1024
+PAGE = 2_000
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MOST_RECEIVED_BYTES),
+    # Two members behind one address are two connections.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+_GONE = frozenset((grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED))
+_LOST_LEASE = "requested lease not found"
+_TOKEN_FAULT = "invalid auth token"  # noqa: S105 - words of etcd
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Where the members of an engine are.
+
+    Attributes:
+        targets: as gRPC writes them, such as `127.0.0.1:2379` or `unix:/run/fleet`.
+        credentials: what they are spoken to with; None: in clear.
+        user: a name and a password; None: without.
+    """
+
+    targets: tuple[str, ...]
+    credentials: grpc.ChannelCredentials | None = None
+    user: tuple[str, str] | None = None
+
+
+class EtcdKeyValues:
+    """The engine of some members; `close` ends its connections.
+
+    Attributes:
+        member: the member that is asked.
+    """
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._channels = [self._channel(target) for target in members.targets]
+        self._at = 0
+        # Another one whenever another member is asked; then those who watch wait no longer.
+        self._moved = object()
+        self._limits: set[asyncio.Timeout] = set()
+        self._token = ""
+
+    def _channel(self, target: str) -> grpc.aio.Channel:
+        if self._members.credentials is None:
+            return grpc.aio.insecure_channel(target, _OPTIONS)
+        return grpc.aio.secure_channel(target, self._members.credentials, _OPTIONS)
+
+    @property
+    def member(self) -> str:
+        """The member that is asked."""
+        return self._members.targets[self._at]
+
+    async def close(self) -> None:
+        """End all connections."""
+        for channel in self._channels:
+            await channel.close(None)
+
+    async def read(self, keys: Sequence[bytes]) -> Found:
+        """Return what is there under keys; at most `MOST_CHANGES` of them."""
+        request = MESSAGES["TxnRequest"]()
+        for key in keys:
+            request.success.add().request_range.key = key
+        response = await self._read("txn", request)
+        found = [one for each in response.responses for one in each.response_range.kvs]
+        return Found(response.header.revision, {one.key: _key_value(one) for one in found})
+
+    async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
+        """Return what is there from a key on to before another one, all as of one revision."""
+        values: dict[bytes, KeyValue] = {}
+        revision, has_more = 0, True
+        while has_more:
+            request = MESSAGES["RangeRequest"](
+                key=first, range_end=end, limit=PAGE, revision=revision, keys_only=is_keys_only
+            )
+            response = await self._read("range", request)
+            values |= {one.key: _key_value(one) for one in response.kvs}
+            revision, has_more = revision or response.header.revision, response.more
+            if has_more:
+                first = response.kvs[-1].key + b"\0"
+        return Found(revision, values)
+
+    async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
+        """Make all changes, or none."""
+        request = MESSAGES["TxnRequest"]()
+        for guard in guards:
+            if guard.created is not None:
+                request.compare.add(key=guard.key, target=COMPARE_CREATED, create_revision=guard.created)
+            if guard.modified is not None:
+                request.compare.add(key=guard.key, target=COMPARE_MODIFIED, mod_revision=guard.modified)
+        for one in changes:
+            if isinstance(one, Put):
+                put = request.success.add().request_put
+                put.key, put.value, put.lease = one
+            else:
+                request.success.add().request_delete_range.key = one.key
+        response = await self._call("txn", request)
+        return response.header.revision if response.succeeded else None
+
+    async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
+        """Yield what changes from a key on to before another one."""
+        create = MESSAGES["WatchCreateRequest"](key=first, range_end=end)
+        while True:
+            create.start_revision, moved = since, self._moved
+            try:
+                async with aclosing(self._responses(create)) as responses:
+                    async for response in responses:
+                        # The revision of the response may be later: more may follow of what changed until then.
+                        if response.events:
+                            revision = max(one.kv.mod_revision for one in response.events)
+                            since = revision + 1
+                            yield Changed(revision, {one.kv.key: _event(one) for one in response.events})
+            except (grpc.aio.AioRpcError, TimeoutError, _EndedError) as error:
+                if _is_old_token(error):
+                    self._token = ""
+                elif isinstance(error, grpc.aio.AioRpcError) and error.code() not in _GONE:
+                    raise RejectedRequestError(f"{self.member} refuses to be watched: {_words(error)}") from error
+                else:
+                    self._leave(moved)
+                await asyncio.sleep(PAUSE_S)
+
+    async def _responses(self, create: Any) -> AsyncGenerator[Any]:
+        """Yield what a member says to a watch; TimeoutError if it does not begin to, or another one is asked."""
+        await self._authenticate()
+        calling = self._method("watch", "stream_stream")(metadata=self._metadata())
+        patience_s: float | None = CALL_WITHIN_S
+        try:
+            async with asyncio.timeout(CALL_WITHIN_S):
+                await calling.write(MESSAGES["WatchRequest"](create_request=create))
+            while True:
+                async with asyncio.timeout(patience_s) as limit:
+                    self._limits.add(limit)
+                    try:
+                        response = await calling.read()
+                    finally:
+                        self._limits.discard(limit)
+                if response is grpc.aio.EOF or response.canceled:
+                    raise _end_of(response)
+                yield response
+                # The first one says that the watch was made.
+                patience_s = None
+        finally:
+            calling.cancel()
+
+    async def grant(self, ttl_s: int) -> int:
+        """Return a new lease."""
+        response = await self._call("grant", MESSAGES["LeaseGrantRequest"](TTL=ttl_s))
+        lease: int = response.ID
+        return lease
+
+    async def keep_alive(self, lease: int) -> None:
+        """Have the time to live of a lease begin again."""
+
+        async def call() -> Any:
+            calling = self._method("keep_alive", "stream_stream")(metadata=self._metadata(), timeout=CALL_WITHIN_S)
+            try:
+                await calling.write(MESSAGES["LeaseKeepAliveRequest"](ID=lease))
+                return await calling.read()
+            finally:
+                calling.cancel()
+
+        response = await self._asked(call, is_repeated=True)
+        if response is grpc.aio.EOF or response.TTL <= 0:
+            raise LeaseLostError("the lease is no more")
+
+    async def revoke(self, lease: int) -> None:
+        """Give a lease back."""
+        with suppress(LeaseLostError):
+            await self._call("revoke", MESSAGES["LeaseRevokeRequest"](ID=lease))
+
+    async def _read(self, method: str, request: Any) -> Any:
+        return await self._asked(lambda: self._unary(method, request), is_repeated=True)
+
+    async def _call(self, method: str, request: Any) -> Any:
+        return await self._asked(lambda: self._unary(method, request), is_repeated=False)
+
+    def _unary(self, method: str, request: Any) -> Awaitable[Any]:
+        call: Awaitable[Any] = self._method(method, "unary_unary")(
+            request, timeout=CALL_WITHIN_S, metadata=self._metadata()
+        )
+        return call
+
+    async def _asked(self, call: Callable[[], Awaitable[Any]], *, is_repeated: bool) -> Any:
+        """Return what a member answers; what may be repeated goes to each in turn."""
+        error: Exception = TimeoutError()
+        is_renewed = False
+        for _ in range(len(self._channels) + 1):
+            moved = self._moved
+            try:
+                await self._authenticate()
+                return await call()
+            except grpc.aio.AioRpcError as found:
+                error = found
+                if _is_old_token(found) and not is_renewed:
+                    is_renewed, self._token = True, ""
+                    continue
+                if _LOST_LEASE in (found.details() or ""):
+                    raise LeaseLostError("the lease is no more") from found
+                if found.code() not in _GONE:
+                    raise RejectedRequestError(f"{self.member} refuses: {_words(found)}") from found
+                self._leave(moved)
+                if not is_repeated:
+                    break
+        raise UnreachableError(f"no member answers; the last was asked in vain: {_words(error)}") from error
+
+    async def _authenticate(self) -> None:
+        """Get a token if there is none, and one is needed."""
+        if self._members.user is None or self._token:
+            return
+        name, password = self._members.user
+        request = MESSAGES["AuthenticateRequest"](name=name, password=password)
+        response = await self._method("authenticate", "unary_unary")(request, timeout=CALL_WITHIN_S)
+        self._token = response.token
+
+    def _leave(self, moved: object) -> None:
+        """Ask the next member from now on, unless that came about since the call began."""
+        if moved is self._moved:
+            self._at = (self._at + 1) % len(self._channels)
+            self._moved = object()
+            for limit in self._limits:
+                end_wait(limit, asyncio.get_running_loop().time())
+
+    def _method(self, name: str, form: str) -> Any:
+        path, request, response = METHODS[name]
+        make = getattr(self._channels[self._at], form)
+        return make(
+            path,
+            request_serializer=MESSAGES[request].SerializeToString,
+            response_deserializer=MESSAGES[response].FromString,
+        )
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("token", self._token),) if self._token else ()
+
+
+# Between two tries of a watch.
+PAUSE_S = 0.1
+
+
+class _EndedError(Exception):
+    """A member ended a watch."""
+
+
+def _end_of(response: Any) -> Exception:
+    if response is grpc.aio.EOF:
+        return _EndedError("it ended the call")
+    if response.compact_revision:
+        return CompactedError(f"what changed before revision {response.compact_revision} was compacted")
+    return _EndedError(response.cancel_reason)
+
+
+def _key_value(found: Any) -> KeyValue:
+    return KeyValue(found.value, found.create_revision, found.mod_revision)
+
+
+def _event(event: Any) -> KeyValue | None:
+    return None if event.type == EVENT_DELETED else _key_value(event.kv)
+
+
+def _is_old_token(error: Exception) -> bool:
+    return isinstance(error, grpc.aio.AioRpcError) and _TOKEN_FAULT in (error.details() or "")
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return str(error.details() or error.code().name)
+    return str(error) or "it gave no answer in time"

@@ -1,0 +1,237 @@
+"""Keys and values that all servers of a fleet share, as etcd has them; an engine in memory.
+
+| word | what it is |
+| --- | --- |
+| revision | the number of a write; each has one more than the one before, whatever its keys |
+| guard | a condition of a write: nothing is written if one does not hold |
+| lease | its keys are removed when nobody has kept it alive for its time to live |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from fsxds.model.errors import FsxdsError
+
+# What etcd takes in one write, unless it is told otherwise: 1.5 MiB, with what belongs to the request itself.
+MOST_CHANGES = 120
+MOST_BYTES = 1_000_000
+
+
+class UnreachableError(FsxdsError):
+    """No server of the engine answered; a write may have come about or not."""
+
+
+class RejectedRequestError(FsxdsError):
+    """The engine rejects a request, and would again: it has no space, or somebody may not do this."""
+
+
+class LeaseLostError(FsxdsError):
+    """A lease is no more: its time is over, or it was given back."""
+
+
+class CompactedError(FsxdsError):
+    """What was written since a revision is not known any more."""
+
+
+class KeyValue(NamedTuple):
+    """What is there under a key: since which revision, and since which with this value."""
+
+    value: bytes
+    created: int
+    modified: int
+
+
+class Put(NamedTuple):
+    """A value for a key; without a lease (0) it stays."""
+
+    key: bytes
+    value: bytes
+    lease: int = 0
+
+
+class Delete(NamedTuple):
+    """The removal of a key."""
+
+    key: bytes
+
+
+class Guard(NamedTuple):
+    """A key was created, and modified, at these revisions; 0: it does not exist. None: at whatever revision."""
+
+    key: bytes
+    created: int | None = None
+    modified: int | None = None
+
+
+class Found(NamedTuple):
+    """What is there under keys, as of a revision; what does not exist is not in it."""
+
+    revision: int
+    values: Mapping[bytes, KeyValue]
+
+
+class Changed(NamedTuple):
+    """What one or more writes made of keys, up to a revision; None: they were removed."""
+
+    revision: int
+    values: Mapping[bytes, KeyValue | None]
+
+
+class KeyValues(Protocol):
+    """An engine. Each method may raise UnreachableError or RejectedRequestError."""
+
+    async def read(self, keys: Sequence[bytes]) -> Found:
+        """Return what is there under keys, all that was written before the call included."""
+
+    async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
+        """Return what is there from a key on to before another one."""
+
+    async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
+        """Make all changes or, if a guard does not hold, none; return the revision of the write, None if there was none."""
+
+    def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
+        """Yield what changes from a key on to before another one, beginning with a revision.
+
+        Raises:
+            CompactedError: what changed since then is not known any more.
+        """
+
+    async def grant(self, ttl_s: int) -> int:
+        """Return a new lease."""
+
+    async def keep_alive(self, lease: int) -> None:
+        """Have the time to live of a lease begin again. Raises LeaseLostError if there is no such lease."""
+
+    async def revoke(self, lease: int) -> None:
+        """Give a lease back, which may be lost already."""
+
+
+def end_of(prefix: bytes) -> bytes:
+    """Return the key before which all keys with a prefix are; its last byte is not 255."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+@dataclass(slots=True)
+class _Lease:
+    ttl_s: float
+    timer: asyncio.TimerHandle
+    keys: set[bytes] = field(default_factory=set)
+
+
+class MemoryKeyValues:
+    """An engine in memory, touched from the event loop only.
+
+    Attributes:
+        revision: that of the last write.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 1
+        self._values: dict[bytes, KeyValue] = {}
+        self._owners: dict[bytes, int] = {}
+        self._leases: dict[int, _Lease] = {}
+        self._numbers = count(1)
+        # What changed lately, by revision, for those who watch; and which of it is not known any more.
+        self._log: dict[int, Mapping[bytes, KeyValue | None]] = {}
+        self._forgotten = 0
+        self._written = asyncio.Event()
+
+    async def read(self, keys: Sequence[bytes]) -> Found:
+        """Return what is there under keys."""
+        return Found(self.revision, {key: self._values[key] for key in keys if key in self._values})
+
+    async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
+        """Return what is there from a key on to before another one."""
+        within = {key: one for key, one in sorted(self._values.items()) if first <= key < end}
+        if is_keys_only:
+            within = {key: one._replace(value=b"") for key, one in within.items()}
+        return Found(self.revision, within)
+
+    async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
+        """Make all changes, or none."""
+        if not all(map(self._holds, guards)):
+            return None
+        if any(isinstance(one, Put) and one.lease and one.lease not in self._leases for one in changes):
+            raise LeaseLostError("the lease is no more")
+        self._change(changes)
+        return self.revision
+
+    def _holds(self, guard: Guard) -> bool:
+        found = self._values.get(guard.key, KeyValue(b"", 0, 0))
+        return guard.created in {None, found.created} and guard.modified in {None, found.modified}
+
+    def _change(self, changes: Sequence[Put | Delete]) -> None:
+        self.revision += 1
+        changed: dict[bytes, KeyValue | None] = {}
+        for one in changes:
+            if (owner := self._leases.get(self._owners.pop(one.key, 0))) is not None:
+                owner.keys.discard(one.key)
+            before = self._values.pop(one.key, None)
+            if isinstance(one, Delete):
+                changed |= {} if before is None else {one.key: None}
+                continue
+            created = self.revision if before is None else before.created
+            self._values[one.key] = changed[one.key] = KeyValue(one.value, created, self.revision)
+            if one.lease:
+                self._owners[one.key] = one.lease
+                self._leases[one.lease].keys.add(one.key)
+        self._log[self.revision] = MappingProxyType(changed)
+        while len(self._log) > MOST_LOGGED:
+            self._forgotten = next(iter(self._log))
+            del self._log[self._forgotten]
+        written, self._written = self._written, asyncio.Event()
+        written.set()
+
+    async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
+        """Yield what changes from a key on to before another one."""
+        while True:
+            if since <= self._forgotten:
+                raise CompactedError("what changed is not known any more")
+            changed = {
+                key: one
+                for revision in range(since, self.revision + 1)
+                for key, one in self._log[revision].items()
+                if first <= key < end
+            }
+            since = self.revision + 1
+            if changed:
+                yield Changed(self.revision, changed)
+            elif since > self.revision:
+                await self._written.wait()
+
+    async def grant(self, ttl_s: int) -> int:
+        """Return a new lease."""
+        lease = next(self._numbers)
+        self._leases[lease] = _Lease(ttl_s, self._timer(lease, ttl_s))
+        return lease
+
+    async def keep_alive(self, lease: int) -> None:
+        """Have the time to live of a lease begin again."""
+        if (found := self._leases.get(lease)) is None:
+            raise LeaseLostError("the lease is no more")
+        found.timer.cancel()
+        found.timer = self._timer(lease, found.ttl_s)
+
+    async def revoke(self, lease: int) -> None:
+        """Give a lease back."""
+        self._end(lease)
+
+    def _timer(self, lease: int, ttl_s: float) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(ttl_s, self._end, lease)
+
+    def _end(self, lease: int) -> None:
+        if (found := self._leases.get(lease)) is not None:
+            found.timer.cancel()
+            if found.keys:
+                self._change([Delete(key) for key in sorted(found.keys)])
+            del self._leases[lease]
+
+
+# So many writes are known to those who watch, and come back after a while.
+MOST_LOGGED = 1000

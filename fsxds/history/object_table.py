@@ -49,10 +49,10 @@ class ObjectTable:
     def keep(self, kept: KeptObject) -> None:
         """Count one more use of an object, and write it if it is new."""
         if kept.digest not in self._uses:
-            content, children = kept.expand()
+            children = kept.children()
             for child in children:
                 self.keep(child)
-            row = kept.digest, joined(child.digest for child in children), content
+            row = kept.digest, joined(child.digest for child in children), kept.content()
             self.connection.execute("INSERT INTO objects (digest, children, content) VALUES (?, ?, ?)", row)
         self._uses[kept.digest] += 1
 

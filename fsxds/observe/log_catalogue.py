@@ -8,6 +8,7 @@ from types import MappingProxyType
 from fsxds.events import (
     client_events,
     file_events,
+    fleet_events,
     mirror_events,
     process_events,
     rollout_events,
@@ -19,6 +20,7 @@ from fsxds.events.event import Event, LogRow, log_row
 _FAMILIES = (
     *(process_events, file_events, state_events, rollout_events, client_events, mirror_events),
     upstream_events,
+    fleet_events,
 )
 
 _PROBLEM = "problem path line column rule severity"

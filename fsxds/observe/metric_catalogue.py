@@ -104,6 +104,11 @@ CATALOGUE = (
     _counter("state_writes_total", "Writes to the state directory."),
     _counter("state_failures_total", "Failures to write the state directory."),
     _gauge("state_failing", "1 while the state directory is behind what is served, because it cannot be written."),
+    # Fleets.
+    _gauge("fleet_reached", "1 while what the fleet agrees by answers, otherwise 0."),
+    _gauge("fleet_publishes", "1 while this server publishes for its fleet, otherwise 0."),
+    _counter("fleet_elections_total", "How often this server was elected to publish."),
+    _counter("fleet_damages_total", "Times that what is published could not be read."),
     # Upstreams.
     _gauge("upstream_connected", "1 while the upstream is connected, otherwise 0.", "upstream"),
     _gauge(

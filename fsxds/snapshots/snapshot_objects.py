@@ -50,12 +50,16 @@ NAMES_PER_PACK = 16
 # Smaller bodies take less space beside their neighbours, which look alike.
 LARGE_BYTES = 8 * 1024
 
+# What reading the bytes of others comes upon.
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
 
 class KeptObject(NamedTuple):
-    """An object that may be kept: `expand` returns its content and the objects that it names, and is asked for new ones."""
+    """An object that may be kept. Its content, and which objects it names, are asked for if it is new."""
 
     digest: Digest
-    expand: Callable[[], tuple[bytes, tuple[KeptObject, ...]]]
+    content: Callable[[], bytes]
+    children: Callable[[], tuple[KeptObject, ...]]
 
 
 class Content(NamedTuple):
@@ -72,15 +76,35 @@ Read: TypeAlias = Callable[[Digest], Content]
 def object_of(snapshot: Snapshot, *, is_packed: bool = False) -> KeptObject:
     """Return a snapshot as an object. Equal content is an equal object; its generation is no part of it."""
     table = _packed_table if is_packed else _table
-    tables = {row.type_url: table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES}
+    return _named(facts_of(snapshot), tuple(table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES))
+
+
+def facts_of(snapshot: Snapshot) -> bytes:
+    """Return what is to be known of a snapshot beside its resources."""
     facts = {
-        "types": list(tables),
+        "types": [row.type_url for row in RESOURCE_TYPES],
         "authored": dict(sorted(snapshot.authored.items())),
         "incomplete": sorted(snapshot.incomplete),
         "withheld": sorted(snapshot.withheld),
         "undeclared": sorted(snapshot.undeclared),
     }
-    return _named(json.dumps(facts, separators=(",", ":")).encode(), tuple(tables.values()))
+    return json.dumps(facts, separators=(",", ":")).encode()
+
+
+def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int = 0) -> Snapshot:
+    """Return a snapshot of which this is known beside its resources. DamagedBytesError if it is something else."""
+    try:
+        found = json.loads(facts)
+        return Snapshot(
+            generation,
+            MappingProxyType(dict(by_type)),
+            MappingProxyType({TypeUrl(type_url): str(version) for type_url, version in found["authored"].items()}),
+            incomplete=frozenset(map(TypeUrl, found["incomplete"])),
+            withheld=frozenset(map(TypeUrl, found["withheld"])),
+            undeclared=frozenset(map(TypeUrl, found["undeclared"])),
+        )
+    except _DAMAGE as error:
+        raise DamagedBytesError(f"a snapshot is damaged: {type(error).__name__}") from error
 
 
 def _table(rows: Rows) -> KeptObject:
@@ -114,7 +138,7 @@ def _group(chunks: Chunks) -> KeptObject:
 
 def _named(content: bytes, children: tuple[KeptObject, ...]) -> KeptObject:
     digest = _digest_of_named(content, [child.digest for child in children])
-    return KeptObject(digest, lambda: (content, children))
+    return KeptObject(digest, lambda: content, lambda: children)
 
 
 def _digest_of_named(content: bytes, children: Collection[Digest]) -> Digest:
@@ -126,11 +150,11 @@ def _digest(person: bytes, content: bytes) -> Digest:
 
 
 def _chunk(chunk: Chunk[Resource]) -> KeptObject:
-    return KeptObject(chunk.once(chunk_digest), lambda: _expanded(chunk.values))
+    return _of_rows(chunk.once(chunk_digest), chunk.values)
 
 
 def _packed_chunk(chunk: Chunk[Resource]) -> KeptObject:
-    return KeptObject(chunk.once(chunk_digest), lambda: (b"", tuple(map(_pack, _packs(chunk)))))
+    return KeptObject(chunk.once(chunk_digest), lambda: b"", lambda: tuple(map(_pack, _packs(chunk))))
 
 
 def _packs(chunk: Chunk[Resource]) -> Iterator[tuple[Resource, ...]]:
@@ -149,12 +173,14 @@ def _digest_of_rows(person: bytes, resources: Sequence[Resource]) -> Digest:
 
 
 def _pack(resources: tuple[Resource, ...]) -> KeptObject:
-    return KeptObject(_digest_of_rows(b"pack", resources), lambda: _expanded(resources))
+    return _of_rows(_digest_of_rows(b"pack", resources), resources)
 
 
-def _expanded(resources: tuple[Resource, ...]) -> tuple[bytes, tuple[KeptObject, ...]]:
-    small = (replace(row, body=b"") if _is_large(row) else row for row in resources)
-    return encode_resources(small), tuple(map(_body, filter(_is_large, resources)))
+def _of_rows(digest: Digest, resources: tuple[Resource, ...]) -> KeptObject:
+    def content() -> bytes:
+        return encode_resources(replace(row, body=b"") if _is_large(row) else row for row in resources)
+
+    return KeptObject(digest, content, lambda: tuple(map(_body, filter(_is_large, resources))))
 
 
 def _is_large(resource: Resource) -> bool:
@@ -162,7 +188,7 @@ def _is_large(resource: Resource) -> bool:
 
 
 def _body(resource: Resource) -> KeptObject:
-    return KeptObject(bytes.fromhex(resource.version), lambda: (zlib.compress(resource.body, 1), ()))
+    return KeptObject(bytes.fromhex(resource.version), lambda: zlib.compress(resource.body, 1), lambda: ())
 
 
 def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, generation: int = 0) -> Snapshot:
@@ -179,17 +205,10 @@ def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, gene
     """
     content, children = read(digest)
     try:
-        facts = json.loads(content)
-        tables = dict(zip(map(TypeUrl, facts["types"]), children, strict=True))
-        return Snapshot(
-            generation,
-            MappingProxyType({row.type_url: _rows(row.type_url, tables, read, near) for row in RESOURCE_TYPES}),
-            MappingProxyType({TypeUrl(type_url): str(version) for type_url, version in facts["authored"].items()}),
-            incomplete=frozenset(map(TypeUrl, facts["incomplete"])),
-            withheld=frozenset(map(TypeUrl, facts["withheld"])),
-            undeclared=frozenset(map(TypeUrl, facts["undeclared"])),
-        )
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        tables = dict(zip(map(TypeUrl, json.loads(content)["types"]), children, strict=True))
+        rows = {row.type_url: _rows(row.type_url, tables, read, near) for row in RESOURCE_TYPES}
+        return snapshot_with(content, rows, generation)
+    except _DAMAGE as error:
         raise DamagedBytesError(f"a snapshot is damaged: {type(error).__name__}") from error
 
 
@@ -224,6 +243,13 @@ def _new_rows(
         if not rows or _digest_of_rows(b"chunk", rows) != digest:
             raise DamagedBytesError("a chunk is not what was kept")
         yield from rows
+
+
+def digests_in(snapshot: Snapshot) -> frozenset[Digest]:
+    """Return the digests of the chunks and groups of a snapshot: `snapshot_near` does not read these."""
+    tables = snapshot.by_type.values()
+    chunks = (chunk.once(chunk_digest) for rows in tables for chunk in rows.chunks)
+    return frozenset((*chunks, *(_group(each).digest for rows in tables for each in _grouped(rows))))
 
 
 def _is_same(resource: Resource, other: Resource | None) -> bool:

@@ -32,8 +32,8 @@ class Memory:
         """Keep what is new, and return how many objects that are."""
         if kept.digest in self.objects:
             return 0
-        content, children = kept.expand()
-        self.objects[kept.digest] = Content(content, tuple(child.digest for child in children))
+        children = kept.children()
+        self.objects[kept.digest] = Content(kept.content(), tuple(child.digest for child in children))
         return 1 + sum(map(self.keep, children))
 
     def read(self, digest: Digest) -> Content:

@@ -1,0 +1,91 @@
+"""Events of a fleet: whether what is published can be followed, and who publishes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fsxds.events.event import Event, Measure, Words, log_row
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLost(Event):
+    """What the servers of a fleet agree by does not answer, or rejects what this one asks."""
+
+    rows = (
+        log_row(
+            "fleet_lost",
+            "warning",
+            "What the fleet agrees by cannot be asked; what was published until then is served on.",
+            "reason",
+        ),
+    )
+    measures = (Measure("fleet_reached", 0),)
+
+    reason: str
+
+    def _words(self) -> str:
+        return f"fleet: {self.reason}; what was published until now is served on, and nothing new is heard of"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReached(Event):
+    """It answers again, after some seconds; 0 at the start."""
+
+    rows = (log_row("fleet_reached", "info", "The fleet is followed again, or from now on.", "elapsed_s"),)
+    measures = (Measure("fleet_reached", 1),)
+
+    elapsed_s: float
+
+    def _words(self) -> Words:
+        if not self.elapsed_s:
+            return Words("fleet: what is published is followed", {"elapsed_s": None})
+        text = f"fleet: what is published is followed again, after {self.elapsed_s:.1f} s"
+        return Words(text, {"elapsed_s": round(self.elapsed_s, 1)})
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotUnreadable(Event):
+    """What is published cannot be read: some of it is missing, or is not what was written."""
+
+    rows = (
+        log_row(
+            "fleet_content_damaged",
+            "error",
+            "What is published in the fleet cannot be read; what was served before is served on.",
+            "reason",
+        ),
+    )
+    measures = (Measure("fleet_damages_total"),)
+
+    reason: str
+
+    def _words(self) -> str:
+        return f"fleet: what is published cannot be read ({self.reason}); it is tried again, and what was served stays"
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherElected(Event):
+    """This server publishes for its fleet from now on."""
+
+    rows = (log_row("fleet_publisher_elected", "info", "This server publishes for the fleet from now on.", "count"),)
+    measures = (Measure("fleet_publishes", 1), Measure("fleet_elections_total"))
+
+    epoch: int
+
+    def _words(self) -> Words:
+        return Words(f"fleet: this server publishes from now on, as number {self.epoch}", {"count": self.epoch})
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherLost(Event):
+    """This server publishes no more: it has lost its lease, or could not write."""
+
+    rows = (
+        log_row("fleet_publisher_lost", "warning", "This server does not publish for the fleet any more.", "reason"),
+    )
+    measures = (Measure("fleet_publishes", 0),)
+
+    reason: str
+
+    def _words(self) -> str:
+        return f"fleet: this server publishes no more ({self.reason}); who has a source may be elected"

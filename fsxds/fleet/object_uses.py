@@ -1,0 +1,71 @@
+"""Which objects of snapshots are in use, and which are to be written or removed when others are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.snapshot_objects import DIGEST_BYTES, Content, Digest, KeptObject, joined, parted
+
+# What etcd has under one key, at most; the parts of a larger object are under keys of their own.
+MOST_PART_BYTES = 700_000
+
+_COUNT_BYTES = 4
+_IN_PARTS = b"\xff" * _COUNT_BYTES
+
+
+class ObjectUses:
+    """Counts how often each object is named: by others, and by what is served."""
+
+    def __init__(self) -> None:
+        self._uses = Counter[Digest]()
+        self._children: dict[Digest, tuple[Digest, ...]] = {}
+
+    def __contains__(self, digest: Digest) -> bool:
+        """Whether an object is in use."""
+        return digest in self._children
+
+    def add(self, kept: KeptObject) -> Iterator[KeptObject]:
+        """Count one more use of an object, and yield those that are in use from now on; to be exhausted."""
+        self._uses[kept.digest] += 1
+        if kept.digest in self._children:
+            return
+        children = kept.children()
+        self._children[kept.digest] = tuple(child.digest for child in children)
+        yield kept
+        for child in children:
+            yield from self.add(child)
+
+    def remove(self, digest: Digest) -> Iterator[Digest]:
+        """Count one use less of an object, and yield those that are not in use any more; to be exhausted."""
+        self._uses[digest] -= 1
+        if self._uses[digest]:
+            return
+        del self._uses[digest]
+        yield digest
+        for child in self._children.pop(digest):
+            yield from self.remove(child)
+
+
+def encoded_object(kept: KeptObject) -> list[bytes]:
+    """Return an object as bytes, in parts: mostly one."""
+    children = joined(child.digest for child in kept.children())
+    whole = (len(children) // DIGEST_BYTES).to_bytes(_COUNT_BYTES) + children + kept.content()
+    if len(whole) <= MOST_PART_BYTES:
+        return [whole]
+    parts = [whole[at : at + MOST_PART_BYTES] for at in range(0, len(whole), MOST_PART_BYTES)]
+    return [_IN_PARTS + len(parts).to_bytes(_COUNT_BYTES), *parts]
+
+
+def count_of_parts(first: bytes) -> int:
+    """Return how many parts follow the first one: none if that is the whole object."""
+    return int.from_bytes(first[_COUNT_BYTES:]) if first[:_COUNT_BYTES] == _IN_PARTS else 0
+
+
+def decoded_object(whole: bytes) -> Content:
+    """Return an object that was encoded; DamagedBytesError if there is none."""
+    end = _COUNT_BYTES + int.from_bytes(whole[:_COUNT_BYTES]) * DIGEST_BYTES
+    if len(whole) < end or len(whole) < _COUNT_BYTES:
+        raise DamagedBytesError("an object is damaged")
+    return Content(whole[end:], parted(whole[_COUNT_BYTES:end]))

@@ -1,0 +1,179 @@
+"""What points to a snapshot that a fleet serves: which one it is, when it was published, and what changed in it.
+
+A server that serves the snapshot before applies the change, and checks by the digest that it came to the same; else it reads
+the objects of the snapshot that it does not have (`snapshots/snapshot_objects.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.model.resources import Resource, Snapshot
+from fsxds.model.values import Layers, TypeUrl
+from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode_resources, encode_resources
+from fsxds.snapshots.snapshot_objects import Digest, facts_of, object_of, snapshot_with
+
+# A larger change is read as objects.
+MOST_CHANGED_BYTES = 256 * 1024
+MOST_CHANGED = 2_000
+
+_LENGTH_BYTES = 4
+
+# What reading the bytes of others comes upon.
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+
+
+class Order(NamedTuple):
+    """Which of two snapshots was published later: by the number of its publisher, and by that of what it published."""
+
+    epoch: int
+    serial: int
+
+
+NOTHING_PUBLISHED = Order(0, 0)
+
+
+class ViewKey(NamedTuple):
+    """Which clients a snapshot is for: those of a view, canaries or the others."""
+
+    layers: Layers = ()
+    is_canary: bool = False
+
+    @property
+    def text(self) -> str:
+        """The key as text."""
+        return json.dumps([list(self.layers), self.is_canary], separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> ViewKey:
+        """Return the key that was written; DamagedBytesError if there is none."""
+        try:
+            layers, is_canary = json.loads(text)
+            return cls(tuple(map(str, layers)), bool(is_canary))
+        except _DAMAGE as error:
+            raise DamagedBytesError(f"{text!r} is no view") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RowsDifference:
+    """What leads from a snapshot to the next one.
+
+    Attributes:
+        before: the digest of the snapshot before.
+        facts: what is to be known of the next one beside its resources.
+        removed: names, by type.
+        updated: resources that are new or others, as `encode_resources` returns them.
+    """
+
+    before: Digest
+    facts: bytes
+    removed: Mapping[TypeUrl, tuple[str, ...]]
+    updated: bytes
+
+    @classmethod
+    def between(cls, before: Snapshot, after: Snapshot) -> RowsDifference | None:
+        """Return what leads from one snapshot to another; None if that is much."""
+        removed, updated = dict[TypeUrl, tuple[str, ...]](), list[Resource]()
+        for type_url, rows in after.by_type.items():
+            old = before.resources(type_url)
+            change = rows.changes_since(old)
+            # Of a file in which a line was added, all resources are on other lines, which clients do not see.
+            moved = (name for name in change.moved if rows[name].origin.path != old[name].origin.path)
+            names = change.fresh.union(change.renewed, moved)
+            if len(names) + len(change.removed) > MOST_CHANGED:
+                return None
+            updated += map(rows.__getitem__, sorted(names))
+            if change.removed:
+                removed[type_url] = tuple(sorted(change.removed))
+        if sum(len(one.body) for one in updated) > MOST_CHANGED_BYTES:
+            return None
+        digest = object_of(before, is_packed=True).digest
+        return cls(digest, facts_of(after), MappingProxyType(removed), encode_resources(updated))
+
+    def applied_to(self, before: Snapshot) -> Snapshot:
+        """Return the snapshot that it leads to; DamagedBytesError if it is no difference of snapshots."""
+        updated: dict[TypeUrl, list[Resource]] = {row.type_url: [] for row in RESOURCE_TYPES}
+        for resource in decode_resources(self.updated):
+            updated.get(resource.type_url, []).append(resource)
+        rows = {
+            type_url: before.resources(type_url).with_changes(each, self.removed.get(type_url, ())).prepared()
+            for type_url, each in updated.items()
+        }
+        return snapshot_with(self.facts, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """What is served of a view.
+
+    Attributes:
+        order: when it was published.
+        root: the digest of the snapshot.
+        difference: what leads to it from the snapshot before; None if that is much, or nothing was before.
+    """
+
+    order: Order
+    root: Digest
+    difference: RowsDifference | None = None
+
+    def encoded(self) -> bytes:
+        """Return it as bytes."""
+        head: dict[str, Any] = {"order": self.order, "root": self.root.hex()}
+        updated = b""
+        if self.difference is not None:
+            one, updated = self.difference, self.difference.updated
+            head["since"] = {"root": one.before.hex(), "facts": one.facts.decode(), "removed": dict(one.removed)}
+        text = json.dumps(head, separators=(",", ":")).encode()
+        return len(text).to_bytes(_LENGTH_BYTES) + text + updated
+
+    @classmethod
+    def decoded(cls, encoded: bytes) -> Pointer:
+        """Return the pointer that was encoded; DamagedBytesError if there is none."""
+        try:
+            end = _LENGTH_BYTES + int.from_bytes(encoded[:_LENGTH_BYTES])
+            head = json.loads(encoded[_LENGTH_BYTES:end])
+            epoch, serial = head["order"]
+            difference = None
+            if (since := head.get("since")) is not None:
+                removed = {TypeUrl(type_url): tuple(map(str, each)) for type_url, each in since["removed"].items()}
+                facts = str(since["facts"]).encode()
+                difference = RowsDifference(bytes.fromhex(since["root"]), facts, removed, encoded[end:])
+            return cls(Order(int(epoch), int(serial)), bytes.fromhex(head["root"]), difference)
+        except _DAMAGE as error:
+            raise DamagedBytesError(f"a pointer is damaged: {type(error).__name__}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What was published last in a fleet, of whatever view.
+
+    Attributes:
+        order: when.
+        publisher: the id of the server that did.
+        existing: the folders of its tree, each of which may be a layer.
+    """
+
+    order: Order = NOTHING_PUBLISHED
+    publisher: str = ""
+    existing: frozenset[str] = frozenset()
+
+    def encoded(self) -> bytes:
+        """Return it as bytes."""
+        row = {"order": self.order, "publisher": self.publisher, "existing": sorted(self.existing)}
+        return json.dumps(row, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, encoded: bytes) -> Head:
+        """Return the head that was encoded; DamagedBytesError if there is none."""
+        try:
+            row = json.loads(encoded)
+            epoch, serial = row["order"]
+            order = Order(int(epoch), int(serial))
+            return cls(order, str(row["publisher"]), frozenset(map(str, row["existing"])))
+        except _DAMAGE as error:
+            raise DamagedBytesError(f"what was published last is damaged: {type(error).__name__}") from error

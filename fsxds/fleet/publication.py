@@ -1,0 +1,222 @@
+"""Publishes what a fleet serves, as long as this server is the publisher: writes objects and moves pointers.
+
+| rule | reason |
+| --- | --- |
+| A publisher begins a new epoch, above each that was ever published or reported. | An etcd that was restored from a backup does not know what was published last. |
+| A pointer moves only from the place that this publisher knows. | A write that got no answer may come about later, when it would lead back. |
+| After a write without an answer, what was published is read. | It may have come about. |
+| Objects are removed when every server has gone on to a later snapshot. | Those that are late read them. |
+| After a removal without an answer, what is published is written again before objects are. | It comes about before that, or never: else it could remove what is needed again. |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fsxds.fleet.content import FleetContent, Published
+from fsxds.fleet.key_values import MOST_BYTES, Delete, Guard, Put, UnreachableError
+from fsxds.fleet.object_uses import ObjectUses, encoded_object
+from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, RowsDifference, ViewKey
+from fsxds.model.errors import FsxdsError
+from fsxds.model.resources import Snapshot
+from fsxds.snapshots.snapshot_objects import Digest, KeptObject, object_of
+
+# Between two tries of a write that got no answer.
+PAUSE_S = 0.2
+
+MOST_POINTERS = 100
+
+
+class NoPublisherError(FsxdsError):
+    """Another server publishes by now, or this one has lost its lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """The snapshot of a view since an order."""
+
+    order: Order
+    digest: Digest
+
+
+class Publication:
+    """What this server publishes. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
+
+    Args:
+        content: where it is written.
+        fence: holds as long as this server is the publisher.
+        publisher: the id of this server.
+
+    Attributes:
+        order: that of what was published last.
+        served: what is published of each view.
+        existing: the folders of the tree, each of which may be a layer.
+    """
+
+    def __init__(self, content: FleetContent, fence: Guard, publisher: str) -> None:
+        self.order = NOTHING_PUBLISHED
+        self.served: dict[ViewKey, Snapshot] = {}
+        self.existing: frozenset[str] = frozenset()
+        self._content = content
+        self._fence = fence
+        self._publisher = publisher
+        self._uses = ObjectUses()
+        # The objects that may be there, and in how many parts each is; and those that may be missing.
+        self._stored: dict[Digest, int] = {}
+        self._unsure: set[Digest] = set()
+        # Those that may be unused.
+        self._unused: list[Digest] = []
+        # Something is being removed, as far as is known.
+        self._is_removing = False
+        # Of each view, the snapshots that servers may serve still, the newest last.
+        self._roots: dict[ViewKey, deque[_Root]] = {}
+        # When what was published last was written.
+        self._revision = 0
+        # What publishers before left may be removed when this order was reached; None when it was.
+        self._left_until: Order | None = None
+
+    async def begin(self, published: Published, at_hand: Mapping[ViewKey, Snapshot]) -> None:
+        """Go on from what is published, of which some is at hand. DamagedBytesError if some is not there any more."""
+        head = published.head or Head()
+        self.order, self.existing = Order(head.order.epoch + 1, 0), head.existing
+        found = await self._content.engine.read([self._content.keys.pointers])
+        self._revision = max((one.modified for one in found.values.values()), default=0)
+        self._stored, self._left_until = await self._content.objects(), self.order._replace(serial=1)
+        for key, pointer in published.pointers.items():
+            if pointer is not None:
+                self.served[key] = snapshot = await self._content.snapshot(pointer, at_hand.get(key))
+                await asyncio.to_thread(self._use, key, pointer.order, snapshot)
+
+    def _use(self, key: ViewKey, order: Order, snapshot: Snapshot) -> None:
+        root = object_of(snapshot, is_packed=True)
+        for _ in self._uses.add(root):
+            pass
+        self._roots.setdefault(key, deque()).append(_Root(order, root.digest))
+
+    def rise_above(self, reported: Order) -> bool:
+        """Have what is published next come after what a server reports; return whether that is later than it is now."""
+        if reported <= self.order:
+            return False
+        self.order = Order(reported.epoch + 1, 0)
+        return True
+
+    async def publish(self, served: Mapping[ViewKey, Snapshot], *, is_repeated: bool = False) -> Order:
+        """Publish what differs from what is published, or all; return the order as of which it is."""
+        changed = {key: one for key, one in served.items() if is_repeated or self.served.get(key) is not one}
+        while changed:
+            batch: dict[ViewKey, Snapshot] = {}
+            pointers: dict[ViewKey, Pointer] = {}
+            size = 0
+            while changed and len(batch) < MOST_POINTERS and size < MOST_BYTES // 2:
+                key = next(iter(changed))
+                batch[key] = changed.pop(key)
+                pointers[key] = await self._pointer(key, batch[key])
+                size += len(pointers[key].encoded())
+            await self._move(pointers)
+            self.served |= batch
+        return self.order
+
+    async def publish_head(self, existing: Collection[str]) -> None:
+        """Publish which layers there are."""
+        if self.existing != frozenset(existing):
+            self.existing = frozenset(existing)
+            await self._move({})
+
+    async def remove(self, keys: Collection[ViewKey]) -> None:
+        """Publish views no more that nobody follows."""
+        if keys := [key for key in keys if key in self.served]:
+            await self._move(dict.fromkeys(keys))
+            for key in keys:
+                del self.served[key]
+
+    async def _pointer(self, key: ViewKey, snapshot: Snapshot) -> Pointer:
+        """Write the objects of a snapshot, and return what points to it."""
+        if self._is_removing:
+            await self._move({})
+            self._is_removing = False
+        root = await asyncio.to_thread(object_of, snapshot, is_packed=True)
+        new = await asyncio.to_thread(lambda: [*self._uses.add(root)])
+        try:
+            await self._write([one for one in new if one.digest not in self._stored or one.digest in self._unsure])
+        except UnreachableError:
+            self._unused += self._uses.remove(root.digest)
+            raise
+        order = self.order._replace(serial=self.order.serial + 1)
+        self._roots.setdefault(key, deque()).append(_Root(order, root.digest))
+        before = self.served.get(key)
+        difference = None if before is None else RowsDifference.between(before, snapshot)
+        return Pointer(order, root.digest, difference)
+
+    async def _write(self, objects: Collection[KeptObject]) -> None:
+        digests = {one.digest: len(encoded_object(one)) for one in objects}
+        self._stored |= digests
+        self._unsure |= digests.keys()
+        if not await self._content.write_objects(objects, (self._fence,)):
+            raise NoPublisherError("another server publishes by now")
+        self._unsure -= digests.keys()
+
+    async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
+        """Move pointers, until that is certain."""
+        order = self.order._replace(serial=self.order.serial + 1)
+        keys = self._content.keys
+        head = Put(keys.pointers, Head(order, self._publisher, self.existing).encoded())
+        changes: list[Put | Delete] = [head]
+        for key, pointer in pointers.items():
+            at = keys.pointer(key)
+            changes.append(Delete(at) if pointer is None else Put(at, pointer.encoded()))
+        while True:
+            guards = self._fence, Guard(keys.pointers, modified=self._revision)
+            revision = None
+            with suppress(UnreachableError):
+                revision = await self._content.engine.write(changes, guards)
+            while revision is None:
+                try:
+                    revision = await self._written(head)
+                    break
+                except UnreachableError:
+                    await asyncio.sleep(PAUSE_S)
+            if revision is not None:
+                self.order, self._revision = order, revision
+                return
+
+    async def _written(self, head: Put) -> int | None:
+        """Return when what was to be published was written; None if it was not, and may be still."""
+        found = await self._content.engine.read([head.key, self._fence.key])
+        publisher, last = found.values.get(self._fence.key), found.values.get(head.key)
+        if publisher is None or publisher.created != self._fence.created:
+            raise NoPublisherError("another server publishes by now")
+        modified = 0 if last is None else last.modified
+        if modified == self._revision:
+            return None
+        if last is None or last.value != head.value:
+            raise NoPublisherError("somebody else wrote what is published")
+        return modified
+
+    async def collect(self, reached: Order) -> None:
+        """Remove objects that no server needs, given that all have gone on to this order or a later one."""
+        for key, roots in tuple(self._roots.items()):
+            is_gone = key not in self.served
+            while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):
+                self._unused += self._uses.remove(roots.popleft().digest)
+            if not roots:
+                del self._roots[key]
+        if self._left_until is not None and reached >= self._left_until:
+            self._unused, self._left_until = [*self._stored], None
+        gone = {digest: self._stored[digest] for digest in self._unused if self._is_unused(digest)}
+        if gone:
+            self._is_removing = True
+            self._unsure |= gone.keys()
+            last = Guard(self._content.keys.pointers, modified=self._revision)
+            if not await self._content.remove_objects(gone, (self._fence, last)):
+                raise NoPublisherError("another server publishes by now")
+            self._is_removing = False
+            self._unsure -= gone.keys()
+            self._stored = {digest: count for digest, count in self._stored.items() if digest not in gone}
+        self._unused = []
+
+    def _is_unused(self, digest: Digest) -> bool:
+        return digest in self._stored and digest not in self._uses

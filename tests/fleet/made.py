@@ -1,0 +1,121 @@
+"""Snapshots, and servers of a fleet that follow and publish, for the tests of fleets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fsxds.events.event import Event
+from fsxds.fleet.content import FleetContent, Keys
+from fsxds.fleet.following import Following
+from fsxds.fleet.key_values import (
+    Changed,
+    CompactedError,
+    Delete,
+    Found,
+    Guard,
+    KeyValues,
+    MemoryKeyValues,
+    Put,
+    UnreachableError,
+)
+from fsxds.fleet.pointers import ViewKey
+from fsxds.fleet.publication import Publication
+from fsxds.model.resources import Snapshot
+from tests.history.made import CDS
+
+KEYS = Keys(b"/fsxds/")
+WHOLE = ViewKey()
+
+
+class FaultyEngine:
+    """An engine as one server sees it: answers are lost, or come late; each as a seed says.
+
+    Attributes:
+        is_away: no call comes through.
+    """
+
+    def __init__(self, engine: MemoryKeyValues, chance: random.Random, share: float) -> None:
+        self.is_away = False
+        self._engine = engine
+        self._chance = chance
+        self._share = share
+
+    def _may_fail(self) -> None:
+        if self.is_away or self._chance.random() < self._share:
+            raise UnreachableError("no member answers")
+
+    async def read(self, keys: Sequence[bytes]) -> Found:
+        """Read, or fail before or after it."""
+        self._may_fail()
+        found = await self._engine.read(keys)
+        self._may_fail()
+        return found
+
+    async def read_range(self, first: bytes, end: bytes, *, is_keys_only: bool = False) -> Found:
+        """Read a range, or fail."""
+        self._may_fail()
+        return await self._engine.read_range(first, end, is_keys_only=is_keys_only)
+
+    async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
+        """Write, or fail before or after it came about."""
+        self._may_fail()
+        revision = await self._engine.write(changes, guards)
+        self._may_fail()
+        return revision
+
+    async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
+        """Watch until it fails, or says that too much was missed."""
+        async for changed in self._engine.watch(first, end, since):
+            if self._chance.random() < self._share:
+                raise CompactedError("it was compacted")
+            self._may_fail()
+            yield changed
+
+    async def grant(self, ttl_s: int) -> int:
+        """Return a lease, or fail."""
+        self._may_fail()
+        return await self._engine.grant(ttl_s)
+
+    async def keep_alive(self, lease: int) -> None:
+        """Keep a lease alive, or fail."""
+        self._may_fail()
+        await self._engine.keep_alive(lease)
+
+    async def revoke(self, lease: int) -> None:
+        """Give a lease back, or fail."""
+        self._may_fail()
+        await self._engine.revoke(lease)
+
+
+@dataclass
+class Follower:
+    """A server that follows; `served` has what it served of the whole tree, in turn."""
+
+    engine: KeyValues
+    events: list[Event] = field(default_factory=list)
+    served: list[Snapshot] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.following = Following(FleetContent(self.engine, KEYS), self.events.append, self._receive)
+
+    def _receive(self, snapshots: Mapping[ViewKey, Snapshot]) -> None:
+        if WHOLE in snapshots and (not self.served or snapshots[WHOLE] is not self.served[-1]):
+            self.served.append(snapshots[WHOLE])
+
+    @property
+    def names(self) -> list[str]:
+        """The clusters that it serves, each with its content."""
+        return [f"{name}={row.body.decode()}" for name, row in self.served[-1].resources(CDS).items()]
+
+
+async def elected(engine: KeyValues, name: str = "a") -> Publication:
+    """Return what publishes as the publisher from now on, whoever was before."""
+    keys = KEYS
+    await engine.write([Delete(keys.publisher)])
+    created = await engine.write([Put(keys.publisher, name.encode())])
+    assert created is not None
+    publication = Publication(FleetContent(engine, keys), Guard(keys.publisher, created=created), name)
+    await publication.begin(await FleetContent(engine, keys).published(), {})
+    return publication

@@ -144,11 +144,13 @@ class EtcdKeyValues:
     async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
         """Yield what changes from a key on to before another one."""
         create = MESSAGES["WatchCreateRequest"](key=first, range_end=end)
+        failures = 0
         while True:
             create.start_revision, moved = since, self._moved
             try:
                 async with aclosing(self._responses(create)) as responses:
                     async for response in responses:
+                        failures = 0
                         # The revision of the response may be later: more may follow of what changed until then.
                         if response.events:
                             revision = max(one.kv.mod_revision for one in response.events)
@@ -161,6 +163,9 @@ class EtcdKeyValues:
                     raise RejectedRequestError(f"{self.member} refuses to be watched: {_words(error)}") from error
                 else:
                     self._leave(moved)
+                failures += 1
+                if failures > len(self._channels):
+                    raise UnreachableError(f"no member can be watched: {_words(error)}") from error
                 await asyncio.sleep(PAUSE_S)
 
     async def _responses(self, create: Any) -> AsyncGenerator[Any]:

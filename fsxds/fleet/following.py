@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from time import monotonic
+from types import MappingProxyType
 from typing import Never
 
 from fsxds.events.event import Observer
@@ -21,9 +23,10 @@ from fsxds.events.fleet_events import FleetLost, FleetReached, SnapshotUnreadabl
 from fsxds.fleet.content import FleetContent, Published
 from fsxds.fleet.key_values import CompactedError, RejectedRequestError, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
-from fsxds.model.resources import Snapshot
+from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import Layers
 from fsxds.runtime.store import Latest
+from fsxds.snapshots.load import type_change
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 # Between two tries to reach the engine, or to read what could not be read.
@@ -63,6 +66,7 @@ class Following:
         self._pointers: dict[ViewKey, Pointer] = {}
         # Is set when something else is published or wanted.
         self._is_due = asyncio.Event()
+        self._generation = 0
 
     @property
     def published(self) -> Mapping[ViewKey, Pointer]:
@@ -143,9 +147,22 @@ class Following:
             near = self.snapshots.get(key) or self.snapshots.get(ViewKey(key.layers)) or self.snapshots.get(ViewKey())
             snapshot = await self._content.snapshot(pointer, near)
             if key.layers in self._wanted:
-                self.snapshots[key], self.orders[key] = snapshot, pointer.order
+                self.snapshots[key], self.orders[key] = self._numbered(key, snapshot), pointer.order
                 changed = True
         if changed:
             self._on_changed(self.snapshots)
         if order > self.applied.current:
             self.applied.replace(order)
+
+    def _numbered(self, key: ViewKey, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot that knows what changed in it."""
+        self._generation += 1
+        before = self.snapshots.get(key)
+        changes = {
+            type_url: type_change(
+                Rows(type_url) if before is None else before.resources(type_url), rows, self._generation
+            )
+            for type_url, rows in snapshot.by_type.items()
+            if before is None or rows is not before.resources(type_url)
+        }
+        return replace(snapshot, generation=self._generation, changes=MappingProxyType(changes))

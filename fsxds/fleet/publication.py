@@ -18,17 +18,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fsxds.fleet.content import FleetContent, Published
-from fsxds.fleet.key_values import MOST_BYTES, Delete, Guard, Put, UnreachableError
+from fsxds.fleet.key_values import Delete, Guard, Put, UnreachableError
 from fsxds.fleet.object_uses import ObjectUses, encoded_object
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, RowsDifference, ViewKey
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resources import Snapshot
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import Digest, KeptObject, object_of
 
 # Between two tries of a write that got no answer.
 PAUSE_S = 0.2
-
-MOST_POINTERS = 100
 
 
 class NoPublisherError(FsxdsError):
@@ -47,24 +46,29 @@ class Publication:
     """What this server publishes. Each method may raise NoPublisherError, UnreachableError or RejectedRequestError.
 
     Args:
-        content: where it is written.
+        content: where it is to be written.
         fence: holds as long as this server is the publisher.
         publisher: the id of this server.
 
     Attributes:
+        content: where it is written.
         order: that of what was published last.
         served: what is published of each view.
+        orders: the order of that.
         existing: the folders of the tree, each of which may be a layer.
     """
 
     def __init__(self, content: FleetContent, fence: Guard, publisher: str) -> None:
         self.order = NOTHING_PUBLISHED
         self.served: dict[ViewKey, Snapshot] = {}
+        self.orders: dict[ViewKey, Order] = {}
         self.existing: frozenset[str] = frozenset()
-        self._content = content
+        self.content = content
         self._fence = fence
         self._publisher = publisher
         self._uses = ObjectUses()
+        # What was published before this is to be published again.
+        self._least = NOTHING_PUBLISHED
         # The objects that may be there, and in how many parts each is; and those that may be missing.
         self._stored: dict[Digest, int] = {}
         self._unsure: set[Digest] = set()
@@ -80,16 +84,18 @@ class Publication:
         self._left_until: Order | None = None
 
     async def begin(self, published: Published, at_hand: Mapping[ViewKey, Snapshot]) -> None:
-        """Go on from what is published, of which some is at hand. DamagedBytesError if some is not there any more."""
+        """Go on from what is published, of which some is at hand; what cannot be read will be published anew."""
         head = published.head or Head()
         self.order, self.existing = Order(head.order.epoch + 1, 0), head.existing
-        found = await self._content.engine.read([self._content.keys.pointers])
+        found = await self.content.engine.read([self.content.keys.pointers])
         self._revision = max((one.modified for one in found.values.values()), default=0)
-        self._stored, self._left_until = await self._content.objects(), self.order._replace(serial=1)
+        self._stored, self._left_until = await self.content.objects(), self.order._replace(serial=1)
         for key, pointer in published.pointers.items():
             if pointer is not None:
-                self.served[key] = snapshot = await self._content.snapshot(pointer, at_hand.get(key))
-                await asyncio.to_thread(self._use, key, pointer.order, snapshot)
+                with suppress(DamagedBytesError):
+                    self.served[key] = await self.content.snapshot(pointer, at_hand.get(key))
+                    self.orders[key] = pointer.order
+                    await asyncio.to_thread(self._use, key, pointer.order, self.served[key])
 
     def _use(self, key: ViewKey, order: Order, snapshot: Snapshot) -> None:
         root = object_of(snapshot, is_packed=True)
@@ -101,24 +107,18 @@ class Publication:
         """Have what is published next come after what a server reports; return whether that is later than it is now."""
         if reported <= self.order:
             return False
-        self.order = Order(reported.epoch + 1, 0)
+        self.order = self._least = Order(reported.epoch + 1, 0)
         return True
 
-    async def publish(self, served: Mapping[ViewKey, Snapshot], *, is_repeated: bool = False) -> Order:
-        """Publish what differs from what is published, or all; return the order as of which it is."""
-        changed = {key: one for key, one in served.items() if is_repeated or self.served.get(key) is not one}
-        while changed:
-            batch: dict[ViewKey, Snapshot] = {}
-            pointers: dict[ViewKey, Pointer] = {}
-            size = 0
-            while changed and len(batch) < MOST_POINTERS and size < MOST_BYTES // 2:
-                key = next(iter(changed))
-                batch[key] = changed.pop(key)
-                pointers[key] = await self._pointer(key, batch[key])
-                size += len(pointers[key].encoded())
-            await self._move(pointers)
-            self.served |= batch
-        return self.order
+    async def publish(self, key: ViewKey, snapshot: Snapshot) -> Order:
+        """Publish what a view is served from now on; return the order as of which it is."""
+        pointer = await self._pointer(key, snapshot)
+        if pointer is not None:
+            await self._move({key: pointer})
+            self.orders[key] = pointer.order
+            self._roots.setdefault(key, deque()).append(_Root(pointer.order, pointer.root))
+        self.served[key] = snapshot
+        return self.orders[key]
 
     async def publish_head(self, existing: Collection[str]) -> None:
         """Publish which layers there are."""
@@ -131,14 +131,17 @@ class Publication:
         if keys := [key for key in keys if key in self.served]:
             await self._move(dict.fromkeys(keys))
             for key in keys:
-                del self.served[key]
+                del self.served[key], self.orders[key]
 
-    async def _pointer(self, key: ViewKey, snapshot: Snapshot) -> Pointer:
-        """Write the objects of a snapshot, and return what points to it."""
+    async def _pointer(self, key: ViewKey, snapshot: Snapshot) -> Pointer | None:
+        """Write the objects of a snapshot, and return what points to it; None if that is published already."""
         if self._is_removing:
             await self._move({})
             self._is_removing = False
         root = await asyncio.to_thread(object_of, snapshot, is_packed=True)
+        roots = self._roots.get(key)
+        if roots and roots[-1].digest == root.digest and self.orders[key] >= self._least:
+            return None
         new = await asyncio.to_thread(lambda: [*self._uses.add(root)])
         try:
             await self._write([one for one in new if one.digest not in self._stored or one.digest in self._unsure])
@@ -146,7 +149,6 @@ class Publication:
             self._unused += self._uses.remove(root.digest)
             raise
         order = self.order._replace(serial=self.order.serial + 1)
-        self._roots.setdefault(key, deque()).append(_Root(order, root.digest))
         before = self.served.get(key)
         difference = None if before is None else RowsDifference.between(before, snapshot)
         return Pointer(order, root.digest, difference)
@@ -155,14 +157,14 @@ class Publication:
         digests = {one.digest: len(encoded_object(one)) for one in objects}
         self._stored |= digests
         self._unsure |= digests.keys()
-        if not await self._content.write_objects(objects, (self._fence,)):
+        if not await self.content.write_objects(objects, (self._fence,)):
             raise NoPublisherError("another server publishes by now")
         self._unsure -= digests.keys()
 
     async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
         """Move pointers, until that is certain."""
         order = self.order._replace(serial=self.order.serial + 1)
-        keys = self._content.keys
+        keys = self.content.keys
         head = Put(keys.pointers, Head(order, self._publisher, self.existing).encoded())
         changes: list[Put | Delete] = [head]
         for key, pointer in pointers.items():
@@ -172,7 +174,7 @@ class Publication:
             guards = self._fence, Guard(keys.pointers, modified=self._revision)
             revision = None
             with suppress(UnreachableError):
-                revision = await self._content.engine.write(changes, guards)
+                revision = await self.content.engine.write(changes, guards)
             while revision is None:
                 try:
                     revision = await self._written(head)
@@ -185,7 +187,7 @@ class Publication:
 
     async def _written(self, head: Put) -> int | None:
         """Return when what was to be published was written; None if it was not, and may be still."""
-        found = await self._content.engine.read([head.key, self._fence.key])
+        found = await self.content.engine.read([head.key, self._fence.key])
         publisher, last = found.values.get(self._fence.key), found.values.get(head.key)
         if publisher is None or publisher.created != self._fence.created:
             raise NoPublisherError("another server publishes by now")
@@ -210,8 +212,8 @@ class Publication:
         if gone:
             self._is_removing = True
             self._unsure |= gone.keys()
-            last = Guard(self._content.keys.pointers, modified=self._revision)
-            if not await self._content.remove_objects(gone, (self._fence, last)):
+            last = Guard(self.content.keys.pointers, modified=self._revision)
+            if not await self.content.remove_objects(gone, (self._fence, last)):
                 raise NoPublisherError("another server publishes by now")
             self._is_removing = False
             self._unsure -= gone.keys()

@@ -35,6 +35,7 @@ from fsxds.model.tree_trust import SeenInProcess, SeenManifests
 from fsxds.model.values import OfferedManifest
 from fsxds.observe.internal_errors import observed_by
 from fsxds.observe.log import Log
+from fsxds.publishing.membership import Alone
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.access import Access
@@ -140,6 +141,7 @@ class Application:
         publisher: publishes what is loaded.
         channels: knows what each node is served.
         reload: loads trees, and knows what it loaded last.
+        views: loads the views of clients: the same, or whoever publishes for the fleet of this server.
         clients: who is connected, and what each holds.
         limiter: bounds what clients take.
         directory: the tree; None where upstreams are all that is served.
@@ -182,12 +184,12 @@ class Application:
         self.limiter = Limiter(settings)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self.upstreams = self._upstreams_of(self._loading.current)
+        self._member = self._member_of(settings)
         with reported_wait("what was served before to be read", self.report_wait):
-            self.publisher = Publisher(
-                PublishRules.of(settings, self.is_static), self._receive, self.keeper, self._rewriting
-            )
-        self.reload = Reload(self.publisher, self._receive, self.upstreams.receive_loaded)
-        self.channels = NodeChannels(self.publisher, self.reload, self._node_rules(settings), self.upstreams.asked)
+            self.publisher = Publisher(self._publish_rules(settings), self._receive, self.keeper, self._rewriting)
+        self.reload = Reload(self._member.targets(self.publisher), self._receive, self.upstreams.receive_loaded)
+        self.views = self._member.views(self.reload)
+        self.channels = NodeChannels(self.publisher, self.views, self._node_rules(settings), self.upstreams.asked)
         self.clients = Clients()
         self.supervisor = Supervisor(self.observer)
         services = ServiceContext(
@@ -231,6 +233,18 @@ class Application:
         )
         upstreams.trust(rules.anchors)
         return upstreams
+
+    def _member_of(self, settings: Settings) -> Alone:
+        """Return what this server is in its fleet, or alone."""
+        if settings.fleet is None:
+            return Alone()
+        from fsxds.fleet.member import member_of  # noqa: PLC0415 - a capability, loaded if it is used
+
+        has_source = self.directory is not None or bool(rules_of(settings))
+        return member_of(settings.fleet, self._receive, has_source=has_source)
+
+    def _publish_rules(self, settings: Settings) -> PublishRules:
+        return self._member.rules(PublishRules.of(settings, self.is_static))
 
     def _node_rules(self, settings: Settings) -> NodeRules:
         return NodeRules(_views_of(settings), settings.canary, self.limiter.admit_view)
@@ -276,6 +290,7 @@ class Application:
                 tasks.create_task(self._watching.run_with(lambda _: watch_again()))
             tasks.create_task(self.upstreams.keep_connected(self.supervisor))
             tasks.create_task(self._follow_upstreams())
+            tasks.create_task(self._member.run(self.supervisor))
             if self._rewriting is not None:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
@@ -292,7 +307,7 @@ class Application:
         """Raise UsageError where the first tree has secrets which other machines could read at one of these addresses."""
         clear = {name: each for name, each in addresses.items() if each != OFF and self.is_in_clear(name, each)}
         if clear and not self.settings.insecure_secrets:
-            await reject_exposed_secrets(clear, self.publisher, self.channels, self.reload)
+            await reject_exposed_secrets(clear, self.publisher, self.channels, self.views)
 
     async def _load(self, rules: LoadingRules) -> None:
         """Load the newest tree by these rules, until cancelled; after other rules, each of its files is judged again."""
@@ -371,7 +386,7 @@ class Application:
             changed = (*changed, "bootstrap")  # another content
         self.settings = self.limiter.settings = settings
         self._log.write_from(Level[settings.log_level.upper()])
-        self.publisher.change_rules(PublishRules.of(settings, self.is_static))
+        self.publisher.change_rules(self._publish_rules(settings))
         self.channels.change_rules(self._node_rules(settings))
         for mirror in self.mirrors:
             mirror.change(settings)
@@ -398,6 +413,8 @@ class Application:
             return f"{directory} to be read: it is not there, large, or written to all the time"
         count, size_bytes = len(settled.tree.files), sum(file.size_bytes for file in settled.tree.files)
         snapshots = self.publisher.published.current
+        if snapshots is None and (waits_for := self._member.waits_for()):
+            return waits_for
         if snapshots is None:
             return f"{count} files of {size_bytes:,} bytes in all to be parsed"
         answers = self._first_answers()

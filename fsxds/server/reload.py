@@ -8,17 +8,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
 from time import monotonic, time
-from typing import TYPE_CHECKING, Never, Protocol
+from typing import TYPE_CHECKING, Never
 
 from fsxds.events.event import Observer
 from fsxds.events.file_events import TreeLoaded
-from fsxds.model.resources import ParsedFile, Snapshot
+from fsxds.model.resources import ParsedFile
 from fsxds.model.tree_trust import (
     TreeTrust,
     TreeVerifier,
     TrustDecision,
 )
 from fsxds.model.values import WHOLE_TREE, HeldFile, Layers, Problem, SourceFile, SourceTree
+from fsxds.publishing.membership import Targets
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Attempts, internal_problem
 from fsxds.runtime.views import Views
@@ -138,13 +139,6 @@ class _SetAside:
 
     file: SourceFile | None
     problem: Problem
-
-
-class Targets(Protocol):
-    """What publishes what was loaded."""
-
-    def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take what the tree asks for, by layers; `detected_s` is the monotonic clock at the first sign of the change."""
 
 
 class Reload:

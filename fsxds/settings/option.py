@@ -22,6 +22,7 @@ HOLDING = ("serve", "mirror", "show", "dev")
 VIEWING, READING, WATCHING, CHECKS = "Views", "Reading the tree", "Watching for changes", "Checks"
 NAMING = "Names and collections"
 RELAYING = "Upstreams"
+FLEETS = "Fleets"
 REST, GRPC, ADMIN = "REST", "gRPC", "Admin"
 SECURITY = "Security"
 ROLLOUT = "Rollouts"

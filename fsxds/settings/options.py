@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fsxds.model.resource_types import RESOURCE_TYPES
 from fsxds.model.values import Severity
+from fsxds.settings.fleet_rules import FLEET, FleetRule
 from fsxds.settings.forms import (
     DURATION,
     EXECUTABLE,
@@ -39,6 +40,7 @@ from fsxds.settings.option import (
     API,
     API_USERS,
     CHECKS,
+    FLEETS,
     HOLDING,
     LASTING,
     LIMITS,
@@ -286,6 +288,13 @@ class Settings(ListenerSettings):
         RELAYING,
         LASTING,
         "The node that upstreams are told; by default its id is the name of this machine.",
+    )
+
+    fleet: FleetRule | None = optional(
+        FLEET,
+        FLEETS,
+        ("serve",),
+        "Serve what the servers of a fleet publish, which agree by this etcd; one of those with DIR is elected to publish.",
     )
 
     max_connections: int = reloadable(

@@ -56,18 +56,18 @@ async def test_what_is_published_is_served_elsewhere(engine) -> None:
     """From before a server follows, and while it does; a large body, too."""
     publication = await elected(engine)
     first = snapshot_of(clusters(3000))
-    await publication.publish({WHOLE: first})
+    await publication.publish(WHOLE, first)
     follower = Follower(engine)
     async with followed(follower):
         await reached(follower, Order(1, 1))
         assert_same(first, follower.served[-1])
 
         then = snapshot_of([*clusters(2990, {17: os.urandom(2_000_000)}), cluster("new")], first)
-        await reached(follower, await publication.publish({WHOLE: then}))
+        await reached(follower, await publication.publish(WHOLE, then))
         assert_same(then, follower.served[-1])
 
         later = snapshot_of([*clusters(2990, {17: b"small"}), cluster("new")], then)
-        await reached(follower, await publication.publish({WHOLE: later}))
+        await reached(follower, await publication.publish(WHOLE, later))
         assert_same(later, follower.served[-1])
 
     assert len(follower.served) == 3
@@ -79,7 +79,8 @@ async def test_views_that_nobody_wants_are_not_read(engine) -> None:
     """One that is wanted later is there at once."""
     publication = await elected(engine)
     edge = ViewKey(("base", "edge"))
-    await publication.publish({WHOLE: snapshot_of(clusters(3)), edge: snapshot_of(clusters(5))})
+    await publication.publish(WHOLE, snapshot_of(clusters(3)))
+    await publication.publish(edge, snapshot_of(clusters(5)))
     await publication.publish_head({"base", "edge"})
     follower = Follower(engine)
     async with followed(follower):
@@ -102,16 +103,16 @@ async def test_the_next_publisher_goes_on(engine) -> None:
     """It comes after what was published before; the one before writes nothing any more."""
     before = await elected(engine, "a")
     first = snapshot_of(clusters(100))
-    await before.publish({WHOLE: first})
+    await before.publish(WHOLE, first)
 
     after = await elected(engine, "b")
 
     assert_same(first, after.served[WHOLE])
     with pytest.raises(NoPublisherError):
-        await before.publish({WHOLE: snapshot_of(clusters(99), first)})
+        await before.publish(WHOLE, snapshot_of(clusters(99), first))
     with pytest.raises(NoPublisherError):
         await before.publish_head({"x"})
-    assert await after.publish({WHOLE: snapshot_of(clusters(101), first)}) == Order(2, 1)
+    assert await after.publish(WHOLE, snapshot_of(clusters(101), first)) == Order(2, 1)
 
 
 async def test_unused_objects_are_removed_when_all_have_gone_on(engine) -> None:
@@ -119,13 +120,14 @@ async def test_unused_objects_are_removed_when_all_have_gone_on(engine) -> None:
     content = FleetContent(engine, KEYS)
     before = await elected(engine, "a")
     first = snapshot_of(clusters(1000))
-    await before.publish({WHOLE: first, ViewKey(("a",)): snapshot_of(clusters(7, {1: os.urandom(2_000_000)}))})
+    await before.publish(WHOLE, first)
+    await before.publish(ViewKey(("a",)), snapshot_of(clusters(7, {1: os.urandom(2_000_000)})))
     publication = await elected(engine, "b")
     await publication.remove([ViewKey(("a",))])
     last = first
     for number in range(5):
         last = snapshot_of(clusters(1000, {number: b"edited"}), last)
-        await publication.publish({WHOLE: last})
+        await publication.publish(WHOLE, last)
     count = len(await content.objects())
 
     await publication.collect(Order(1, 9))
@@ -138,7 +140,7 @@ async def test_unused_objects_are_removed_when_all_have_gone_on(engine) -> None:
         await reached(fresh, publication.order)
     assert_same(last, fresh.served[-1])
     other = MemoryKeyValues()
-    await (await elected(other)).publish({WHOLE: last})
+    await (await elected(other)).publish(WHOLE, last)
     assert uses == {*(await FleetContent(other, KEYS).objects())}
 
 
@@ -148,7 +150,7 @@ async def test_damage_is_reported_and_what_is_served_stays(monkeypatch) -> None:
     engine = MemoryKeyValues()
     publication = await elected(engine)
     first = snapshot_of(clusters(3))
-    await publication.publish({WHOLE: first})
+    await publication.publish(WHOLE, first)
     follower = Follower(engine)
     async with followed(follower):
         await reached(follower, publication.order)
@@ -159,7 +161,7 @@ async def test_damage_is_reported_and_what_is_served_stays(monkeypatch) -> None:
 
         await engine.write([Put(KEYS.pointer(WHOLE), good)])
         then = snapshot_of(clusters(4), first)
-        await reached(follower, await publication.publish({WHOLE: then}))
+        await reached(follower, await publication.publish(WHOLE, then))
         assert_same(then, follower.served[-1])
 
 
@@ -173,7 +175,7 @@ async def test_what_was_published_earlier_is_passed_over() -> None:
     async with followed(follower):
         for number in range(2, 6):
             snapshots.append(snapshot_of(clusters(number), snapshots[-1]))
-            await reached(follower, await publication.publish({WHOLE: snapshots[-1]}))
+            await reached(follower, await publication.publish(WHOLE, snapshots[-1]))
             if number == 3:
                 backup = (await engine.read_range(KEYS.pointers, end_of(KEYS.pointers))).values
         last = follower.following.applied.current
@@ -184,7 +186,7 @@ async def test_what_was_published_earlier_is_passed_over() -> None:
         served = {**after.served}
         assert len(served[WHOLE].resources(CDS)) == 3
         after.rise_above(last)
-        await reached(follower, await after.publish({WHOLE: snapshots[-1]}, is_repeated=True))
+        await reached(follower, await after.publish(WHOLE, snapshots[-1]))
 
     counts = [len(one.resources(CDS)) for one in follower.served]
     assert counts == sorted(counts)
@@ -195,13 +197,13 @@ async def test_whoever_cannot_ask_serves_on(monkeypatch) -> None:
     monkeypatch.setattr(following, "PAUSE_S", 0.01)
     engine = MemoryKeyValues()
     publication = await elected(engine)
-    await publication.publish({WHOLE: snapshot_of(clusters(1))})
+    await publication.publish(WHOLE, snapshot_of(clusters(1)))
     link = FaultyEngine(engine, random.Random(0), 0.0)
     follower = Follower(link)
     async with followed(follower):
         await reached(follower, publication.order)
         link.is_away = True
-        await publication.publish({WHOLE: snapshot_of(clusters(2))})
+        await publication.publish(WHOLE, snapshot_of(clusters(2)))
         await asyncio.sleep(0.1)
         assert len(follower.served) == 1
         link.is_away = False
@@ -233,7 +235,7 @@ async def test_what_is_served_is_what_was_published_in_turn(seed, monkeypatch) -
             publication = publications[-1]
             if len(publications) > 1 and chance.random() < 0.3:
                 with pytest.raises((NoPublisherError, UnreachableError)):
-                    await publications[-2].publish({WHOLE: snapshot_of([cluster("wrong")])})
+                    await publications[-2].publish(WHOLE, snapshot_of([cluster("wrong")]))
             await _until_published(publication, last)
             published.append(_rows(last))
             if chance.random() < 0.3:
@@ -253,7 +255,7 @@ async def test_what_is_served_is_what_was_published_in_turn(seed, monkeypatch) -
 async def _until_published(publication, snapshot) -> None:
     while True:
         with suppress(UnreachableError):
-            await publication.publish({WHOLE: snapshot})
+            await publication.publish(WHOLE, snapshot)
             return
 
 

@@ -1,0 +1,270 @@
+"""What the publisher of a fleet does: rolls out what its tree asks for, each server as one client of each view.
+
+| rule | reason |
+| --- | --- |
+| A server has taken a step when all of its clients have that it waits for. | Each server leads its clients by steps of its own, from what they have; it says when that is done. |
+| A server that does not say so in time is not waited for. | |
+| What is published is what the rollouts serve, whenever that changed. | |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Never
+
+from fsxds.events.event import Event, Observer
+from fsxds.events.file_events import SnapshotPublished
+from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
+from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
+from fsxds.fleet.publication import Publication
+from fsxds.fleet.reports import MemberReport, Servers
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers, TypeUrl
+from fsxds.protocol.messages import ClientStatus, Node, SyncState
+from fsxds.protocol.tombstones import Tombstones
+from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.publishing.node_channels import ViewLoading
+from fsxds.publishing.publisher import Publisher, PublishRules
+from fsxds.rollout import RolloutState, Standing, Step
+from fsxds.runtime.channels import Channel, ChannelKey
+from fsxds.runtime.store import Latest
+
+# A server waits for its clients itself; for the server, it is waited longer.
+PATIENCE_SHARE = 3.0
+
+# Between two tries to publish.
+PAUSE_S = 0.5
+COLLECT_EVERY_S = 10.0
+
+
+class ServerClient:
+    """A server of the fleet as a client of a channel of its publisher.
+
+    Args:
+        name: the id of the server.
+        taken: returns the order that all clients of the server have taken, of this channel.
+        needed: returns that of a snapshot with a generation; None while it is not published.
+    """
+
+    transport = "fleet"
+    has_returned = True
+    is_away = False
+
+    def __init__(self, name: str, taken: Callable[[], Order], needed: Callable[[int], Order | None]) -> None:
+        self.node = Node(name)
+        self._taken = taken
+        self._needed = needed
+
+    @property
+    def name(self) -> str:
+        """The id of the server."""
+        return self.node.id
+
+    @property
+    def identity(self) -> str:
+        """The id of the server."""
+        return self.node.id
+
+    def standing(self, step: Step) -> Standing:
+        """Return whether its clients have taken a step."""
+        needed = self._needed(step.snapshot.generation)
+        return Standing.TAKEN if needed is not None and self._taken() >= needed else Standing.PENDING
+
+    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
+        """Return all names: its clients may subscribe to any."""
+        return names
+
+    def sync_state(self) -> SyncState:
+        """Return that it has what it was sent: what its clients reject, it reports."""
+        return SyncState.SYNCED
+
+    def status(self) -> ClientStatus:
+        """Return who it is."""
+        return ClientStatus(self.node, "fleet")
+
+    def wake(self) -> None:
+        """Do nothing: it follows what is published."""
+
+    def follow(self, channel: Channel) -> None:
+        """Do nothing: it follows what is published."""
+
+
+class _Places:
+    """Where the rollouts begin: at what is published. Keeps nothing else."""
+
+    def __init__(self, served: Mapping[ViewKey, Snapshot]) -> None:
+        self._served = served
+        self.read_members: Callable[[], Mapping[Layers, Tombstones]] = dict
+        self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
+
+    def restored(self) -> dict[ChannelKey, RolloutState]:
+        return {ChannelKey(*key): RolloutState(one, one, one) for key, one in self._served.items()}
+
+    def restored_members(self) -> dict[Layers, Tombstones]:
+        return {}
+
+    def restore_rejections(self, rejections: object) -> None:
+        pass
+
+    def note_rejections(self) -> None:
+        pass
+
+    def save(self, key: ChannelKey, read: object) -> None:
+        pass
+
+    def forget(self, key: ChannelKey) -> None:
+        pass
+
+
+def rules_of_fleet(rules: PublishRules) -> PublishRules:
+    """Return how a fleet publishes: its servers wait for their clients, and it waits for them."""
+    return replace(rules, rollout=replace(rules.rollout, step_timeout_s=rules.rollout.step_timeout_s * PATIENCE_SHARE))
+
+
+class FleetPlanner:
+    """Publishes for a fleet. `run` is to be run, while this server is the publisher.
+
+    Args:
+        rules: how changes are published.
+        observer: receives what happens in rollouts.
+        publication: what is published; it has begun.
+        loading: loads the views that servers serve.
+    """
+
+    def __init__(
+        self,
+        rules: PublishRules,
+        observer: Observer,
+        publication: Publication,
+        loading: ViewLoading,
+    ) -> None:
+        self.publisher = Publisher(
+            rules_of_fleet(rules),
+            partial(_observe, observer),
+            _Places(publication.served),
+        )
+        self._publication = publication
+        self._servers = Servers(publication.content, self._receive_reports)
+        # What the tree asks for, and when it changed; taken in when the servers are known.
+        self._targets: tuple[Mapping[Layers, Snapshot], float] = {}, 0.0
+        self._is_known = False
+        self._loading = loading
+        self._clients: dict[tuple[str, ViewKey], ServerClient] = {}
+        # By view: the generation of what was published last, and its order.
+        self._published: dict[ViewKey, tuple[int, Order]] = {}
+        self._changed: Latest[object] = Latest(object())
+        now_s = asyncio.get_running_loop().time()
+        for rollout in tuple(self.publisher.rollouts.values()):
+            # The servers are known; nobody has to return.
+            rollout.machine.end_rest(now_s)
+            self._follow(rollout)
+
+    def change_rules(self, rules: PublishRules) -> None:
+        """Publish by other rules from now on."""
+        self.publisher.change_rules(rules_of_fleet(rules))
+
+    def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
+        """Take what the tree asks for, by layers."""
+        self._targets = targets, detected_s
+        if self._is_known:
+            for layers in targets:
+                self._rollout_of(ViewKey(layers))
+            self.publisher.receive(targets, detected_s)
+            self._changed.replace(object())
+
+    def _receive_reports(self) -> None:
+        """Take what servers report: which views they serve, and what of it their clients have."""
+        reports = self._servers.reports
+        for name, report in reports.items():
+            for key in report.taken:
+                if (name, key) not in self._clients:
+                    self._loading.want(key.layers)
+                    client = ServerClient(name, partial(self._taken, name, key), partial(self._order_of, key))
+                    self._clients[name, key] = client
+                    channel = self._rollout_of(key).channel
+                    channel.join(client)
+                    channel.progressed(client)
+        for (name, key), client in tuple(self._clients.items()):
+            rollout = self.publisher.rollouts.get(ChannelKey(*key))
+            if name not in reports or key not in reports[name].taken:
+                del self._clients[name, key]
+                if rollout is not None:
+                    rollout.channel.leave(client)
+            elif rollout is not None:
+                rollout.channel.progressed(client)
+        if not self._is_known:
+            self._is_known = True
+            self.receive(*self._targets)
+        self._changed.replace(object())
+
+    def _taken(self, name: str, key: ViewKey) -> Order:
+        report = self._servers.reports.get(name, MemberReport())
+        return report.taken.get(key, NOTHING_PUBLISHED)
+
+    def _order_of(self, key: ViewKey, generation: int) -> Order | None:
+        published, order = self._published.get(key, (0, NOTHING_PUBLISHED))
+        return order if published >= generation else None
+
+    def _rollout_of(self, key: ViewKey) -> ChannelRollout:
+        rollout = self.publisher.rollout_of(ChannelKey(*key))
+        self._follow(rollout)
+        return rollout
+
+    def _follow(self, rollout: ChannelRollout) -> None:
+        rollout.channel.store.listeners[self] = partial(self._changed.replace, object())
+
+    async def run(self) -> None:
+        """Publish until this server is not the publisher any more (NoPublisherError), or cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._servers.keep_current())
+            tasks.create_task(self.publisher.keep_publishing())
+            tasks.create_task(self._keep_published())
+            tasks.create_task(self._keep_collected())
+
+    async def _keep_published(self) -> Never:
+        """Publish what the rollouts serve."""
+        while True:
+            seen = self._changed.current
+            try:
+                await self._publish()
+            except UnreachableError:
+                await asyncio.sleep(PAUSE_S)
+                continue
+            await self._changed.other_than(seen)
+
+    async def _publish(self) -> None:
+        reported = max((one.order for one in self._servers.reports.values()), default=NOTHING_PUBLISHED)
+        if self._publication.rise_above(reported):
+            self._published.clear()
+        await self._publication.publish_head(self._loading.existing)
+        for channel_key, rollout in tuple(self.publisher.rollouts.items()):
+            key, current = ViewKey(channel_key.layers, channel_key.is_canary), rollout.channel.store.current
+            if current is not None and self._published.get(key, (0, NOTHING_PUBLISHED))[0] != current.generation:
+                self._published[key] = current.generation, await self._publication.publish(key, current)
+                self._progress(key)
+
+    def _progress(self, key: ViewKey) -> None:
+        """Ask servers again that may have reported before what they reported was known to be published."""
+        rollout = self.publisher.rollouts.get(ChannelKey(*key))
+        for (_, each), client in tuple(self._clients.items()):
+            if each == key and rollout is not None:
+                rollout.channel.progressed(client)
+
+    async def _keep_collected(self) -> Never:
+        """Remove what no server needs any more, now and then."""
+        while True:
+            await asyncio.sleep(COLLECT_EVERY_S)
+            reports = self._servers.reports.values()
+            reached = min((one.order for one in reports), default=self._publication.order)
+            with suppress(UnreachableError, RejectedRequestError):
+                await self._publication.collect(reached)
+
+
+def _observe(observer: Observer, event: Event) -> None:
+    # Each server reports for itself when it serves something else.
+    if not isinstance(event, SnapshotPublished):
+        observer(event)

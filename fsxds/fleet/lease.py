@@ -1,0 +1,60 @@
+"""The lease of a server: as long as it is kept alive, the server is there, and may publish."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from time import monotonic
+from typing import Never
+
+from fsxds.fleet.key_values import KeyValues, LeaseLostError, RejectedRequestError, UnreachableError
+from fsxds.runtime.store import Latest
+
+# A server that is killed is out of the fleet after so long, and another one publishes.
+TTL_S = 3
+KEEP_EVERY_S = 1.0
+
+
+class Lease:
+    """A lease that is kept alive, and another one when it is lost. `keep_alive` is to be run.
+
+    Attributes:
+        current: its id; 0 while there is none, as far as is known.
+        reason: why there is none; empty while there is one.
+    """
+
+    def __init__(self, engine: KeyValues) -> None:
+        self.current = Latest(0)
+        self.reason = ""
+        self._engine = engine
+        self._kept_s = 0.0
+
+    async def keep_alive(self) -> Never:
+        """Keep it alive until cancelled."""
+        while True:
+            began_s = monotonic()
+            try:
+                if self.current.current:
+                    await self._engine.keep_alive(self.current.current)
+                else:
+                    self._change(await self._engine.grant(TTL_S), "")
+                # It was kept alive after this.
+                self._kept_s = began_s
+            except LeaseLostError as error:
+                self._change(0, str(error))
+                continue
+            except (UnreachableError, RejectedRequestError) as error:
+                if self.current.current and monotonic() - self._kept_s > TTL_S:
+                    self._change(0, str(error))
+            await asyncio.sleep(KEEP_EVERY_S)
+
+    def _change(self, lease: int, reason: str) -> None:
+        self.reason = reason
+        self.current.replace(lease)
+
+    async def give_back(self) -> None:
+        """End it now, so that others need not wait for that."""
+        if lease := self.current.current:
+            self._change(0, "it was given back")
+            with suppress(UnreachableError, RejectedRequestError):
+                await self._engine.revoke(lease)

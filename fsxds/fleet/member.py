@@ -1,0 +1,262 @@
+"""A server of a fleet: serves what is published, says how its clients stand with it, and publishes if it is elected.
+
+| rule | reason |
+| --- | --- |
+| Every server serves what is published, also the one that publishes. | What only one has could be lost with it, and clients would go back. |
+| A server leads its clients from what they have to what is published, by steps of its own. | It may have missed some of what was published. |
+| What is held back, and why, is decided by the publisher alone. | |
+| Only a server with a source is elected, once it has loaded it. | |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from secrets import token_hex
+from time import monotonic
+from typing import Never
+
+from fsxds.events.event import Observer
+from fsxds.events.fleet_events import PublisherElected, PublisherLost
+from fsxds.fleet.content import FleetContent, Keys
+from fsxds.fleet.etcd import EtcdKeyValues, Members
+from fsxds.fleet.fleet_planner import FleetPlanner
+from fsxds.fleet.following import Following
+from fsxds.fleet.key_values import (
+    CompactedError,
+    Guard,
+    KeyValues,
+    LeaseLostError,
+    Put,
+    RejectedRequestError,
+    UnreachableError,
+)
+from fsxds.fleet.lease import Lease
+from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
+from fsxds.fleet.publication import NoPublisherError, Publication
+from fsxds.fleet.reports import MemberReport, MemberReporter
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
+from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.publishing.membership import Alone, Targets
+from fsxds.publishing.node_channels import ViewLoading
+from fsxds.publishing.publisher import Publisher, PublishRules
+from fsxds.rollout import HoldingRules
+from fsxds.runtime.store import Latest
+from fsxds.runtime.supervisor import Supervisor
+from fsxds.runtime.views import Views
+from fsxds.settings.fleet_rules import FleetRule
+from fsxds.snapshots.load import same_content
+
+# Between two tries to be elected.
+PAUSE_S = 0.3
+
+# So long a server that ends waits for its lease to be given back.
+GIVE_BACK_WITHIN_S = 1.0
+
+
+def server_name() -> str:
+    """Return the id of a server: that of its machine, and of this process."""
+    return f"{socket.gethostname()}-{token_hex(3)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberContext:
+    """What a server of a fleet has from outside.
+
+    Attributes:
+        engine: what the fleet agrees by.
+        prefix: that of all its keys.
+        observer: receives what happens.
+        has_source: it loads a tree, and may publish it.
+    """
+
+    engine: KeyValues
+    prefix: str
+    observer: Observer
+    has_source: bool
+
+
+def member_of(rule: FleetRule, observer: Observer, *, has_source: bool) -> Member:
+    """Return a server of the fleet that a rule names."""
+    return Member(MemberContext(EtcdKeyValues(Members(rule.targets)), rule.prefix, observer, has_source))
+
+
+class Member(Alone):
+    """This server in its fleet. `run` is to be run.
+
+    Attributes:
+        name: its id.
+        following: what is published, as it is at hand here.
+        planner: publishes for the fleet; None while another server does.
+    """
+
+    def __init__(self, context: MemberContext) -> None:
+        self.name = server_name()
+        self.planner: FleetPlanner | None = None
+        self._context = context
+        self._engine = context.engine
+        self._keys = Keys(f"/{context.prefix}/".encode())
+        self._content = FleetContent(context.engine, self._keys)
+        self.following = Following(self._content, context.observer, self._serve)
+        self._lease = Lease(context.engine)
+        key = self._keys.servers + self.name.encode()
+        self._reporter = MemberReporter(context.engine, key, self._lease, self._report)
+        self._rules: PublishRules | None = None
+        self._publisher: Publisher | None = None
+        self._loading: ViewLoading | None = None
+        # What this server loaded last, and when it changed.
+        self._loaded: Latest[tuple[Mapping[Layers, Snapshot], float] | None] = Latest(None)
+        self._taken: dict[ViewKey, Order] = {}
+
+    def rules(self, rules: PublishRules) -> PublishRules:
+        """Return that nothing is held back here: what is published is to be served."""
+        self._rules = rules
+        if self.planner is not None:
+            self.planner.change_rules(rules)
+        return replace(
+            rules,
+            holding=HoldingRules(keeps_references=False, max_removal=None),
+            nack_limit=None,
+            canary=None,
+        )
+
+    def targets(self, publisher: Publisher) -> Targets:
+        """Take what publishes to the clients of this server; return what takes the trees that it loads."""
+        self._publisher = publisher
+        publisher.on_progress = self._reporter.note
+        return self
+
+    def views(self, loading: ViewLoading) -> ViewLoading:
+        """Take what loads the views of the tree of this server; return what has those of its clients published."""
+        self._loading = loading
+        return _PublishedViews(self.following)
+
+    def waits_for(self) -> str:
+        """Return what the first snapshot waits for."""
+        return "" if self.following.snapshots else "what the fleet publishes"
+
+    async def run(self, supervisor: Supervisor) -> None:
+        """Run all parts, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for name, work in (
+                    ("fleet", self.following.keep_current),
+                    ("fleet lease", self._lease.keep_alive),
+                    ("fleet reports", self._reporter.keep_reported),
+                    *((("fleet publisher", self._keep_elected),) if self._context.has_source else ()),
+                ):
+                    tasks.create_task(supervisor.run(name, work))
+        finally:
+            async with asyncio.timeout(GIVE_BACK_WITHIN_S):
+                await self._lease.give_back()
+
+    def _serve(self, snapshots: Mapping[ViewKey, Snapshot]) -> None:
+        """Have what is published served."""
+        if self._publisher is not None:
+            self._publisher.receive({key.layers: one for key, one in snapshots.items()}, monotonic())
+
+    def _report(self) -> MemberReport:
+        """Return how this server stands."""
+        if self._publisher is None:
+            return MemberReport()
+        rollouts = self._publisher.rollouts
+        main = {ViewKey(key.layers, key.is_canary): one for key, one in rollouts.items() if key.is_main}
+        self._taken = {view: self._taken_of(view, rollout) for view, rollout in main.items()}
+        count = sum(len(rollout.channel.clients) for rollout in rollouts.values())
+        return MemberReport(self.following.applied.current, self._taken, count)
+
+    def _taken_of(self, view: ViewKey, rollout: ChannelRollout) -> Order:
+        """Return the order of what all clients of a view have taken."""
+        published, wanted = self.following.snapshots.get(view), rollout.wanted
+        if published is not None and wanted is not None and rollout.has_completed and same_content(wanted, published):
+            return self.following.orders[view]
+        return self._taken.get(view, NOTHING_PUBLISHED)
+
+    def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
+        """Take the tree of this server: it is published if this server is the publisher, now or later."""
+        self._loaded.replace((targets, detected_s))
+        if self.planner is not None:
+            self.planner.receive(targets, detected_s)
+
+    async def _keep_elected(self) -> Never:
+        """Be the publisher whenever there is no other one."""
+        await self._loaded.other_than(None)
+        while True:
+            try:
+                fence = await self._elected()
+                if fence is not None:
+                    await self._publish(fence)
+            except* NoPublisherError as group:
+                self._context.observer(PublisherLost(str(group.exceptions[0])))
+            except* (UnreachableError, RejectedRequestError, LeaseLostError, CompactedError):
+                # Following says so.
+                pass
+            finally:
+                self.planner = None
+            await asyncio.sleep(PAUSE_S)
+
+    async def _elected(self) -> Guard | None:
+        """Wait until this server is the publisher, and return what holds as long as it is; None for another try."""
+        key, lease = self._keys.publisher, self._lease.current.current
+        if not lease:
+            return None
+        created = await self._engine.write([Put(key, self.name.encode(), lease)], [Guard(key, created=0)])
+        if created is not None:
+            return Guard(key, created=created)
+        found = await self._engine.read([key])
+        if (other := found.values.get(key)) is None:
+            return None
+        if other.value == self.name.encode():
+            # It had come about without an answer.
+            return Guard(key, created=other.created)
+        async with aclosing(self._engine.watch(key, key + b"\0", found.revision + 1)) as watching:
+            async for changed in watching:
+                if changed.values.get(key) is None:
+                    return None
+        return None
+
+    async def _publish(self, fence: Guard) -> None:
+        """Publish what this server loads until it is the publisher no more."""
+        publication = Publication(self._content, fence, self.name)
+        await publication.begin(await self._content.published(), self.following.snapshots)
+        self._context.observer(PublisherElected(publication.order.epoch))
+        if self._rules is None or self._loading is None or self._loaded.current is None:
+            return
+        self.planner = FleetPlanner(self._rules, self._context.observer, publication, self._loading)
+        self.planner.receive(*self._loaded.current)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._until_lost())
+            tasks.create_task(self.planner.run())
+
+    async def _until_lost(self) -> None:
+        """Wait until the lease is lost."""
+        await self._lease.current.other_than(self._lease.current.current)
+        raise NoPublisherError(self._lease.reason or "its lease was lost")
+
+
+class _PublishedViews:
+    """The views of clients: the publisher loads them."""
+
+    def __init__(self, following: Following) -> None:
+        self._following = following
+
+    @property
+    def existing(self) -> frozenset[str]:
+        """The layers that there are, as the publisher says."""
+        return frozenset() if self._following.head is None else self._following.head.existing
+
+    def is_loaded_by(self, views: Views) -> bool:
+        """Return True: the publisher has rules of its own."""
+        return True
+
+    def want(self, layers: Layers) -> None:
+        """Have a view published, and follow it."""
+        self._following.want(layers)
+
+    def drop(self, layers: Layers) -> None:
+        """Follow a view no more."""
+        self._following.drop(layers)

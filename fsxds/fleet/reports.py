@@ -1,0 +1,143 @@
+"""What each server of a fleet reports, under its lease: how far it is, and how its clients stand with that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Never
+
+from fsxds.fleet.content import FleetContent
+from fsxds.fleet.key_values import (
+    CompactedError,
+    KeyValues,
+    LeaseLostError,
+    Put,
+    RejectedRequestError,
+    UnreachableError,
+    end_of,
+)
+from fsxds.fleet.lease import Lease
+from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+
+# A server reports at most so often.
+LEAST_PAUSE_S = 0.05
+RETRY_S = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReport:
+    """How a server stands.
+
+    Attributes:
+        order: that up to which it has all that is published, of the views that it serves.
+        taken: by view that it serves, the order of what all of its clients have taken that it waits for.
+        client_count: how many clients it has.
+    """
+
+    order: Order = NOTHING_PUBLISHED
+    taken: Mapping[ViewKey, Order] = field(default_factory=lambda: MappingProxyType({}))
+    client_count: int = 0
+
+    def encoded(self) -> bytes:
+        """Return it as bytes."""
+        taken = {key.text: order for key, order in sorted(self.taken.items())}
+        row = {"order": self.order, "taken": taken, "clients": self.client_count}
+        return json.dumps(row, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, encoded: bytes) -> MemberReport:
+        """Return the report that was encoded; DamagedBytesError if there is none."""
+        try:
+            row = json.loads(encoded)
+            taken = {ViewKey.of(text): Order(int(epoch), int(serial)) for text, (epoch, serial) in row["taken"].items()}
+            epoch, serial = row["order"]
+            return cls(Order(int(epoch), int(serial)), taken, int(row["clients"]))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise DamagedBytesError(f"a report is damaged: {type(error).__name__}") from error
+
+
+class MemberReporter:
+    """Reports how this server stands, whenever that changed. `keep_reported` is to be run.
+
+    Args:
+        engine: where it reports.
+        key: under which key.
+        lease: that of the server.
+        report: returns what is to be reported.
+    """
+
+    def __init__(self, engine: KeyValues, key: bytes, lease: Lease, report: Callable[[], MemberReport]) -> None:
+        self._engine = engine
+        self._key = key
+        self._lease = lease
+        self._report = report
+        self._is_due = asyncio.Event()
+
+    def note(self) -> None:
+        """Note that something else may be to be reported."""
+        self._is_due.set()
+
+    async def keep_reported(self) -> Never:
+        """MemberReport until cancelled; under another lease, again."""
+        reported: tuple[int, bytes] | None = None
+        while True:
+            self._is_due.clear()
+            made = self._lease.current.current, self._report().encoded()
+            if made[0] and made != reported:
+                try:
+                    await self._engine.write([Put(self._key, made[1], made[0])])
+                    reported = made
+                except (UnreachableError, RejectedRequestError, LeaseLostError):
+                    self._is_due.set()
+                await asyncio.sleep(LEAST_PAUSE_S if reported is made else RETRY_S)
+            # Another lease is found by looking.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S):
+                    await self._is_due.wait()
+
+
+class Servers:
+    """The servers of a fleet as they report. `keep_current` is to be run.
+
+    Attributes:
+        reports: by the id of each server whose lease lasts.
+    """
+
+    def __init__(self, content: FleetContent, on_changed: Callable[[], object]) -> None:
+        """Follow the servers; `on_changed` is called when they were read, and whenever something else is reported."""
+        self.reports: dict[str, MemberReport] = {}
+        self._engine = content.engine
+        self._prefix = content.keys.servers
+        self._on_changed = on_changed
+
+    async def keep_current(self) -> Never:
+        """Follow the reports until cancelled. UnreachableError, RejectedRequestError: they cannot be read."""
+        while True:
+            found = await self._engine.read_range(self._prefix, end_of(self._prefix))
+            self.reports.clear()
+            self._take({key: one.value for key, one in found.values.items()})
+            try:
+                async with aclosing(
+                    self._engine.watch(self._prefix, end_of(self._prefix), found.revision + 1)
+                ) as watching:
+                    async for changed in watching:
+                        self._take({key: one and one.value for key, one in changed.values.items()})
+            except CompactedError:
+                continue
+
+    def _take(self, values: Mapping[bytes, bytes | None]) -> None:
+        for key, value in values.items():
+            name = key[len(self._prefix) :].decode(errors="replace")
+            self.reports.pop(name, None)
+            if value is not None:
+                try:
+                    self.reports[name] = MemberReport.decoded(value)
+                except DamagedBytesError:
+                    # Another version of fsxds wrote it: it is there, and nobody waits for it.
+                    self.reports[name] = MemberReport()
+        self._on_changed()

@@ -1,0 +1,47 @@
+"""Whether a server is alone, or one of a fleet (a capability, see `fleet/`): who decides what it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers
+from fsxds.publishing.node_channels import NodeChannels, ViewLoading
+from fsxds.publishing.publisher import Publisher, PublishRules
+from fsxds.runtime.channels import Channels
+from fsxds.runtime.supervisor import Supervisor
+
+
+class Targets(Protocol):
+    """What takes trees that were loaded."""
+
+    def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
+        """Take what the tree asks for, by layers; `detected_s` is the monotonic clock at the first sign of the change."""
+
+
+class Alone:
+    """A server that is in no fleet: it serves what it loads itself."""
+
+    def rules(self, rules: PublishRules) -> PublishRules:
+        """Return how this server publishes to its own clients, given what the settings say now."""
+        return rules
+
+    def targets(self, publisher: Publisher) -> Targets:
+        """Return what takes the trees that this server loads, given what publishes to its clients."""
+        return publisher
+
+    def views(self, loading: ViewLoading) -> ViewLoading:
+        """Return what loads the views of its clients, given what loads those of its tree."""
+        return loading
+
+    def channels(self, channels: NodeChannels) -> Channels:
+        """Return what says which channel a node follows, given what would if the server were alone."""
+        return channels
+
+    def waits_for(self) -> str:
+        """Return what the first snapshot waits for; empty if it waits for the tree of this server alone."""
+        return ""
+
+    async def run(self, supervisor: Supervisor) -> None:
+        """Run what keeps the server in its fleet, until cancelled."""

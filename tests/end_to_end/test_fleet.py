@@ -1,0 +1,108 @@
+"""Servers of a fleet, as processes, on a real etcd: what one of them loads, all serve."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.etcd import ETCD, MISSING, Etcd, running_etcd
+from tests.support.patience import PATIENCE_S
+from tests.support.server import Server
+
+pytestmark = pytest.mark.skipif(ETCD is None, reason=MISSING)
+
+
+@pytest.fixture
+def etcd(tmp_path) -> Iterator[Etcd]:
+    (tmp_path / "etcd").mkdir()
+    with running_etcd(tmp_path / "etcd", 3) as running:
+        yield running
+
+
+def write(tree: Path, *names: str) -> Path:
+    """Write a tree with clusters of these names, as if it had always been so."""
+    tree.mkdir(exist_ok=True)
+    rows = [{"name": name, "connect_timeout": "1s"} for name in names]
+    (tree / "next").write_text(json.dumps(rows))
+    (tree / "next").rename(tree / "clusters.yaml")
+    return tree
+
+
+def names_at(server: Server) -> list[str]:
+    """Return the clusters that a server sends."""
+    request = urllib.request.Request(
+        f"http://{server.ready['http']}/v3/discovery:clusters",
+        json.dumps({"node": {"id": uuid.uuid4().hex}}).encode(),
+        {"content-type": "application/json", "x-envoy-expected-rq-timeout-ms": "0"},
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        return [row["name"] for row in json.load(response)["resources"]]
+
+
+def await_names(server: Server, *names: str) -> float:
+    """Wait until a server sends clusters of these names; return how long that took, in seconds."""
+    began_s = time.monotonic()
+    while names_at(server) != [*names]:
+        assert time.monotonic() - began_s < PATIENCE_S, names_at(server)
+        time.sleep(0.02)
+    return time.monotonic() - began_s
+
+
+def server_of(folder: Path, etcd: Etcd, tree: Path | None = None) -> Server:
+    folder.mkdir()
+    return Server(tree, folder, "--fleet", f"{etcd.url}/fleet")
+
+
+def test_all_serve_what_one_publishes(etcd, tmp_path) -> None:
+    """Also a server without a tree, and one whose own tree is another; when the publisher is killed, that is published."""
+    ours, theirs = write(tmp_path / "ours", "a"), write(tmp_path / "theirs", "a", "b")
+    first, second = server_of(tmp_path / "1", etcd, ours), server_of(tmp_path / "2", etcd, theirs)
+    follower = server_of(tmp_path / "3", etcd)
+    with first, second, follower:
+        for each in (first, second, follower):
+            await_names(each, "a")
+        write(ours, "a", "c")
+        for each in (first, second, follower):
+            await_names(each, "a", "c")
+
+        first.kill()
+        await_names(follower, "a", "b")
+        await_names(second, "a", "b")
+        write(theirs, "b")
+        await_names(follower, "b")
+        assert second.log_events("fleet_publisher_elected")
+        assert not follower.log_events("fleet_publisher_elected")
+
+
+def test_etcd_may_be_away(etcd, tmp_path) -> None:
+    """What was published is served on while no member answers; an edit of that time follows when they do."""
+    tree = write(tmp_path / "tree", "a")
+    with server_of(tmp_path / "1", etcd, tree) as publisher, server_of(tmp_path / "2", etcd) as follower:
+        await_names(follower, "a")
+        for number in range(3):
+            etcd.signal(number, signal.SIGKILL)
+        write(tree, "a", "b")
+        follower.wait(lambda: follower.log_events("fleet_lost"), "the loss of etcd")
+        assert names_at(publisher) == names_at(follower) == ["a"]
+
+        for number in range(3):
+            etcd.start(number)
+        for each in (publisher, follower):
+            await_names(each, "a", "b")
+
+
+def test_an_end_lets_another_publish_at_once(etcd, tmp_path) -> None:
+    """A publisher that ends gives its place back, and does not have others wait for its lease."""
+    ours, theirs = write(tmp_path / "ours", "a"), write(tmp_path / "theirs", "b")
+    first, second = server_of(tmp_path / "1", etcd, ours), server_of(tmp_path / "2", etcd, theirs)
+    with first, second:
+        await_names(second, "a")
+        first.stop()
+        await_names(second, "b")

@@ -64,6 +64,26 @@ class SnapshotUnreadable(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SecretsNotPublished(Event):
+    """What has secrets is not published, as it would be kept in clear; `place` is where the first one is written."""
+
+    rows = (
+        log_row(
+            "fleet_secrets_exposed",
+            "error",
+            "A tree has secrets, which are not encrypted in etcd; it is not published.",
+            "place",
+        ),
+    )
+
+    place: str
+
+    def _words(self) -> str:
+        remedy = "give --fleet-encryption-key FILE to all servers, or allow it with --insecure-secrets"
+        return f"fleet: {self.place}: is a secret, and would be kept in clear; nothing new is published: {remedy}"
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherElected(Event):
     """This server publishes for its fleet from now on."""
 

@@ -16,26 +16,27 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fsxds.fleet.key_values import (
     MOST_BYTES,
     MOST_CHANGES,
+    Changed,
     Delete,
     Guard,
     KeyValues,
     Put,
     end_of,
 )
-from fsxds.fleet.object_uses import count_of_parts, decoded_object, encoded_object
+from fsxds.fleet.object_uses import count_of_parts, decoded_object
 from fsxds.fleet.pointers import Head, Pointer, ViewKey
+from fsxds.fleet.sealing import InClear, Sealing
 from fsxds.model.resources import Snapshot
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import (
     DIGEST_BYTES,
     Content,
     Digest,
-    KeptObject,
     digests_in,
     object_of,
     snapshot_near,
@@ -98,63 +99,70 @@ class Published:
 class FleetContent:
     """Reads and writes what a fleet serves. Each method may raise UnreachableError or RejectedRequestError."""
 
-    def __init__(self, engine: KeyValues, keys: Keys) -> None:
+    def __init__(self, engine: KeyValues, keys: Keys, sealing: Sealing | InClear | None = None) -> None:
         self.engine = engine
         self.keys = keys
+        self.sealing = sealing or InClear()
 
     async def published(self) -> Published:
         """Return what is published now, as whoever publishes wrote it last before this call."""
         found = await self.engine.read_range(self.keys.pointers, end_of(self.keys.pointers))
-        values = {key: one.value for key, one in found.values.items()}
-        return self._read(found.revision, values)
+        return self._read(Changed(found.revision, found.values))
 
     async def changes(self, since: int) -> AsyncGenerator[Published]:
         """Yield what is published from a revision on. CompactedError if that is not known any more."""
         async for changed in self.engine.watch(self.keys.pointers, end_of(self.keys.pointers), since):
-            values = {key: None if one is None else one.value for key, one in changed.values.items()}
-            yield self._read(changed.revision, values)
+            yield self._read(changed)
 
-    def _read(self, revision: int, values: Mapping[bytes, bytes | None]) -> Published:
-        head = values.get(self.keys.pointers)
-        pointers = {
-            ViewKey.of(key[len(self.keys.pointers) :].decode(errors="replace")): value and Pointer.decoded(value)
-            for key, value in values.items()
-            if key != self.keys.pointers
-        }
-        return Published(
-            revision,
-            None if head is None else Head.decoded(head),
-            {key: one or None for key, one in pointers.items()},
-        )
+    def _read(self, changed: Changed) -> Published:
+        head, pointers = None, dict[ViewKey, Pointer | None]()
+        for key, found in changed.values.items():
+            opened = None if found is None else self.sealing.opened(key, found.value)
+            if key != self.keys.pointers:
+                view = ViewKey.of(key[len(self.keys.pointers) :].decode(errors="replace"))
+                pointers[view] = None
+                if found is not None and opened is not None:
+                    pointers[view] = replace(Pointer.decoded(opened), key_id=self.sealing.key_of(found.value))
+            elif opened is not None:
+                head = Head.decoded(opened)
+        return Published(changed.revision, head, pointers)
 
-    async def write_objects(self, objects: Iterable[KeptObject], fences: Collection[Guard]) -> bool:
-        """Write objects; return False if a fence does not hold."""
+    def put(self, key: bytes, value: bytes) -> Put:
+        """Return what puts a value under a key, sealed."""
+        return Put(key, self.sealing.sealed(key, value))
+
+    def name_of(self, digest: Digest) -> bytes:
+        """Return what an object with a digest is called that is written now."""
+        return self.sealing.name_of(digest, self.sealing.key_id)
+
+    async def write_objects(self, objects: Mapping[bytes, Sequence[bytes]], fences: Collection[Guard]) -> bool:
+        """Write objects by their names, each in its parts; return False if a fence does not hold."""
         puts = (
-            Put(self._part(kept.digest, number), part)
-            for kept in objects
-            for number, part in enumerate(encoded_object(kept))
+            self.put(self._part(name, number), part)
+            for name, parts in objects.items()
+            for number, part in enumerate(parts)
         )
         for each in _batches(puts):
             if await self.engine.write(each, fences) is None:
                 return False
         return True
 
-    async def remove_objects(self, objects: Mapping[Digest, int], fences: Collection[Guard]) -> bool:
-        """Remove objects, of which it is known in how many parts each is; return False if a fence does not hold."""
-        keys = (self._part(digest, number) for digest, count in objects.items() for number in range(count))
+    async def remove_objects(self, objects: Mapping[bytes, int], fences: Collection[Guard]) -> bool:
+        """Remove objects by their names, of which it is known in how many parts each is; return False if a fence does not hold."""
+        keys = (self._part(name, number) for name, count in objects.items() for number in range(count))
         for each in _batches(map(Delete, keys)):
             if await self.engine.write(each, fences) is None:
                 return False
         return True
 
-    async def objects(self) -> dict[Digest, int]:
-        """Return which objects are there, and in how many parts each is."""
+    async def objects(self) -> dict[bytes, int]:
+        """Return the names of the objects that are there, and in how many parts each is."""
         found = await self.engine.read_range(self.keys.objects, end_of(self.keys.objects), is_keys_only=True)
         start = len(self.keys.objects)
         return dict(Counter(key[start : start + DIGEST_BYTES] for key in found.values))
 
-    def _part(self, digest: Digest, number: int) -> bytes:
-        key = self.keys.objects + digest
+    def _part(self, name: bytes, number: int) -> bytes:
+        key = self.keys.objects + name
         return key + b"/%d" % number if number else key
 
     async def snapshot(self, pointer: Pointer, near: Snapshot | None) -> Snapshot:
@@ -173,29 +181,26 @@ class FleetContent:
         objects: dict[Digest, Content] = {}
         level: Sequence[Digest] = [pointer.root]
         while level:
-            objects |= await self._objects(level)
+            objects |= await self._objects(level, pointer.key_id)
             named = (child for digest in level for child in objects[digest].children)
             level = [*dict.fromkeys(child for child in named if child not in at_hand and child not in objects)]
         return await asyncio.to_thread(_snapshot_of, pointer.root, objects, near)
 
-    async def _objects(self, digests: Sequence[Digest]) -> dict[Digest, Content]:
-        values = await self._values([self._part(digest, 0) for digest in digests])
-        parts = {
-            digest: [self._part(digest, number + 1) for number in range(count)]
-            for digest in digests
-            if (count := count_of_parts(values.get(self._part(digest, 0), b"")))
-        }
-        values |= await self._values([key for keys in parts.values() for key in keys])
-        return {
-            digest: decoded_object(b"".join(values.get(key, b"") for key in parts.get(digest, [self._part(digest, 0)])))
-            for digest in digests
-        }
+    async def _objects(self, digests: Sequence[Digest], key_id: bytes) -> dict[Digest, Content]:
+        names = {digest: self.sealing.name_of(digest, key_id) for digest in digests}
+        keys = {digest: [self._part(name, 0)] for digest, name in names.items()}
+        values = await self._values([key for (key,) in keys.values()])
+        for digest, (key,) in keys.items():
+            if count := count_of_parts(values.get(key, b"")):
+                keys[digest] = [self._part(names[digest], number + 1) for number in range(count)]
+        values |= await self._values([key for parts in keys.values() for key in parts if key not in values])
+        return {digest: decoded_object(b"".join(values.get(key, b"") for key in keys[digest])) for digest in digests}
 
     async def _values(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         values: dict[bytes, bytes] = {}
         for at in range(0, len(keys), MOST_READ):
             found = await self.engine.read(keys[at : at + MOST_READ])
-            values |= {key: one.value for key, one in found.values.items()}
+            values |= {key: self.sealing.opened(key, one.value) for key, one in found.values.items()}
         return values
 
 

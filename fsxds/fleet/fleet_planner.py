@@ -18,6 +18,7 @@ from typing import Never
 
 from fsxds.events.event import Event, Observer
 from fsxds.events.file_events import SnapshotPublished
+from fsxds.events.fleet_events import SecretsNotPublished
 from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import Publication
@@ -30,6 +31,7 @@ from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import RolloutState, Standing, Step
+from fsxds.runtime.access import SECRET
 from fsxds.runtime.channels import Channel, ChannelKey
 from fsxds.runtime.store import Latest
 
@@ -133,6 +135,10 @@ class FleetPlanner:
         observer: receives what happens in rollouts.
         publication: what is published; it has begun.
         loading: loads the views that servers serve.
+
+    Attributes:
+        publisher: has the rollouts.
+        has_insecure_secrets: secrets may be kept in clear where the fleet agrees.
     """
 
     def __init__(
@@ -147,6 +153,9 @@ class FleetPlanner:
             partial(_observe, observer),
             _Places(publication.served),
         )
+        self.has_insecure_secrets = False
+        self._observer = observer
+        self._exposed: set[ViewKey] = set()
         self._publication = publication
         self._servers = Servers(publication.content, self._receive_reports)
         # What the tree asks for, and when it changed; taken in when the servers are known.
@@ -244,8 +253,21 @@ class FleetPlanner:
         for channel_key, rollout in tuple(self.publisher.rollouts.items()):
             key, current = ViewKey(channel_key.layers, channel_key.is_canary), rollout.channel.store.current
             if current is not None and self._published.get(key, (0, NOTHING_PUBLISHED))[0] != current.generation:
+                if self._is_exposed(key, current):
+                    continue
                 self._published[key] = current.generation, await self._publication.publish(key, current)
                 self._progress(key)
+
+    def _is_exposed(self, key: ViewKey, snapshot: Snapshot) -> bool:
+        """Whether a snapshot has secrets that etcd would keep in clear; reported once."""
+        secret = next(iter(snapshot.resources(SECRET).values()), None)
+        if secret is None or self._publication.content.sealing.key_id or self.has_insecure_secrets:
+            self._exposed.discard(key)
+            return False
+        if key not in self._exposed:
+            self._exposed.add(key)
+            self._observer(SecretsNotPublished(str(secret.origin)))
+        return True
 
     def _progress(self, key: ViewKey) -> None:
         """Ask servers again that may have reported before what they reported was known to be published."""

@@ -15,10 +15,12 @@ import socket
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from secrets import token_hex
 from time import monotonic
 from typing import Never
 
+from fsxds.client.client_tls import ClientTls
 from fsxds.events.event import Observer
 from fsxds.events.fleet_events import PublisherElected, PublisherLost
 from fsxds.fleet.content import FleetContent, Keys
@@ -28,7 +30,6 @@ from fsxds.fleet.following import Following
 from fsxds.fleet.key_values import (
     CompactedError,
     Guard,
-    KeyValues,
     LeaseLostError,
     Put,
     RejectedRequestError,
@@ -38,6 +39,8 @@ from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError, Publication
 from fsxds.fleet.reports import MemberReport, MemberReporter
+from fsxds.fleet.sealing import Sealing
+from fsxds.model.errors import UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
@@ -48,7 +51,7 @@ from fsxds.rollout import HoldingRules
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.views import Views
-from fsxds.settings.fleet_rules import FleetRule
+from fsxds.settings.options import Settings
 from fsxds.snapshots.load import same_content
 
 # Between two tries to be elected.
@@ -68,21 +71,43 @@ class MemberContext:
     """What a server of a fleet has from outside.
 
     Attributes:
-        engine: what the fleet agrees by.
-        prefix: that of all its keys.
+        content: what the fleet serves, and what it agrees by.
         observer: receives what happens.
         has_source: it loads a tree, and may publish it.
+        has_insecure_secrets: it may publish secrets in clear.
     """
 
-    engine: KeyValues
-    prefix: str
+    content: FleetContent
     observer: Observer
     has_source: bool
+    has_insecure_secrets: bool = False
 
 
-def member_of(rule: FleetRule, observer: Observer, *, has_source: bool) -> Member:
-    """Return a server of the fleet that a rule names."""
-    return Member(MemberContext(EtcdKeyValues(Members(rule.targets)), rule.prefix, observer, has_source))
+def member_of(settings: Settings, observer: Observer, *, has_source: bool) -> Member:
+    """Return a server of the fleet of the settings. UsageError if a file of theirs cannot be used."""
+    rule = settings.fleet
+    if rule is None:
+        raise UsageError("there is no fleet; give --fleet ETCD")
+    if settings.canary is not None:
+        raise UsageError("--canary and --fleet cannot be used together yet; leave one of them out")
+    if (settings.fleet_cert is None) != (settings.fleet_key is None):
+        raise UsageError("--fleet-cert and --fleet-key belong together; give both, or neither")
+    tls = ClientTls.of(settings.fleet_ca, settings.fleet_cert, settings.fleet_key)
+    user = None if settings.fleet_user is None else _read_user(settings.fleet_user)
+    sealing = None if settings.fleet_encryption_key is None else Sealing.of(settings.fleet_encryption_key)
+    engine = EtcdKeyValues(Members(rule.targets, None if tls is None else tls.grpc_credentials(), user))
+    content = FleetContent(engine, Keys(f"/{rule.prefix}/".encode()), sealing)
+    return Member(MemberContext(content, observer, has_source, settings.insecure_secrets))
+
+
+def _read_user(path: Path) -> tuple[str, str]:
+    try:
+        name, colon, password = path.read_text().strip().partition(":")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--fleet-user: {path} cannot be read: {type(error).__name__}") from error
+    if not (name and colon and password):
+        raise UsageError(f"--fleet-user: {path} has no user; write NAME:PASSWORD")
+    return name, password
 
 
 class Member(Alone):
@@ -98,13 +123,12 @@ class Member(Alone):
         self.name = server_name()
         self.planner: FleetPlanner | None = None
         self._context = context
-        self._engine = context.engine
-        self._keys = Keys(f"/{context.prefix}/".encode())
-        self._content = FleetContent(context.engine, self._keys)
+        self._content = context.content
+        self._engine, self._keys = self._content.engine, self._content.keys
         self.following = Following(self._content, context.observer, self._serve)
-        self._lease = Lease(context.engine)
+        self._lease = Lease(self._engine)
         key = self._keys.servers + self.name.encode()
-        self._reporter = MemberReporter(context.engine, key, self._lease, self._report)
+        self._reporter = MemberReporter(self._engine, key, self._lease, self._report)
         self._rules: PublishRules | None = None
         self._publisher: Publisher | None = None
         self._loading: ViewLoading | None = None
@@ -227,6 +251,7 @@ class Member(Alone):
         if self._rules is None or self._loading is None or self._loaded.current is None:
             return
         self.planner = FleetPlanner(self._rules, self._context.observer, publication, self._loading)
+        self.planner.has_insecure_secrets = self._context.has_insecure_secrets
         self.planner.receive(*self._loaded.current)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._until_lost())

@@ -22,7 +22,7 @@ class ObjectUses:
         self._uses = Counter[Digest]()
         self._children: dict[Digest, tuple[Digest, ...]] = {}
 
-    def __contains__(self, digest: Digest) -> bool:
+    def __contains__(self, digest: object) -> bool:
         """Whether an object is in use."""
         return digest in self._children
 

@@ -115,11 +115,13 @@ class Pointer:
         order: when it was published.
         root: the digest of the snapshot.
         difference: what leads to it from the snapshot before; None if that is much, or nothing was before.
+        key_id: the key that it was sealed with, as its objects are; set by who read it.
     """
 
     order: Order
     root: Digest
     difference: RowsDifference | None = None
+    key_id: bytes = b""
 
     def encoded(self) -> bytes:
         """Return it as bytes."""

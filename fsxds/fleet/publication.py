@@ -69,11 +69,12 @@ class Publication:
         self._uses = ObjectUses()
         # What was published before this is to be published again.
         self._least = NOTHING_PUBLISHED
-        # The objects that may be there, and in how many parts each is; and those that may be missing.
-        self._stored: dict[Digest, int] = {}
-        self._unsure: set[Digest] = set()
-        # Those that may be unused.
-        self._unused: list[Digest] = []
+        # By their names: the objects that may be there, and in how many parts each is; and those that may be missing.
+        self._stored: dict[bytes, int] = {}
+        self._unsure: set[bytes] = set()
+        # Those that may be unused, and the digests of those that are used.
+        self._unused: list[bytes] = []
+        self._digests: dict[bytes, Digest] = {}
         # Something is being removed, as far as is known.
         self._is_removing = False
         # Of each view, the snapshots that servers may serve still, the newest last.
@@ -91,17 +92,22 @@ class Publication:
         self._revision = max((one.modified for one in found.values.values()), default=0)
         self._stored, self._left_until = await self.content.objects(), self.order._replace(serial=1)
         for key, pointer in published.pointers.items():
-            if pointer is not None:
-                with suppress(DamagedBytesError):
-                    self.served[key] = await self.content.snapshot(pointer, at_hand.get(key))
-                    self.orders[key] = pointer.order
-                    await asyncio.to_thread(self._use, key, pointer.order, self.served[key])
+            if pointer is None:
+                continue
+            with suppress(DamagedBytesError):
+                self.served[key] = await self.content.snapshot(pointer, at_hand.get(key))
+                self.orders[key] = pointer.order
+                # What was sealed with another key is published again: that key may go then.
+                if pointer.key_id == self.content.sealing.key_id:
+                    root = await asyncio.to_thread(object_of, self.served[key], is_packed=True)
+                    await asyncio.to_thread(self._use, root)
+                    self._roots[key] = deque([_Root(pointer.order, root.digest)])
 
-    def _use(self, key: ViewKey, order: Order, snapshot: Snapshot) -> None:
-        root = object_of(snapshot, is_packed=True)
-        for _ in self._uses.add(root):
-            pass
-        self._roots.setdefault(key, deque()).append(_Root(order, root.digest))
+    def _use(self, root: KeptObject) -> list[KeptObject]:
+        """Note one more use of a snapshot, and return the objects that are used from now on."""
+        new = [*self._uses.add(root)]
+        self._digests |= {self.content.name_of(one.digest): one.digest for one in new}
+        return new
 
     def rise_above(self, reported: Order) -> bool:
         """Have what is published next come after what a server reports; return whether that is later than it is now."""
@@ -142,34 +148,35 @@ class Publication:
         roots = self._roots.get(key)
         if roots and roots[-1].digest == root.digest and self.orders[key] >= self._least:
             return None
-        new = await asyncio.to_thread(lambda: [*self._uses.add(root)])
+        new = {self.content.name_of(one.digest): one for one in await asyncio.to_thread(self._use, root)}
+        missing = new.keys() - (self._stored.keys() - self._unsure)
         try:
-            await self._write([one for one in new if one.digest not in self._stored or one.digest in self._unsure])
+            await self._write({name: one for name, one in new.items() if name in missing})
         except UnreachableError:
-            self._unused += self._uses.remove(root.digest)
+            self._release(root.digest)
             raise
         order = self.order._replace(serial=self.order.serial + 1)
         before = self.served.get(key)
         difference = None if before is None else RowsDifference.between(before, snapshot)
         return Pointer(order, root.digest, difference)
 
-    async def _write(self, objects: Collection[KeptObject]) -> None:
-        digests = {one.digest: len(encoded_object(one)) for one in objects}
-        self._stored |= digests
-        self._unsure |= digests.keys()
-        if not await self.content.write_objects(objects, (self._fence,)):
+    async def _write(self, objects: Mapping[bytes, KeptObject]) -> None:
+        parts = await asyncio.to_thread(lambda: {name: encoded_object(one) for name, one in objects.items()})
+        self._stored |= {name: len(each) for name, each in parts.items()}
+        self._unsure |= objects.keys()
+        if not await self.content.write_objects(parts, (self._fence,)):
             raise NoPublisherError("another server publishes by now")
-        self._unsure -= digests.keys()
+        self._unsure -= objects.keys()
 
     async def _move(self, pointers: Mapping[ViewKey, Pointer | None]) -> None:
         """Move pointers, until that is certain."""
         order = self.order._replace(serial=self.order.serial + 1)
         keys = self.content.keys
-        head = Put(keys.pointers, Head(order, self._publisher, self.existing).encoded())
+        head = self.content.put(keys.pointers, Head(order, self._publisher, self.existing).encoded())
         changes: list[Put | Delete] = [head]
         for key, pointer in pointers.items():
             at = keys.pointer(key)
-            changes.append(Delete(at) if pointer is None else Put(at, pointer.encoded()))
+            changes.append(Delete(at) if pointer is None else self.content.put(at, pointer.encoded()))
         while True:
             guards = self._fence, Guard(keys.pointers, modified=self._revision)
             revision = None
@@ -203,12 +210,12 @@ class Publication:
         for key, roots in tuple(self._roots.items()):
             is_gone = key not in self.served
             while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):
-                self._unused += self._uses.remove(roots.popleft().digest)
+                self._release(roots.popleft().digest)
             if not roots:
                 del self._roots[key]
         if self._left_until is not None and reached >= self._left_until:
             self._unused, self._left_until = [*self._stored], None
-        gone = {digest: self._stored[digest] for digest in self._unused if self._is_unused(digest)}
+        gone = {name: self._stored[name] for name in self._unused if self._is_unused(name)}
         if gone:
             self._is_removing = True
             self._unsure |= gone.keys()
@@ -217,8 +224,13 @@ class Publication:
                 raise NoPublisherError("another server publishes by now")
             self._is_removing = False
             self._unsure -= gone.keys()
-            self._stored = {digest: count for digest, count in self._stored.items() if digest not in gone}
+            for name in gone:
+                del self._stored[name]
+                self._digests.pop(name, None)
         self._unused = []
 
-    def _is_unused(self, digest: Digest) -> bool:
-        return digest in self._stored and digest not in self._uses
+    def _release(self, digest: Digest) -> None:
+        self._unused += map(self.content.name_of, self._uses.remove(digest))
+
+    def _is_unused(self, name: bytes) -> bool:
+        return name in self._stored and self._digests.get(name) not in self._uses

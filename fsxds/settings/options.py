@@ -296,6 +296,20 @@ class Settings(ListenerSettings):
         ("serve",),
         "Serve what the servers of a fleet publish, which agree by this etcd; one of those with DIR is elected to publish.",
     )
+    fleet_ca: Path | None = optional(
+        PATH, FLEETS, ("serve",), "Ask etcd by TLS, and trust the certificates that are signed by one in this file."
+    )
+    fleet_cert: Path | None = optional(PATH, FLEETS, ("serve",), "The certificate, with its chain, that etcd is shown.")
+    fleet_key: Path | None = optional(PATH, FLEETS, ("serve",), "The private key of that certificate.")
+    fleet_user: Path | None = optional(
+        PATH, FLEETS, ("serve",), "A file with the user that etcd is asked as: NAME:PASSWORD."
+    )
+    fleet_encryption_key: Path | None = optional(
+        PATH,
+        FLEETS,
+        ("serve",),
+        "A file with a key, 64 hex digits, by which all that is kept in etcd is encrypted; older ones on lines below.",
+    )
 
     max_connections: int = reloadable(
         option(COUNT, "100000", LIMITS, LASTING, "Connections to the REST address, and as many to that of gRPC.")

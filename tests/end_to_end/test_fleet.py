@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import time
 import urllib.request
 import uuid
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.etcd import ETCD, MISSING, Etcd, running_etcd
+from tests.support.fsxds_process import run_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.server import Server
 
@@ -55,9 +57,10 @@ def await_names(server: Server, *names: str) -> float:
     return time.monotonic() - began_s
 
 
-def server_of(folder: Path, etcd: Etcd, tree: Path | None = None) -> Server:
+def server_of(folder: Path, etcd: Etcd, tree: Path | None = None, *options: str) -> Server:
     folder.mkdir()
-    return Server(tree, folder, "--fleet", f"{etcd.url}/fleet")
+    fleet = () if "--fleet" in options else ("--fleet", f"{etcd.url}/fleet")
+    return Server(tree, folder, *fleet, *options)
 
 
 def test_all_serve_what_one_publishes(etcd, tmp_path) -> None:
@@ -106,3 +109,49 @@ def test_an_end_lets_another_publish_at_once(etcd, tmp_path) -> None:
         await_names(second, "a")
         first.stop()
         await_names(second, "b")
+
+
+def test_secrets_are_encrypted_or_not_published(etcd, tmp_path) -> None:
+    """Without a key a tree with a secret is not published, and what was before is served on."""
+    tree = write(tmp_path / "tree", "a")
+    with server_of(tmp_path / "1", etcd, tree) as publisher, server_of(tmp_path / "2", etcd) as follower:
+        await_names(follower, "a")
+        (tree / "secrets.yaml").write_text("- name: s\n  generic_secret: {secret: {inline_string: hunter2}}\n")
+        (event,) = publisher.wait(lambda: publisher.log_events("fleet_secrets_exposed"), "the secret to be found")
+        assert "secrets.yaml:1" in event["message"]
+        write(tree, "a", "b")
+        assert names_at(follower) == ["a"]
+    (tmp_path / "key").write_text("ab" * 32)
+    key = ["--fleet-encryption-key", str(tmp_path / "key")]
+    with (
+        server_of(tmp_path / "3", etcd, tree, *key, "--fleet", f"{etcd.url}/other"),
+        server_of(tmp_path / "4", etcd, None, *key, "--fleet", f"{etcd.url}/other") as follower,
+    ):
+        await_names(follower, "a", "b")
+        kept = subprocess.run(
+            ["etcdctl", "--endpoints", etcd.targets[0], "get", "--prefix", "/other/"], capture_output=True, check=True
+        )
+    assert len(kept.stdout) > 1000
+    assert not any(word in kept.stdout for word in (b"hunter2", b"connect_timeout", b"secrets.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--fleet-user", "{none}"], "--fleet-user: "),
+        (["--fleet-user", "{empty}"], "write NAME:PASSWORD"),
+        (["--fleet-encryption-key", "{empty}"], "64 hex digits"),
+        (["--fleet-cert", "{empty}"], "belong together"),
+        (["--fleet-ca", "{empty}"], "has no certificate"),
+        (["--canary", "nodes=5%"], "--canary and --fleet"),
+    ],
+)
+def test_mistakes_of_the_command_are_named(options, words, tmp_path) -> None:
+    """The process ends with status 2, before it asks etcd."""
+    (tmp_path / "empty").touch()
+    argv = [one.format(none=tmp_path / "none", empty=tmp_path / "empty") for one in options]
+
+    ended = run_fsxds(["serve", "--fleet", "etcd://127.0.0.1:1", "--http", "127.0.0.1:0", "--grpc", "off", *argv])
+
+    assert ended.returncode == 2
+    assert words in ended.stderr

@@ -103,6 +103,7 @@ SAMPLES: tuple[Event, ...] = (
     fleet_events.FleetReached(0.0),
     fleet_events.FleetReached(3.21),
     fleet_events.SnapshotUnreadable("an object is missing"),
+    fleet_events.SecretsNotPublished("secrets.yaml:3"),
     fleet_events.PublisherElected(3),
     fleet_events.PublisherLost("the lease is no more"),
     process_events.ReadinessChanged(""),

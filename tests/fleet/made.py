@@ -22,6 +22,7 @@ from fsxds.fleet.key_values import (
 )
 from fsxds.fleet.pointers import ViewKey
 from fsxds.fleet.publication import Publication
+from fsxds.fleet.sealing import InClear, Sealing
 from fsxds.model.resources import Snapshot
 from tests.history.made import CDS
 
@@ -110,12 +111,12 @@ class Follower:
         return [f"{name}={row.body.decode()}" for name, row in self.served[-1].resources(CDS).items()]
 
 
-async def elected(engine: KeyValues, name: str = "a") -> Publication:
+async def elected(engine: KeyValues, name: str = "a", sealing: Sealing | InClear | None = None) -> Publication:
     """Return what publishes as the publisher from now on, whoever was before."""
-    keys = KEYS
-    await engine.write([Delete(keys.publisher)])
-    created = await engine.write([Put(keys.publisher, name.encode())])
+    await engine.write([Delete(KEYS.publisher)])
+    created = await engine.write([Put(KEYS.publisher, name.encode())])
     assert created is not None
-    publication = Publication(FleetContent(engine, keys), Guard(keys.publisher, created=created), name)
-    await publication.begin(await FleetContent(engine, keys).published(), {})
+    content = FleetContent(engine, KEYS, sealing)
+    publication = Publication(content, Guard(KEYS.publisher, created=created), name)
+    await publication.begin(await content.published(), {})
     return publication

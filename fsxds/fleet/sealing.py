@@ -1,0 +1,105 @@
+"""Encryption of what a fleet keeps in its engine: AES-GCM, with keys of a file that only its servers have.
+
+| rule | reason |
+| --- | --- |
+| The first key of the file seals, each of them opens. | A new one is added below the others on all servers, then moved up on all. |
+| A value is sealed together with its key in the engine. | One that is put in the place of another is not opened. |
+| The digests of objects are hashed with the key. | That of a secret which can be guessed would say what it is. |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from os import urandom
+from pathlib import Path
+
+from fsxds.model.errors import UsageError
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.snapshots.snapshot_objects import DIGEST_BYTES, Digest
+
+KEY_BYTES = 32
+_ID_BYTES = 4
+_NONCE_BYTES = 12
+
+
+class Sealing:
+    """Seals values with the first of some keys, and opens what was sealed with any of them."""
+
+    def __init__(self, keys: tuple[bytes, ...]) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
+
+        self._keys = {_id_of(key): AESGCM(key) for key in keys}
+        self._names: Mapping[bytes, bytes] = {_id_of(key): key for key in keys}
+        self.key_id = _id_of(keys[0])
+
+    @classmethod
+    def of(cls, path: Path) -> Sealing:
+        """Read keys from a file: 64 hex digits on each line. UsageError if it has none, or anything else."""
+        try:
+            lines = path.read_text(encoding="ascii").split()
+            keys = tuple(map(bytes.fromhex, lines))
+        except OSError as error:
+            raise UsageError(f"--fleet-encryption-key: {path} cannot be read: {error.strerror}") from error
+        except ValueError:
+            keys = ()
+        if not keys or any(len(key) != KEY_BYTES for key in keys):
+            remedy = "write 64 hex digits on each line, as `openssl rand -hex 32` prints them"
+            raise UsageError(f"--fleet-encryption-key: {path} has no key, or something else; {remedy}")
+        try:
+            return cls(keys)
+        except ImportError as error:
+            raise UsageError(
+                "--fleet-encryption-key needs cryptography; install it with `pip install fsxds[certificates]`"
+            ) from error
+
+    def sealed(self, key: bytes, value: bytes) -> bytes:
+        """Return a value as it is to be put under a key of the engine."""
+        nonce = urandom(_NONCE_BYTES)
+        return self.key_id + nonce + self._keys[self.key_id].encrypt(nonce, value, key)
+
+    def opened(self, key: bytes, sealed: bytes) -> bytes:
+        """Return a value that was found under a key. DamagedBytesError if no key opens it."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
+
+        cipher, start = self._keys.get(sealed[:_ID_BYTES]), _ID_BYTES + _NONCE_BYTES
+        if cipher is None:
+            raise DamagedBytesError("it is not sealed with a key that this server has")
+        try:
+            return cipher.decrypt(sealed[_ID_BYTES:start], sealed[start:], key)
+        except (InvalidTag, ValueError) as error:
+            raise DamagedBytesError("it was sealed for another place, or is damaged") from error
+
+    def key_of(self, sealed: bytes) -> bytes:
+        """Return the id of the key that a value is sealed with."""
+        return sealed[:_ID_BYTES]
+
+    def name_of(self, digest: Digest, key_id: bytes) -> bytes:
+        """Return what an object is called whose digest nobody is to guess."""
+        return blake2b(digest, digest_size=DIGEST_BYTES, key=self._names[key_id], person=b"name").digest()
+
+
+class InClear:
+    """Seals nothing."""
+
+    key_id = b""
+
+    def sealed(self, key: bytes, value: bytes) -> bytes:
+        """Return the value."""
+        return value
+
+    def opened(self, key: bytes, sealed: bytes) -> bytes:
+        """Return the value."""
+        return sealed
+
+    def key_of(self, sealed: bytes) -> bytes:
+        """Return that there is no key."""
+        return b""
+
+    def name_of(self, digest: Digest, key_id: bytes) -> bytes:
+        """Return the digest."""
+        return digest
+
+
+def _id_of(key: bytes) -> bytes:
+    return blake2b(key, digest_size=_ID_BYTES, person=b"id").digest()

@@ -1,4 +1,4 @@
-"""What the publisher of a fleet does: rolls out what its tree asks for, each server as one client of each view.
+"""What the publisher of a fleet does: rolls out what its tree asks for to the servers, which are its clients.
 
 | rule | reason |
 | --- | --- |
@@ -19,20 +19,20 @@ from typing import Never
 from fsxds.events.event import Event, Observer
 from fsxds.events.file_events import SnapshotPublished
 from fsxds.events.fleet_events import SecretsNotPublished
+from fsxds.fleet.fleet_clients import FleetClients
 from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import Publication
-from fsxds.fleet.reports import MemberReport, Servers
+from fsxds.fleet.reports import Servers
 from fsxds.model.resources import Snapshot
-from fsxds.model.values import Layers, TypeUrl
-from fsxds.protocol.messages import ClientStatus, Node, SyncState
+from fsxds.model.values import Layers
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
-from fsxds.rollout import RolloutState, Standing, Step
+from fsxds.rollout import RolloutState
 from fsxds.runtime.access import SECRET
-from fsxds.runtime.channels import Channel, ChannelKey
+from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.store import Latest
 
 # A server waits for its clients itself; for the server, it is waited longer.
@@ -41,58 +41,6 @@ PATIENCE_SHARE = 3.0
 # Between two tries to publish.
 PAUSE_S = 0.5
 COLLECT_EVERY_S = 10.0
-
-
-class ServerClient:
-    """A server of the fleet as a client of a channel of its publisher.
-
-    Args:
-        name: the id of the server.
-        taken: returns the order that all clients of the server have taken, of this channel.
-        needed: returns that of a snapshot with a generation; None while it is not published.
-    """
-
-    transport = "fleet"
-    has_returned = True
-    is_away = False
-
-    def __init__(self, name: str, taken: Callable[[], Order], needed: Callable[[int], Order | None]) -> None:
-        self.node = Node(name)
-        self._taken = taken
-        self._needed = needed
-
-    @property
-    def name(self) -> str:
-        """The id of the server."""
-        return self.node.id
-
-    @property
-    def identity(self) -> str:
-        """The id of the server."""
-        return self.node.id
-
-    def standing(self, step: Step) -> Standing:
-        """Return whether its clients have taken a step."""
-        needed = self._needed(step.snapshot.generation)
-        return Standing.TAKEN if needed is not None and self._taken() >= needed else Standing.PENDING
-
-    def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return all names: its clients may subscribe to any."""
-        return names
-
-    def sync_state(self) -> SyncState:
-        """Return that it has what it was sent: what its clients reject, it reports."""
-        return SyncState.SYNCED
-
-    def status(self) -> ClientStatus:
-        """Return who it is."""
-        return ClientStatus(self.node, "fleet")
-
-    def wake(self) -> None:
-        """Do nothing: it follows what is published."""
-
-    def follow(self, channel: Channel) -> None:
-        """Do nothing: it follows what is published."""
 
 
 class _Places:
@@ -162,7 +110,7 @@ class FleetPlanner:
         self._targets: tuple[Mapping[Layers, Snapshot], float] = {}, 0.0
         self._is_known = False
         self._loading = loading
-        self._clients: dict[tuple[str, ViewKey], ServerClient] = {}
+        self._clients = FleetClients(self.publisher, self._order_of, self._rollout_of)
         # By view: the generation of what was published last, and its order.
         self._published: dict[ViewKey, tuple[int, Order]] = {}
         self._changed: Latest[object] = Latest(object())
@@ -183,36 +131,18 @@ class FleetPlanner:
             for layers in targets:
                 self._rollout_of(ViewKey(layers))
             self.publisher.receive(targets, detected_s)
-            self._changed.replace(object())
+            self._note()
 
     def _receive_reports(self) -> None:
         """Take what servers report: which views they serve, and what of it their clients have."""
         reports = self._servers.reports
-        for name, report in reports.items():
-            for key in report.taken:
-                if (name, key) not in self._clients:
-                    self._loading.want(key.layers)
-                    client = ServerClient(name, partial(self._taken, name, key), partial(self._order_of, key))
-                    self._clients[name, key] = client
-                    channel = self._rollout_of(key).channel
-                    channel.join(client)
-                    channel.progressed(client)
-        for (name, key), client in tuple(self._clients.items()):
-            rollout = self.publisher.rollouts.get(ChannelKey(*key))
-            if name not in reports or key not in reports[name].taken:
-                del self._clients[name, key]
-                if rollout is not None:
-                    rollout.channel.leave(client)
-            elif rollout is not None:
-                rollout.channel.progressed(client)
+        for layers in {view.layers for report in reports.values() for view in report.taken}:
+            self._loading.want(layers)
+        self._clients.receive(reports)
         if not self._is_known:
             self._is_known = True
             self.receive(*self._targets)
-        self._changed.replace(object())
-
-    def _taken(self, name: str, key: ViewKey) -> Order:
-        report = self._servers.reports.get(name, MemberReport())
-        return report.taken.get(key, NOTHING_PUBLISHED)
+        self._note()
 
     def _order_of(self, key: ViewKey, generation: int) -> Order | None:
         published, order = self._published.get(key, (0, NOTHING_PUBLISHED))
@@ -223,8 +153,12 @@ class FleetPlanner:
         self._follow(rollout)
         return rollout
 
+    def _note(self) -> None:
+        """Note that something else may be to be published."""
+        self._changed.replace(object())
+
     def _follow(self, rollout: ChannelRollout) -> None:
-        rollout.channel.store.listeners[self] = partial(self._changed.replace, object())
+        rollout.channel.store.listeners[self] = self._note
 
     async def run(self) -> None:
         """Publish until this server is not the publisher any more (NoPublisherError), or cancelled."""
@@ -256,7 +190,8 @@ class FleetPlanner:
                 if self._is_exposed(key, current):
                     continue
                 self._published[key] = current.generation, await self._publication.publish(key, current)
-                self._progress(key)
+                # Some may have reported it before it was known to be published.
+                self._clients.ask(key)
 
     def _is_exposed(self, key: ViewKey, snapshot: Snapshot) -> bool:
         """Whether a snapshot has secrets that etcd would keep in clear; reported once."""
@@ -268,13 +203,6 @@ class FleetPlanner:
             self._exposed.add(key)
             self._observer(SecretsNotPublished(str(secret.origin)))
         return True
-
-    def _progress(self, key: ViewKey) -> None:
-        """Ask servers again that may have reported before what they reported was known to be published."""
-        rollout = self.publisher.rollouts.get(ChannelKey(*key))
-        for (_, each), client in tuple(self._clients.items()):
-            if each == key and rollout is not None:
-                rollout.channel.progressed(client)
 
     async def _keep_collected(self) -> Never:
         """Remove what no server needs any more, now and then."""

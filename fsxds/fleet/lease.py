@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from time import monotonic
 from typing import Never
 
 from fsxds.fleet.key_values import KeyValues, LeaseLostError, RejectedRequestError, UnreachableError
@@ -32,7 +31,7 @@ class Lease:
     async def keep_alive(self) -> Never:
         """Keep it alive until cancelled."""
         while True:
-            began_s = monotonic()
+            began_s = asyncio.get_running_loop().time()
             try:
                 if self.current.current:
                     await self._engine.keep_alive(self.current.current)
@@ -44,7 +43,7 @@ class Lease:
                 self._change(0, str(error))
                 continue
             except (UnreachableError, RejectedRequestError) as error:
-                if self.current.current and monotonic() - self._kept_s > TTL_S:
+                if self.current.current and asyncio.get_running_loop().time() - self._kept_s > TTL_S:
                     self._change(0, str(error))
             await asyncio.sleep(KEEP_EVERY_S)
 

@@ -23,6 +23,7 @@ from typing import Never
 from fsxds.client.client_tls import ClientTls
 from fsxds.events.event import Observer
 from fsxds.events.fleet_events import PublisherElected, PublisherLost
+from fsxds.fleet.client_reports import ClientsReporter
 from fsxds.fleet.content import FleetContent, Keys
 from fsxds.fleet.etcd import EtcdKeyValues, Members
 from fsxds.fleet.fleet_planner import FleetPlanner
@@ -88,8 +89,6 @@ def member_of(settings: Settings, observer: Observer, *, has_source: bool) -> Me
     rule = settings.fleet
     if rule is None:
         raise UsageError("there is no fleet; give --fleet ETCD")
-    if settings.canary is not None:
-        raise UsageError("--canary and --fleet cannot be used together yet; leave one of them out")
     if (settings.fleet_cert is None) != (settings.fleet_key is None):
         raise UsageError("--fleet-cert and --fleet-key belong together; give both, or neither")
     tls = ClientTls.of(settings.fleet_ca, settings.fleet_cert, settings.fleet_key)
@@ -119,8 +118,9 @@ class Member(Alone):
         planner: publishes for the fleet; None while another server does.
     """
 
-    def __init__(self, context: MemberContext) -> None:
-        self.name = server_name()
+    def __init__(self, context: MemberContext, name: str = "") -> None:
+        """Be a server of a fleet, with an id of its own if none is given."""
+        self.name = name or server_name()
         self.planner: FleetPlanner | None = None
         self._context = context
         self._content = context.content
@@ -131,6 +131,7 @@ class Member(Alone):
         self._reporter = MemberReporter(self._engine, key, self._lease, self._report)
         self._rules: PublishRules | None = None
         self._publisher: Publisher | None = None
+        self._clients: ClientsReporter | None = None
         self._loading: ViewLoading | None = None
         # What this server loaded last, and when it changed.
         self._loaded: Latest[tuple[Mapping[Layers, Snapshot], float] | None] = Latest(None)
@@ -152,6 +153,7 @@ class Member(Alone):
         """Take what publishes to the clients of this server; return what takes the trees that it loads."""
         self._publisher = publisher
         publisher.on_progress = self._reporter.note
+        self._clients = ClientsReporter(publisher)
         return self
 
     def views(self, loading: ViewLoading) -> ViewLoading:
@@ -181,7 +183,9 @@ class Member(Alone):
     def _serve(self, snapshots: Mapping[ViewKey, Snapshot]) -> None:
         """Have what is published served."""
         if self._publisher is not None:
-            self._publisher.receive({key.layers: one for key, one in snapshots.items()}, monotonic())
+            others = {key.layers: one for key, one in snapshots.items() if not key.is_canary}
+            canaries = {key.layers: one for key, one in snapshots.items() if key.is_canary}
+            self._publisher.receive(others, monotonic(), canaries)
 
     def _report(self) -> MemberReport:
         """Return how this server stands."""
@@ -190,8 +194,8 @@ class Member(Alone):
         rollouts = self._publisher.rollouts
         main = {ViewKey(key.layers, key.is_canary): one for key, one in rollouts.items() if key.is_main}
         self._taken = {view: self._taken_of(view, rollout) for view, rollout in main.items()}
-        count = sum(len(rollout.channel.clients) for rollout in rollouts.values())
-        return MemberReport(self.following.applied.current, self._taken, count)
+        clients = {} if self._clients is None else self._clients.by_view(self.following.snapshots)
+        return MemberReport(self.following.applied.current, self._taken, clients)
 
     def _taken_of(self, view: ViewKey, rollout: ChannelRollout) -> Order:
         """Return the order of what all clients of a view have taken."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Never
 
+from fsxds.fleet.client_reports import ViewClients
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import (
     CompactedError,
@@ -36,17 +37,18 @@ class MemberReport:
     Attributes:
         order: that up to which it has all that is published, of the views that it serves.
         taken: by view that it serves, the order of what all of its clients have taken that it waits for.
-        client_count: how many clients it has.
+        clients: by view, its clients.
     """
 
     order: Order = NOTHING_PUBLISHED
     taken: Mapping[ViewKey, Order] = field(default_factory=lambda: MappingProxyType({}))
-    client_count: int = 0
+    clients: Mapping[ViewKey, ViewClients] = field(default_factory=lambda: MappingProxyType({}))
 
     def encoded(self) -> bytes:
         """Return it as bytes."""
         taken = {key.text: order for key, order in sorted(self.taken.items())}
-        row = {"order": self.order, "taken": taken, "clients": self.client_count}
+        clients = {key.text: one.row() for key, one in sorted(self.clients.items())}
+        row = {"order": self.order, "taken": taken, "clients": clients}
         return json.dumps(row, separators=(",", ":")).encode()
 
     @classmethod
@@ -56,7 +58,8 @@ class MemberReport:
             row = json.loads(encoded)
             taken = {ViewKey.of(text): Order(int(epoch), int(serial)) for text, (epoch, serial) in row["taken"].items()}
             epoch, serial = row["order"]
-            return cls(Order(int(epoch), int(serial)), taken, int(row["clients"]))
+            clients = {ViewKey.of(text): ViewClients.of(each) for text, each in row["clients"].items()}
+            return cls(Order(int(epoch), int(serial)), taken, clients)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise DamagedBytesError(f"a report is damaged: {type(error).__name__}") from error
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import cast
 
 from fsxds.model.resources import Key, Snapshot
 from fsxds.protocol.tombstones import Tombstones
 from fsxds.publishing.kept_places import RemovedMembers
 from fsxds.rollout import (
     NO_HOLDS,
+    Client,
     Composed,
     HoldingRules,
     Holds,
     ResourceVersion,
     Rollout,
+    RolloutEvent,
     RolloutState,
     Standing,
     Step,
     StepKind,
     StepStarted,
+    StepTimedOut,
     Target,
 )
 from fsxds.runtime.channels import Channel, ChannelClient
@@ -355,3 +359,11 @@ class ChannelRollout:
             self.machine.receive_taken(client, now_s)
         elif self.machine.is_resting:
             self.machine.receive_late(client, now_s)
+
+
+def names_in(happened: RolloutEvent) -> dict[Client, str]:
+    """Return what the clients are called that an event is about."""
+    if not isinstance(happened, StepTimedOut):
+        return {}
+    # Those that the machines know are clients of channels.
+    return {client: cast("ChannelClient", client).name for client in happened.clients}

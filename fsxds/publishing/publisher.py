@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Never, Protocol, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Never, Protocol
 
 from fsxds.events.event import Observer
 from fsxds.events.file_events import SnapshotPublished
@@ -19,7 +20,7 @@ from fsxds.events.process_events import SnapshotSetAside
 from fsxds.events.rollout_events import HoldsChanged, RolloutChanged
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import Layers, Problem
-from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding
+from fsxds.publishing.channel_rollout import ChannelRollout, Generations, Holding, names_in
 from fsxds.publishing.held_resources import (
     WordedHold,
     held_resources,
@@ -31,7 +32,6 @@ from fsxds.publishing.held_resources import (
 from fsxds.publishing.kept_places import PlaceKeeper, RemovedMembers
 from fsxds.publishing.verdicts import Verdicts
 from fsxds.rollout import (
-    Client,
     Composed,
     Held,
     HoldingRules,
@@ -44,7 +44,6 @@ from fsxds.rollout import (
     RolloutOptions,
     RolloutState,
     StepStarted,
-    StepTimedOut,
 )
 from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey
 from fsxds.runtime.store import Latest, SnapshotStore
@@ -169,6 +168,7 @@ class Publisher:
         self._generations = Generations()
         self._removed = RemovedMembers(keeper.restored_members() if keeper else {})
         self._targets: Mapping[Layers, Snapshot] = {}
+        self._canaries: Mapping[Layers, Snapshot] = {}
         self._detected_s = 0.0
         # The rollouts with something to do, each once, in this order; and what is to be done when those before did that.
         self._inbox: asyncio.Queue[ChannelRollout | Callable[[], object]] = asyncio.Queue()
@@ -293,11 +293,19 @@ class Publisher:
             self._report_problems()
         self._look_soon()
 
-    def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Publish what the tree asks for, by layers; `detected_s` is the monotonic clock at the first sign of the change."""
+    def receive(
+        self,
+        targets: Mapping[Layers, Snapshot],
+        detected_s: float,
+        canaries: Mapping[Layers, Snapshot] = MappingProxyType({}),
+    ) -> None:
+        """Publish what the tree asks for, by layers; `detected_s` is the monotonic clock at the first sign of the change.
+
+        `canaries`: what these are served, if that was decided elsewhere.
+        """
         if self.gate is not None:
             self.gate.receive_trees(self._targets, targets)
-        self._targets, self._detected_s = targets, detected_s
+        self._targets, self._canaries, self._detected_s = targets, canaries, detected_s
         self.verdicts.receive_trees(targets.values())
         self.on_received()
         for rollout in self.rollouts.values():
@@ -511,7 +519,7 @@ class Publisher:
 
     def _report(self, rollout: ChannelRollout, happened: RolloutEvent) -> None:
         key = rollout.channel.key
-        self._observer(RolloutChanged(key.layers, key.cohort, happened, _names(happened)))
+        self._observer(RolloutChanged(key.layers, key.cohort, happened, names_in(happened)))
 
     def _report_published(self, tree: Snapshot, detected_s: float) -> None:
         """Report what is served of a change of the tree once, in however many views it shows."""
@@ -543,7 +551,8 @@ class Publisher:
 
     def _want(self, rollout: ChannelRollout) -> None:
         """Let a rollout have what the tree asks for, if that is something else than before."""
-        wanted = self._targets.get(rollout.channel.key.layers)
+        layers, is_canary = rollout.channel.key.layers, rollout.channel.key.is_canary
+        wanted = (self._canaries.get(layers) if is_canary else None) or self._targets.get(layers)
         if rollout.leads_to is not None or wanted is None or wanted is rollout.wanted:
             return
         if rollout.wanted is None or not same_content(wanted, rollout.wanted):
@@ -559,16 +568,13 @@ class Publisher:
         )
         channel.on_progress = partial(self._receive_progress, rollout)
         channel.on_nack = partial(self._receive_nack, rollout)
-        rollout.on_left_behind = partial(self._leave_behind, rollout)
+        rollout.on_left_behind = lambda clients: self.on_left_behind(rollout, clients)
         if not key.lane:
             for other in map(self.rollouts.get, (ChannelKey(key.layers), ChannelKey(key.layers, is_canary=True))):
                 if other is not None and other.target.is_rolled_back and not rollout.target.is_rolled_back:
                     rollout.target.take_rollback(other.target)
             self._want(rollout)
         return rollout
-
-    def _leave_behind(self, rollout: ChannelRollout, clients: Collection[ChannelClient]) -> None:
-        self.on_left_behind(rollout, clients)
 
     def _restore(self, key: ChannelKey, state: RolloutState) -> None:
         """Serve what a process before served, and go on from there."""
@@ -590,11 +596,3 @@ def _gate_of(rules: PublishRules) -> CanaryGate | None:
     from fsxds.publishing.canaries import BakeRules, CanaryGate  # noqa: PLC0415 - a capability, loaded if it is used
 
     return CanaryGate(BakeRules(rules.bake_s, rules.canary_quorum, rules.canary_patience_s))
-
-
-def _names(happened: RolloutEvent) -> dict[Client, str]:
-    """Return what the clients are called that an event is about."""
-    if not isinstance(happened, StepTimedOut):
-        return {}
-    # Those that the machines know are clients of channels.
-    return {client: cast("ChannelClient", client).name for client in happened.clients}

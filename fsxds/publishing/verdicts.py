@@ -254,8 +254,11 @@ class Verdicts:
                 accepted = frozenset(version for version in of_type if version[0][1] in selected)
             if known is not None:
                 accepted = accepted.difference(known.reasons)
-            if accepted:
+            if accepted and client.node_count == 1:
                 groups[accepted][client.identity].add(node)
+            elif accepted:
+                for number in range(client.node_count):
+                    groups[accepted][f"{client.identity} {number}"].add((node, number))
 
     def _main_of(self, rollout: ChannelRollout) -> ChannelRollout:
         key = rollout.channel.key

@@ -73,6 +73,10 @@ class ChannelClient(Client, Protocol):
         """Whether it has shown that it stays: a stream that is open, or a node that polled again after an answer."""
 
     @property
+    def node_count(self) -> int:
+        """For how many nodes it stands, each with a vote: mostly for one."""
+
+    @property
     def is_away(self) -> bool:
         """Whether nothing can be sent to it before it comes back: a node between two polls, or after its last one."""
 

@@ -143,7 +143,6 @@ def test_secrets_are_encrypted_or_not_published(etcd, tmp_path) -> None:
         (["--fleet-encryption-key", "{empty}"], "64 hex digits"),
         (["--fleet-cert", "{empty}"], "belong together"),
         (["--fleet-ca", "{empty}"], "has no certificate"),
-        (["--canary", "nodes=5%"], "--canary and --fleet"),
     ],
 )
 def test_mistakes_of_the_command_are_named(options, words, tmp_path) -> None:

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from fsxds.fleet.client_reports import RejectingGroup, ViewClients
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import MemoryKeyValues, Put
 from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import Order, ViewKey
 from fsxds.fleet.reports import MemberReport, MemberReporter, Servers
+from fsxds.model.values import TypeUrl, Version
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from tests.fleet.made import KEYS
 from tests.support.patience import PATIENCE_S
@@ -16,12 +18,20 @@ from tests.support.patience import PATIENCE_S
 
 def test_report_comes_back() -> None:
     """With all views that a server serves."""
-    report = MemberReport(Order(3, 4), {ViewKey(): Order(3, 2), ViewKey(("a",), is_canary=True): Order(1, 1)}, 17)
+    canary = ViewKey(("a",), is_canary=True)
+    version = (TypeUrl("type"), "name"), Version("1f")
+    clients = {
+        ViewKey(): ViewClients(17, (RejectingGroup({version: 'no "such" thing'}, (("edge-1", "c"),), 9),)),
+        canary: ViewClients(2, (), {("edge-2", ""): True, ("edge-3", "c"): False}),
+    }
+    report = MemberReport(Order(3, 4), {ViewKey(): Order(3, 2), canary: Order(1, 1)}, clients)
 
     assert MemberReport.decoded(report.encoded()) == report
 
 
-@pytest.mark.parametrize("damaged", [b"", b"[]", b'{"order":[1,2]}', b'{"order":[1],"taken":{},"clients":0}'])
+@pytest.mark.parametrize(
+    "damaged", [b"", b"[]", b'{"order":[1,2]}', b'{"order":[1,1],"taken":{},"clients":{"[[],false]":[1]}}']
+)
 def test_damaged_bytes_are_no_report(damaged) -> None:
     """Whatever JSON they are."""
     with pytest.raises(DamagedBytesError):
@@ -46,7 +56,7 @@ async def test_servers_are_there_as_long_as_their_leases() -> None:
 
     lease.current.replace(await engine.grant(60))
     await until({"a": reports[-1]})
-    reports.append(MemberReport(Order(1, 2), {}, 3))
+    reports.append(MemberReport(Order(1, 2), {}, {ViewKey(): ViewClients(3)}))
     reporter.note()
     await until({"a": reports[-1]})
     await engine.write([Put(KEYS.servers + b"b", b"written by another version")])

@@ -27,7 +27,7 @@ class Taker:
     def __init__(self, channel: Channel) -> None:
         self.name, self.transport = "a", "REST"
         self.node = Node("a", "edge")
-        self.identity, self.has_returned, self.is_away = "a", True, False
+        self.identity, self.has_returned, self.is_away, self.node_count = "a", True, False, 1
         self.channel = channel
         self.clusters: list[list[str]] = []
         channel.join(self)

@@ -214,7 +214,7 @@ class SimulatedStream:
     """A stream of a client; what is sent on it is handed to `deliver`."""
 
     transport = "gRPC"
-    has_returned, is_away = True, False
+    has_returned, is_away, node_count = True, False, 1
 
     def __init__(self, server: Server, node: Node, deliver: Callable[[Any], object], *, is_delta: bool) -> None:
         self.server, self.node, self._deliver = server, node, deliver

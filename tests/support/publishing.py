@@ -69,6 +69,7 @@ class Client:
 
     transport = "gRPC"
     has_returned = True
+    node_count = 1
     is_away = False
 
     def __init__(

@@ -290,6 +290,8 @@ class StreamCall:
         """Whose vote the client has a part of."""
         return self._shared.access.current.identity_of(self._sender, self._node) or self.name
 
+    node_count = 1
+
     @property
     def has_returned(self) -> bool:
         """Whether the client has shown that it stays: its stream is open."""

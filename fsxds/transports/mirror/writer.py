@@ -380,6 +380,8 @@ class Mirroring:
         """Whose vote it has a part of: its own."""
         return self.name
 
+    node_count = 1
+
     @property
     def has_returned(self) -> bool:
         """Whether it has shown that it stays: it is a part of this process."""

@@ -49,6 +49,8 @@ class RestClient:
         """What the client is called in the log."""
         return self.node.id
 
+    node_count = 1
+
     @property
     def has_returned(self) -> bool:
         """Whether the client has shown that it stays: it polled again after an answer."""

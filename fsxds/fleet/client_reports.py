@@ -1,0 +1,166 @@
+"""What a server of a fleet reports of single clients: who rejects what, and how canaries stand.
+
+| rule | reason |
+| --- | --- |
+| What a node rejected is reported until it takes that, or leaves, also while it is not served it. | The publisher holds it back from all meanwhile, and would offer it again. |
+| Nodes that reject the same are one group, of which some are named. | All of ten thousand may. |
+| Each canary is named. | The silence of one that is gone is no consent. |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from fsxds.api.secrets import mask_reason
+from fsxds.fleet.pointers import ViewKey
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import TypeUrl, Version
+from fsxds.protocol.messages import SyncState
+from fsxds.publishing.channel_rollout import ChannelRollout
+from fsxds.publishing.publisher import Publisher
+from fsxds.publishing.verdicts import has_version
+from fsxds.rollout import NodeKey, ResourceVersion, Standing
+from fsxds.runtime.channels import ChannelClient, node_key
+
+# So much is reported of one view, and of one version.
+MOST_GROUPS, MOST_VERSIONS, MOST_NAMED, MOST_CANARIES, LONGEST_WORDS = 16, 32, 8, 64, 300
+
+NodeName: TypeAlias = tuple[str, str]
+"""The id and the cluster of a node; of one without an id, what it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectingGroup:
+    """Nodes of a view that reject the same.
+
+    Attributes:
+        reasons: what they reject, and why, as the first of them said.
+        named: some of them.
+        count: how many they are.
+    """
+
+    reasons: Mapping[ResourceVersion, str]
+    named: tuple[NodeName, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewClients:
+    """The nodes of a view at one server.
+
+    Attributes:
+        count: how many nodes there are.
+        rejecting: those that reject something.
+        canaries: of a view of canaries, whether each has taken all that it is served.
+    """
+
+    count: int = 0
+    rejecting: tuple[RejectingGroup, ...] = ()
+    canaries: Mapping[NodeName, bool] = field(default_factory=lambda: MappingProxyType({}))
+
+    def row(self) -> list[Any]:
+        """Return it as JSON has it."""
+        rejecting = [
+            [[[*key, version, words] for (key, version), words in one.reasons.items()], one.named, one.count]
+            for one in self.rejecting
+        ]
+        return [self.count, rejecting, [[*node, has_taken] for node, has_taken in self.canaries.items()]]
+
+    @classmethod
+    def of(cls, row: Any) -> ViewClients:
+        """Return what JSON has. ValueError, TypeError: it is something else."""
+        count, rejecting, canaries = row
+        groups = tuple(
+            RejectingGroup(
+                {
+                    ((TypeUrl(str(url)), str(name)), Version(str(digest))): str(words)
+                    for url, name, digest, words in each
+                },
+                tuple((str(node), str(cluster)) for node, cluster in named),
+                int(number),
+            )
+            for each, named, number in rejecting
+        )
+        return cls(int(count), groups, {(str(node), str(cluster)): bool(taken) for node, cluster, taken in canaries})
+
+
+class ClientsReporter:
+    """Looks at the clients of this server.
+
+    Args:
+        publisher: what publishes to them.
+    """
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        # What each node rejected that has not taken it since, and why.
+        self._rejected: dict[NodeKey, dict[ResourceVersion, str]] = {}
+
+    def by_view(self, published: Mapping[ViewKey, Snapshot]) -> dict[ViewKey, ViewClients]:
+        """Return what is to be reported of each view, given what is published."""
+        nodes: dict[ViewKey, dict[NodeKey, ChannelClient]] = {}
+        for key, rollout in self._publisher.rollouts.items():
+            view = ViewKey(key.layers, key.is_canary)
+            nodes.setdefault(view, {}).update((node_key(client), client) for client in rollout.channel.known)
+        self._note({node: view for view, each in nodes.items() for node in each}, published)
+        return {
+            view: ViewClients(len(each), tuple(self._groups(each)), self._canaries(view) if view.is_canary else {})
+            for view, each in nodes.items()
+        }
+
+    def _note(self, views: Mapping[NodeKey, ViewKey], published: Mapping[ViewKey, Snapshot]) -> None:
+        """Note what nodes reject by now; forget what they took, and nodes that left."""
+        rejecting = self._publisher.verdicts.rejections.nodes
+        for node, one in rejecting.items():
+            known = self._rejected.setdefault(node, {})
+            known.update((version, words or "") for version, (words, _) in one.reasons.items())
+        for node, known in tuple(self._rejected.items()):
+            served = published.get(views[node]) if node in views else None
+            current = rejecting[node].reasons if node in rejecting else {}
+            left = {
+                version: words
+                for version, words in known.items()
+                if version in current or not (served is not None and has_version(served, version))
+            }
+            if node in views and left:
+                self._rejected[node] = left
+            else:
+                del self._rejected[node]
+
+    def _groups(self, nodes: Mapping[NodeKey, ChannelClient]) -> Iterator[RejectingGroup]:
+        """Yield the largest groups of nodes that reject the same."""
+        if self._rejected.keys().isdisjoint(nodes):
+            return
+        versions = {node: frozenset(known) for node, known in self._rejected.items() if node in nodes}
+        for rejected, count in Counter(versions.values()).most_common(MOST_GROUPS):
+            members = [node for node, each in versions.items() if each == rejected]
+            reasons = {
+                version: mask_reason(words)[:LONGEST_WORDS]
+                for version, words in sorted(self._rejected[members[0]].items())[:MOST_VERSIONS]
+            }
+            yield RejectingGroup(reasons, tuple(_name(nodes[node]) for node in members[:MOST_NAMED]), count)
+
+    def _canaries(self, view: ViewKey) -> dict[NodeName, bool]:
+        """Return the canaries of a view, and whether each has taken what is published."""
+        found: dict[NodeName, bool] = {}
+        for key, rollout in self._publisher.rollouts.items():
+            if ViewKey(key.layers, key.is_canary) == view:
+                for client in rollout.channel.known:
+                    found[_name(client)] = found.get(_name(client), True) and _has_taken(client, rollout)
+        return dict(sorted(found.items())[:MOST_CANARIES])
+
+
+def _has_taken(client: ChannelClient, rollout: ChannelRollout) -> bool:
+    """Whether a client has all that its view is published."""
+    if rollout.leads_to is not None or client not in rollout.channel.clients:
+        return False
+    is_taken = rollout.asked is None or client.standing(rollout.asked) is Standing.TAKEN
+    return is_taken and client.sync_state() in {SyncState.SYNCED, SyncState.NOT_SENT}
+
+
+def _name(client: ChannelClient) -> NodeName:
+    return (client.node.id, client.node.cluster) if client.node.id else (client.name, "")

@@ -1,0 +1,173 @@
+"""What becomes of clients of several servers that serve one tree: they are led as by one server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from fsxds.events.fleet_events import PublisherElected, PublisherLost
+from fsxds.settings.rollout_forms import Canary, NackLimit
+from tests.fleet.fleet_servers import RULES, FleetServer, fleet_of
+from tests.support.publishing import RDS, Client, virtually
+from tests.support.rollouts import Tree
+
+OLD: Tree = {"CDS": {"old": "1"}, "RDS": {"r": "1 CDS:old"}}
+NEW: Tree = {"CDS": {"new": "bad"}, "RDS": {"r": "2 CDS:new"}}
+
+
+async def until(is_so: Callable[[], bool], within_s: float = 60.0) -> float:
+    """Wait until something is so, and return how long that took."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    while not is_so():
+        await asyncio.sleep(0.01)
+        assert loop.time() - began_s < within_s
+    return loop.time() - began_s
+
+
+async def serving(servers: list[FleetServer], tree: Tree = OLD) -> None:
+    """Have a tree published, and served by all."""
+    servers[0].save(tree)
+    await until(lambda: all(one.publisher.whole.store.current is not None for one in servers))
+
+
+def route_of(client: Client) -> str:
+    """Return the cluster that the route of a client leads to."""
+    return client.held[RDS]["r"].body.decode().partition("CDS:")[2]
+
+
+@virtually
+async def test_a_step_waits_for_the_clients_of_all_servers() -> None:
+    """No route leads to the new cluster while a client of any server does not have it; then all go on."""
+    async with fleet_of(1, 2) as servers:
+        await serving(servers)
+        quick = [await server.join(f"edge-{number}") for number, server in enumerate(servers)]
+        slow = await servers[2].join("slow", is_quick=False)
+        servers[0].save(NEW)
+        await until(lambda: all(client.clusters() == {"old": "1", "new": "bad"} for client in quick))
+        await asyncio.sleep(3.0)
+        assert [route_of(client) for client in quick] == ["old"] * 3
+
+        slow.quicken()
+        await until(lambda: all(client.clusters() == {"new": "bad"} for client in (*quick, slow)), 2.0)
+        assert [route_of(client) for client in (*quick, slow)] == ["new"] * 4
+
+
+@virtually
+async def test_a_client_that_is_late_is_left_behind_by_its_server() -> None:
+    """The others are not held up for longer than by one server, and it goes on by itself when it answers."""
+    async with fleet_of(1, 2) as servers:
+        await serving(servers)
+        quick = await servers[1].join("quick")
+        slow = await servers[2].join("slow", is_quick=False)
+        servers[0].save(NEW)
+        took_s = await until(lambda: route_of(quick) == "new")
+        assert 4.9 < took_s < 7.0
+        assert slow.clusters() == {"old": "1"}
+
+        slow.quicken()
+        await until(lambda: slow.clusters() == {"new": "bad"})
+        assert slow.offers.index(("new", "bad")) < len(slow.offers) - 1
+
+
+@virtually
+async def test_one_of_many_rejects_for_itself_alone() -> None:
+    """It keeps what it has; the others, at whatever server, get the change."""
+    rules = replace(RULES, nack_limit=NackLimit(0.5))
+    async with fleet_of(1, 2, rules) as servers:
+        await serving(servers)
+        clients = [await servers[number % 3].join(f"edge-{number}") for number in range(6)]
+        clients[4].rejects.add("bad")
+        servers[0].save(NEW)
+        others = [client for client in clients if client is not clients[4]]
+        await until(lambda: all(route_of(client) == "new" for client in others))
+        await asyncio.sleep(20.0)
+        assert route_of(clients[4]) == "old"
+        assert all(client.clusters() == {"new": "bad"} for client in others)
+
+
+@virtually
+async def test_what_too_many_reject_is_held_back_from_all_servers() -> None:
+    """Two of six, at two servers, are too many; nobody gets it any more until it changes."""
+    rules = replace(RULES, nack_limit=NackLimit(0.3))
+    async with fleet_of(1, 2, rules) as servers:
+        await serving(servers)
+        clients = [await servers[number % 3].join(f"edge-{number}") for number in range(6)]
+        for client in clients[1:3]:
+            client.rejects.add("bad")
+        servers[0].save(NEW)
+        await until(lambda: all(client.clusters() == {"old": "1"} for client in clients))
+        await asyncio.sleep(300.0)
+        assert all(client.clusters() == {"old": "1"} and route_of(client) == "old" for client in clients)
+
+        servers[0].save({"CDS": {"new": "good"}, "RDS": {"r": "3 CDS:new"}})
+        await until(lambda: all(client.clusters() == {"new": "good"} for client in clients))
+
+
+@virtually
+async def test_canaries_of_all_servers_come_first() -> None:
+    """The others get a change when the canaries have lived with it, at whatever server they are."""
+    rules = replace(RULES, canary=Canary(share=0.5), bake_s=10.0)
+    async with fleet_of(1, 2, rules) as servers:
+        canaries, others = await canaries_of(servers)
+        assert canaries
+        assert others
+        servers[0].save(NEW)
+        await until(lambda: all(client.clusters() == {"new": "bad"} for client in canaries), 5.0)
+        assert all(client.clusters() == {"old": "1"} for client in others)
+        took_s = await until(lambda: all(client.clusters() == {"new": "bad"} for client in others))
+        assert 7.0 < took_s < 15.0
+
+
+async def canaries_of(servers: list[FleetServer]) -> tuple[list[Client], list[Client]]:
+    """Let twelve nodes come, to all servers; return those that are canaries, and the others."""
+    await serving(servers)
+    clients = [await servers[number % 3].join(f"edge-{number}") for number in range(12)]
+    canaries = [client for client in clients if client.channel.key.is_canary]
+    return canaries, [client for client in clients if client not in canaries]
+
+
+@virtually
+async def test_a_canary_that_rejects_keeps_a_change_from_the_others() -> None:
+    """Whichever server it is at."""
+    async with fleet_of(1, 2, replace(RULES, canary=Canary(share=0.5), bake_s=10.0)) as servers:
+        canaries, others = await canaries_of(servers)
+        canaries[-1].rejects.add("bad")
+        servers[0].save(NEW)
+        await until(lambda: canaries[0].clusters() == {"new": "bad"})
+        await asyncio.sleep(120.0)
+        assert all(client.clusters() == {"old": "1"} for client in others)
+
+
+@virtually
+async def test_a_canary_that_leaves_keeps_a_change_from_the_others() -> None:
+    """Its silence is no consent; when it is back, it has lived with the change."""
+    async with fleet_of(1, 2, replace(RULES, canary=Canary(share=0.5), bake_s=10.0)) as servers:
+        canaries, others = await canaries_of(servers)
+        servers[0].save(NEW)
+        await until(lambda: all(client.clusters() == {"new": "bad"} for client in canaries))
+        canaries[-1].leave()
+        await asyncio.sleep(120.0)
+        assert all(client.clusters() == {"old": "1"} for client in others)
+
+        await servers[0].join(canaries[-1].name)
+        await until(lambda: all(client.clusters() == {"new": "bad"} for client in others))
+
+
+@virtually
+async def test_another_server_publishes_when_the_publisher_dies() -> None:
+    """Within five seconds, and from where the fleet is; who comes back publishes nothing."""
+    async with fleet_of(2, 1) as servers:
+        await serving(servers)
+        client = await servers[2].join("edge-1")
+        servers[1].save(NEW)
+        await asyncio.sleep(10.0)
+        assert client.clusters() == {"old": "1"}
+        assert not servers[1].events(PublisherElected)
+
+        await servers[0].stop(is_killed=True)
+        assert await until(lambda: client.clusters() == {"new": "bad"}) < 5.0
+        assert route_of(client) == "new"
+        assert client.offers.index(("new", "bad")) < len(client.offers) - 1
+        assert servers[1].events(PublisherElected, PublisherLost) == ["PublisherElected"]

@@ -97,6 +97,26 @@ class PublisherElected(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PublisherWaits(Event):
+    """Another server published something since the tree of this one changed: for so many seconds, a newer tree is waited for."""
+
+    rows = (
+        log_row(
+            "fleet_publisher_waits",
+            "warning",
+            "The new publisher has an older tree than the last one had, and waits for it to change.",
+            "retry_s",
+        ),
+    )
+
+    retry_s: float
+
+    def _words(self) -> str:
+        fact = "the tree of this server is older than what was published last"
+        return f"fleet: {fact}; it is published when it changes, or in {self.retry_s:g} s"
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherLost(Event):
     """This server publishes no more: it has lost its lease, or could not write."""
 

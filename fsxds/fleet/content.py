@@ -29,7 +29,7 @@ from fsxds.fleet.key_values import (
     end_of,
 )
 from fsxds.fleet.object_uses import count_of_parts, decoded_object
-from fsxds.fleet.pointers import Head, Pointer, ViewKey
+from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.fleet.sealing import InClear, Sealing
 from fsxds.model.resources import Snapshot
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
@@ -108,6 +108,13 @@ class FleetContent:
         """Return what is published now, as whoever publishes wrote it last before this call."""
         found = await self.engine.read_range(self.keys.pointers, end_of(self.keys.pointers))
         return self._read(Changed(found.revision, found.values))
+
+    async def last_order(self) -> Order:
+        """Return the order of what was published last, as whoever publishes wrote it before this call."""
+        found = (await self.engine.read([self.keys.pointers])).values.get(self.keys.pointers)
+        if found is None:
+            return NOTHING_PUBLISHED
+        return Head.decoded(self.sealing.opened(self.keys.pointers, found.value)).order
 
     async def changes(self, since: int) -> AsyncGenerator[Published]:
         """Yield what is published from a revision on. CompactedError if that is not known any more."""

@@ -6,6 +6,7 @@
 | A server leads its clients from what they have to what is published, by steps of its own. | It may have missed some of what was published. |
 | What is held back, and why, is decided by the publisher alone. | |
 | Only a server with a source is elected, once it has loaded it. | |
+| Who takes over does not publish at once what it had before the last publication: it waits for its next tree. | Its copy of the tree may be late, and clients would go back. |
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
-from time import monotonic
 from typing import Never
 
 from fsxds.client.client_tls import ClientTls
 from fsxds.events.event import Observer
-from fsxds.events.fleet_events import PublisherElected, PublisherLost
+from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
+from fsxds.fleet.barrier import Barrier, FleetChannels
 from fsxds.fleet.client_reports import ClientsReporter
 from fsxds.fleet.content import FleetContent, Keys
 from fsxds.fleet.etcd import EtcdKeyValues, Members
@@ -46,9 +47,10 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.membership import Alone, Targets
-from fsxds.publishing.node_channels import ViewLoading
+from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import HoldingRules
+from fsxds.runtime.channels import ChannelKey, Channels
 from fsxds.runtime.store import Latest
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.views import Views
@@ -57,6 +59,9 @@ from fsxds.snapshots.load import same_content
 
 # Between two tries to be elected.
 PAUSE_S = 0.3
+
+# So long the publisher that takes over waits for its tree to change.
+LATE_TREE_PATIENCE_S = 30.0
 
 # So long a server that ends waits for its lease to be given back.
 GIVE_BACK_WITHIN_S = 1.0
@@ -76,12 +81,14 @@ class MemberContext:
         observer: receives what happens.
         has_source: it loads a tree, and may publish it.
         has_insecure_secrets: it may publish secrets in clear.
+        lag_patience_s: so long a client that comes from another server waits until this one is as far.
     """
 
     content: FleetContent
     observer: Observer
     has_source: bool
     has_insecure_secrets: bool = False
+    lag_patience_s: float = 5.0
 
 
 def member_of(settings: Settings, observer: Observer, *, has_source: bool) -> Member:
@@ -96,7 +103,7 @@ def member_of(settings: Settings, observer: Observer, *, has_source: bool) -> Me
     sealing = None if settings.fleet_encryption_key is None else Sealing.of(settings.fleet_encryption_key)
     engine = EtcdKeyValues(Members(rule.targets, None if tls is None else tls.grpc_credentials(), user))
     content = FleetContent(engine, Keys(f"/{rule.prefix}/".encode()), sealing)
-    return Member(MemberContext(content, observer, has_source, settings.insecure_secrets))
+    return Member(MemberContext(content, observer, has_source, settings.insecure_secrets, settings.lag_patience_s))
 
 
 def _read_user(path: Path) -> tuple[str, str]:
@@ -126,6 +133,7 @@ class Member(Alone):
         self._content = context.content
         self._engine, self._keys = self._content.engine, self._content.keys
         self.following = Following(self._content, context.observer, self._serve)
+        self._barrier = Barrier(self._content, self.following, self._is_served)
         self._lease = Lease(self._engine)
         key = self._keys.servers + self.name.encode()
         self._reporter = MemberReporter(self._engine, key, self._lease, self._report)
@@ -136,6 +144,8 @@ class Member(Alone):
         # What this server loaded last, and when it changed.
         self._loaded: Latest[tuple[Mapping[Layers, Snapshot], float] | None] = Latest(None)
         self._taken: dict[ViewKey, Order] = {}
+        # Something published was served, and when another server published something else last.
+        self._is_serving, self._heard_s = False, 0.0
 
     def rules(self, rules: PublishRules) -> PublishRules:
         """Return that nothing is held back here: what is published is to be served."""
@@ -152,7 +162,7 @@ class Member(Alone):
     def targets(self, publisher: Publisher) -> Targets:
         """Take what publishes to the clients of this server; return what takes the trees that it loads."""
         self._publisher = publisher
-        publisher.on_progress = self._reporter.note
+        publisher.on_progress = self._note_progress
         self._clients = ClientsReporter(publisher)
         return self
 
@@ -160,6 +170,21 @@ class Member(Alone):
         """Take what loads the views of the tree of this server; return what has those of its clients published."""
         self._loading = loading
         return _PublishedViews(self.following)
+
+    def channels(self, channels: NodeChannels) -> Channels:
+        """Return what lets nodes wait that come from another server which is ahead of this one."""
+        return FleetChannels(channels, self._barrier, self._context.lag_patience_s)
+
+    def _note_progress(self) -> None:
+        self._reporter.note()
+        self._barrier.note()
+
+    def _is_served(self, view: ViewKey) -> bool:
+        """Whether all clients of a view that are waited for have what is at hand of it."""
+        rollout = None if self._publisher is None else self._publisher.rollouts.get(ChannelKey(*view))
+        if rollout is None or view not in self.following.orders:
+            return True
+        return self._taken_of(view, rollout) >= self.following.orders[view]
 
     def waits_for(self) -> str:
         """Return what the first snapshot waits for."""
@@ -173,6 +198,7 @@ class Member(Alone):
                     ("fleet", self.following.keep_current),
                     ("fleet lease", self._lease.keep_alive),
                     ("fleet reports", self._reporter.keep_reported),
+                    ("fleet barrier", self._barrier.keep_reading),
                     *((("fleet publisher", self._keep_elected),) if self._context.has_source else ()),
                 ):
                     tasks.create_task(supervisor.run(name, work))
@@ -185,7 +211,11 @@ class Member(Alone):
         if self._publisher is not None:
             others = {key.layers: one for key, one in snapshots.items() if not key.is_canary}
             canaries = {key.layers: one for key, one in snapshots.items() if key.is_canary}
-            self._publisher.receive(others, monotonic(), canaries)
+            now_s = asyncio.get_running_loop().time()
+            if self._is_serving and self.planner is None:
+                self._heard_s = now_s
+            self._is_serving = True
+            self._publisher.receive(others, now_s, canaries)
 
     def _report(self) -> MemberReport:
         """Return how this server stands."""
@@ -206,9 +236,17 @@ class Member(Alone):
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
         """Take the tree of this server: it is published if this server is the publisher, now or later."""
+        before = self._loaded.current
+        if before is not None and _is_same(before[0], targets):
+            # It was loaded again, for another view or by other rules.
+            detected_s = before[1]
         self._loaded.replace((targets, detected_s))
-        if self.planner is not None:
+        if self.planner is not None and not self._is_late():
             self.planner.receive(targets, detected_s)
+
+    def _is_late(self) -> bool:
+        """Whether another server published something since the tree of this one changed."""
+        return self._loaded.current is not None and self._loaded.current[1] < self._heard_s
 
     async def _keep_elected(self) -> Never:
         """Be the publisher whenever there is no other one."""
@@ -256,15 +294,32 @@ class Member(Alone):
             return
         self.planner = FleetPlanner(self._rules, self._context.observer, publication, self._loading)
         self.planner.has_insecure_secrets = self._context.has_insecure_secrets
-        self.planner.receive(*self._loaded.current)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._until_lost())
             tasks.create_task(self.planner.run())
+            tasks.create_task(self._publish_loaded(self.planner))
+
+    async def _publish_loaded(self, planner: FleetPlanner) -> None:
+        """Have the tree of this server published, unless that may lead back: then the next one, if it comes in time."""
+        if self._is_late():
+            self._context.observer(PublisherWaits(LATE_TREE_PATIENCE_S))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LATE_TREE_PATIENCE_S):
+                    while self._is_late():
+                        await self._loaded.replaced()
+            self._heard_s = 0.0
+        if self._loaded.current is not None:
+            planner.receive(*self._loaded.current)
 
     async def _until_lost(self) -> None:
         """Wait until the lease is lost."""
         await self._lease.current.other_than(self._lease.current.current)
         raise NoPublisherError(self._lease.reason or "its lease was lost")
+
+
+def _is_same(before: Mapping[Layers, Snapshot], after: Mapping[Layers, Snapshot]) -> bool:
+    """Whether views that were loaded before have the same content."""
+    return all(same_content(before[layers], one) for layers, one in after.items() if layers in before)
 
 
 class _PublishedViews:

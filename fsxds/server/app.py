@@ -142,6 +142,7 @@ class Application:
         channels: knows what each node is served.
         reload: loads trees, and knows what it loaded last.
         views: loads the views of clients: the same, or whoever publishes for the fleet of this server.
+        clients_channels: the same for clients that come, which may have to wait until a fleet is caught up with.
         clients: who is connected, and what each holds.
         limiter: bounds what clients take.
         directory: the tree; None where upstreams are all that is served.
@@ -190,6 +191,7 @@ class Application:
         self.reload = Reload(self._member.targets(self.publisher), self._receive, self.upstreams.receive_loaded)
         self.views = self._member.views(self.reload)
         self.channels = NodeChannels(self.publisher, self.views, self._node_rules(settings), self.upstreams.asked)
+        self.clients_channels = self._member.channels(self.channels)
         self.clients = Clients()
         self.supervisor = Supervisor(self.observer)
         services = ServiceContext(
@@ -480,7 +482,7 @@ class Application:
 
     def listen_rest(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve polls at an address."""
-        exchange = Exchange(self.channels, self.limiter, self.credentials.access)
+        exchange = Exchange(self.clients_channels, self.limiter, self.credentials.access)
         context = RestContext(
             exchange,
             self.catalogue,
@@ -499,7 +501,7 @@ class Application:
 
     def listen_grpc(self, address: Address) -> AbstractAsyncContextManager[Address]:
         """Serve streams at an address."""
-        exchange = Exchange.of_streams(self.channels, self.limiter, self.credentials.access)
+        exchange = Exchange.of_streams(self.clients_channels, self.limiter, self.credentials.access)
         shared = StreamContext(exchange, self.observer, self.clients, self.upstreams.relays)
         more = tuple(call for one in self.services for call in one.calls)
         services = GrpcServices(shared, more, unready=self.readiness.reason)

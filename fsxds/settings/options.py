@@ -296,6 +296,13 @@ class Settings(ListenerSettings):
         ("serve",),
         "Serve what the servers of a fleet publish, which agree by this etcd; one of those with DIR is elected to publish.",
     )
+    lag_patience_s: float = option(
+        DURATION,
+        "5s",
+        FLEETS,
+        ("serve",),
+        "How long a client that comes from another server of the fleet waits until this one serves what that one may have.",
+    )
     fleet_ca: Path | None = optional(
         PATH, FLEETS, ("serve",), "Ask etcd by TLS, and trust the certificates that are signed by one in this file."
     )

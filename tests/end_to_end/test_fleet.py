@@ -76,8 +76,8 @@ def test_all_serve_what_one_publishes(etcd, tmp_path) -> None:
             await_names(each, "a", "c")
 
         first.kill()
-        await_names(follower, "a", "b")
-        await_names(second, "a", "b")
+        second.wait(lambda: second.log_events("fleet_publisher_waits"), "the election")
+        assert names_at(follower) == ["a", "c"]
         write(theirs, "b")
         await_names(follower, "b")
         assert second.log_events("fleet_publisher_elected")

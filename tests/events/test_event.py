@@ -105,6 +105,7 @@ SAMPLES: tuple[Event, ...] = (
     fleet_events.SnapshotUnreadable("an object is missing"),
     fleet_events.SecretsNotPublished("secrets.yaml:3"),
     fleet_events.PublisherElected(3),
+    fleet_events.PublisherWaits(30.0),
     fleet_events.PublisherLost("the lease is no more"),
     process_events.ReadinessChanged(""),
     process_events.ReadinessChanged("REST listener: degraded"),

@@ -62,6 +62,20 @@ class FleetServer:
         self._number = 0
         self._running: list[asyncio.Task[None]] = []
 
+    async def come(self, client: Client) -> Snapshot:
+        """Let the node of a client come from another server, with what it holds; return what it is served then."""
+        held = {url: {name: one.version for name, one in rows.items()} for url, rows in client.held.items()}
+
+        def holds_of(snapshot: Snapshot) -> bool:
+            return all(
+                {name: one.version for name, one in snapshot.resources(url).items()} == versions
+                for url, versions in held.items()
+            )
+
+        channel = await self.channels.channel_of(Node(client.name), holds=True, holds_of=holds_of)
+        assert channel.store.current is not None
+        return channel.store.current
+
     def start(self) -> None:
         """Run it."""
         supervisor = Supervisor(self.recorder, AT_ONCE)
@@ -80,7 +94,7 @@ class FleetServer:
         """Load a tree."""
         self._number += 1
         self._tree = replace(tree_snapshot(tree, self._tree), generation=self._number)
-        self._targets.receive({(): self._tree}, float(self._number))
+        self._targets.receive({(): self._tree}, asyncio.get_running_loop().time())
 
     async def join(self, name: str, *, is_quick: bool = True) -> Client:
         """Let a node come, when there is something to serve."""

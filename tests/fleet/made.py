@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,10 +36,12 @@ class FaultyEngine:
 
     Attributes:
         is_away: no call comes through.
+        lag_s: what is watched comes so much later.
     """
 
     def __init__(self, engine: MemoryKeyValues, chance: random.Random, share: float) -> None:
         self.is_away = False
+        self.lag_s = 0.0
         self._engine = engine
         self._chance = chance
         self._share = share
@@ -68,11 +71,20 @@ class FaultyEngine:
 
     async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
         """Watch until it fails, or says that too much was missed."""
-        async for changed in self._engine.watch(first, end, since):
+        watching = self._engine.watch(first, end, since)
+        while True:
+            coming = asyncio.ensure_future(anext(watching))
+            try:
+                while not (await asyncio.wait([coming], timeout=1.0))[0]:
+                    if self.is_away:
+                        raise UnreachableError("no member answers")
+            finally:
+                coming.cancel()
+            await asyncio.sleep(self.lag_s)
             if self._chance.random() < self._share:
                 raise CompactedError("it was compacted")
             self._may_fail()
-            yield changed
+            yield coming.result()
 
     async def grant(self, ttl_s: int) -> int:
         """Return a lease, or fail."""

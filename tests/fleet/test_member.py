@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from fsxds.events.fleet_events import PublisherElected, PublisherLost
+from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
 from fsxds.settings.rollout_forms import Canary, NackLimit
 from tests.fleet.fleet_servers import RULES, FleetServer, fleet_of
 from tests.support.publishing import RDS, Client, virtually
@@ -153,6 +153,42 @@ async def test_a_canary_that_leaves_keeps_a_change_from_the_others() -> None:
 
         await servers[0].join(canaries[-1].name)
         await until(lambda: all(client.clusters() == {"new": "bad"} for client in others))
+
+
+async def taken_over(servers: list[FleetServer]) -> Client:
+    """Have the second server take over, of which the tree is older than what the first published; return a client."""
+    servers[1].save(OLD)
+    await serving(servers)
+    client = await servers[2].join("edge-1")
+    await asyncio.sleep(1.0)
+    servers[0].save(NEW)
+    await until(lambda: client.clusters() == {"new": "bad"})
+    await servers[0].stop(is_killed=True)
+    await asyncio.sleep(20.0)
+    assert servers[1].events(PublisherElected, PublisherWaits) == ["PublisherElected", "PublisherWaits"]
+    assert client.clusters() == {"new": "bad"}
+    return client
+
+
+@virtually
+async def test_a_publisher_with_an_older_tree_waits_for_it_to_change() -> None:
+    """Its copy of the tree may be late: clients would go back."""
+    async with fleet_of(2, 1) as servers:
+        client = await taken_over(servers)
+        servers[1].save(OLD)
+        await asyncio.sleep(2.0)
+        assert client.clusters() == {"new": "bad"}
+
+        servers[1].save({**NEW, "CDS": {"new": "good"}})
+        await until(lambda: client.clusters() == {"new": "good"}, 5.0)
+
+
+@virtually
+async def test_an_older_tree_is_published_after_a_while() -> None:
+    """It may be that somebody took the change back before."""
+    async with fleet_of(2, 1) as servers:
+        client = await taken_over(servers)
+        await until(lambda: client.clusters() == {"old": "1"}, 30.0)
 
 
 @virtually

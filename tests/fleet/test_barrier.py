@@ -1,0 +1,96 @@
+"""No client goes back that comes from a server that is ahead."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from fsxds.fleet.key_values import Found, KeyValues, MemoryKeyValues
+from tests.fleet.fleet_servers import fleet_of
+from tests.fleet.made import FaultyEngine
+from tests.fleet.test_member import NEW, OLD, serving, until
+from tests.support.publishing import CDS, virtually
+
+
+def engines(count: int) -> tuple[list[KeyValues], FaultyEngine]:
+    """Return the engines of so many servers, and that of the last one, which may lag."""
+    engine = MemoryKeyValues()
+    last = FaultyEngine(engine, random.Random(0), 0.0)
+    return [*[engine] * (count - 1), last], last
+
+
+@virtually
+async def test_who_comes_from_a_server_that_is_ahead_waits() -> None:
+    """Until this one has what is published; who has the same as others here does not."""
+    given, link = engines(2)
+    async with fleet_of(1, 1, engines=given) as servers:
+        await serving(servers)
+        client, other = await servers[0].join("edge-1"), await servers[0].join("edge-2", is_quick=False)
+        link.lag_s = 2.0
+        servers[0].save({"CDS": {"old": "1", "new": "2"}, "RDS": {"r": "1 CDS:old"}})
+        await until(lambda: client.clusters() == {"old": "1", "new": "2"})
+        other.leave()
+        client.leave()
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        served = await servers[1].come(client)
+        assert list(served.resources(CDS)) == ["new", "old"]
+        assert 0.5 < loop.time() - began_s < 2.5
+
+
+@virtually
+async def test_who_comes_waits_also_for_the_clients_that_are_there() -> None:
+    """What is published is served when they have taken the step before."""
+    given, _ = engines(2)
+    async with fleet_of(1, 1, engines=given) as servers:
+        await serving(servers)
+        client = await servers[0].join("edge-1")
+        slow = await servers[1].join("slow", is_quick=False)
+        servers[0].save(NEW)
+        await until(lambda: client.clusters() == {"old": "1", "new": "bad"})
+        servers[0].save({"CDS": {"new": "bad"}, "RDS": {"r": "3 CDS:new"}})
+        client.leave()
+        coming = asyncio.create_task(servers[1].come(client))
+        await asyncio.sleep(1.0)
+        assert not coming.done()
+        slow.quicken()
+        assert "new" in (await coming).resources(CDS)
+
+
+@virtually
+async def test_nobody_waits_for_longer_than_is_allowed() -> None:
+    """A server that is cut off serves what it has; at once to those who have that."""
+    given, link = engines(2)
+    async with fleet_of(1, 1, engines=given) as servers:
+        await serving(servers)
+        client, old = await servers[0].join("edge-1"), await servers[1].join("edge-2")
+        link.is_away = True
+        await until(lambda: not servers[1].member.following.is_reached)
+        servers[0].save(NEW)
+        await until(lambda: client.clusters() == {"new": "bad"})
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        assert list((await servers[1].come(old)).resources(CDS)) == ["old"]
+        assert loop.time() - began_s < 0.1
+        assert list((await servers[1].come(client)).resources(CDS)) == ["old"]
+        assert 4.9 < loop.time() - began_s < 5.5
+
+
+@virtually
+async def test_one_read_serves_all_who_wait() -> None:
+    """A hundred that come together cost a few reads."""
+    engine = MemoryKeyValues()
+    reads = list[int]()
+
+    class Counting(FaultyEngine):
+        async def read(self, keys: Sequence[bytes]) -> Found:
+            reads.append(len(keys))
+            return await super().read(keys)
+
+    async with fleet_of(1, 1, engines=[engine, Counting(engine, random.Random(0), 0.0)]) as servers:
+        await serving(servers, OLD)
+        clients = [await servers[0].join(f"edge-{number}") for number in range(100)]
+        before = len(reads)
+        await asyncio.gather(*(servers[1].come(client) for client in clients))
+        assert len(reads) - before <= 3

@@ -5,6 +5,7 @@
 | Who brings versions, and would be sent something else, waits until this server serves all that is published. | What it has may be newer. |
 | What is published is read after it came: one read for all who came before. | A read that was on its way may not know what it has. |
 | Who would be sent nothing else waits for a moment, and not at all while nobody can be asked. | The next types of its stream may be others. |
+| Who was here before, and was led on elsewhere, is where its versions say. | It would be led again from where it left. |
 | Nobody waits for longer than the settings allow. | A server may be cut off from the others for long, and serve all the same. |
 """
 
@@ -122,4 +123,5 @@ class FleetChannels:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(EQUAL_PATIENCE_S if is_equal else self._patience_s):
                         await self._barrier.passed(view)
+            self._channels.correct_place(node, holds_of, self._barrier.following.recent(view))
         return await self._channels.channel_of(node, holds=holds, holds_of=holds_of)

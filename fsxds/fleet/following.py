@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -31,6 +32,9 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 # Between two tries to reach the engine, or to read what could not be read.
 PAUSE_S = 0.5
+
+# So many snapshots of a view are remembered: who comes may have been led to one of them elsewhere.
+MOST_RECENT = 16
 
 
 class Following:
@@ -67,11 +71,17 @@ class Following:
         # Is set when something else is published or wanted.
         self._is_due = asyncio.Event()
         self._generation = 0
+        # What was published lately of each view, the newest first.
+        self._recent: dict[ViewKey, deque[Snapshot]] = {}
 
     @property
     def published(self) -> Mapping[ViewKey, Pointer]:
         """What is published, as it was read last."""
         return self._pointers
+
+    def recent(self, key: ViewKey) -> tuple[Snapshot, ...]:
+        """Return what was published lately of a view, the newest first."""
+        return tuple(self._recent.get(key, ()))
 
     def want(self, layers: Layers) -> None:
         """Have a view at hand from now on."""
@@ -83,7 +93,7 @@ class Following:
         """Have a view at hand no more."""
         self._wanted.discard(layers)
         for key in [key for key in self.snapshots if key.layers == layers]:
-            del self.snapshots[key], self.orders[key]
+            del self.snapshots[key], self.orders[key], self._recent[key]
 
     async def keep_current(self) -> Never:
         """Follow until cancelled, whatever becomes of the engine."""
@@ -148,6 +158,7 @@ class Following:
             snapshot = await self._content.snapshot(pointer, near)
             if key.layers in self._wanted:
                 self.snapshots[key], self.orders[key] = self._numbered(key, snapshot), pointer.order
+                self._recent.setdefault(key, deque(maxlen=MOST_RECENT)).appendleft(self.snapshots[key])
                 changed = True
         if changed:
             self._on_changed(self.snapshots)

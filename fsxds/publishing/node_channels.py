@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol
 
 from fsxds.model.errors import ProtocolError
+from fsxds.model.resources import Snapshot
 from fsxds.model.values import WHOLE_TREE, Layers
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import Attributes
@@ -155,17 +156,7 @@ class NodeChannels:
         return replace(options, unknown_until_s=self._began_s + options.linger_s) if self._is_new else options
 
     async def channel_of(self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
-        """Return the channel of a node, as soon as what it serves is loaded.
-
-        Args:
-            node: as it describes itself.
-            holds: whether it says that it holds something already; None if it is to become no client of the channel.
-            holds_of: whether that is what a snapshot has.
-
-        Raises:
-            ProtocolError: no view is for this node; with the code `NOT_FOUND`.
-            LimitError: its view is one too many.
-        """
+        """Return the channel of a node, see `Channels`. LimitError: its view is one too many."""
         is_whole = self._views.is_whole
         known = None if is_whole else self._restored_key(node)
         if not is_whole and known is None:
@@ -187,6 +178,16 @@ class NodeChannels:
         if not has_moved:
             return rollout.channel
         return await self.channel_of(node, holds=holds, holds_of=holds_of)
+
+    def correct_place(self, node: Node, holds_of: HoldsOf, published: Iterable[Snapshot]) -> None:
+        """Note where a node is that left here, if another server led it on; what was `published` begins with the newest."""
+        left = self._left.get(name := (node.id, node.cluster))
+        here = None if left is None else left.machine.served
+        if left is None or here is None or holds_of(here):
+            return
+        if (held := next(filter(holds_of, published), None)) is not None:
+            machine = self._publisher.restored_rollout(RolloutState(held, held, held))
+            self._left[name] = replace(left, machine=machine, lane=next(self._lane_numbers), has_taken=True, returns=0)
 
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:

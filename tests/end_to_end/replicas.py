@@ -34,6 +34,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from fsxds.model.resource_types import BY_SHORT_NAME
 from tests.support.dockerfile import TOP
 from tests.support.envoy import Envoy
+from tests.support.etcd import Etcd, running_etcd
 from tests.support.grpc_clients import DiscoveryClient, method_path
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
@@ -52,7 +53,10 @@ CHANNEL_OPTIONS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens: commits, each at a copy up to `lag_s` later than at another; after every `kill_every`th a replica is killed."""
+    """What happens: commits, each at a copy up to `lag_s` later than at another; after every `kill_every`th a replica is killed.
+
+    Where the replicas are a fleet, a member of their etcd is killed as well.
+    """
 
     commits: int = 12
     lag_s: float = 0.5
@@ -60,6 +64,7 @@ class Plan:
     clients: int = 10
     is_sticky: bool = True
     with_envoys: bool = True
+    is_fleet: bool = False
 
 
 @dataclass
@@ -202,9 +207,10 @@ Client = PollingClient | StreamingClient
 class Replica:
     """One fsxds at ports of its own, which it has again after a restart."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         folder.mkdir()
         self.copy = Copy(folder / "tree")
+        self._options = options
         self.rest, self.streams = free_port(), free_port()
         self._folder = folder
         self._server: Server | None = None
@@ -212,7 +218,7 @@ class Replica:
     def start(self) -> None:
         """Start it, and wait until it serves."""
         rest, streams = f"127.0.0.1:{self.rest}", f"127.0.0.1:{self.streams}"
-        self._server = Server(self.copy.link, self._folder, http=rest, grpc=streams).start()
+        self._server = Server(self.copy.link, self._folder, *self._options, http=rest, grpc=streams).start()
 
     def kill(self) -> None:
         """End it by SIGKILL."""
@@ -288,10 +294,12 @@ class Run:
 
 async def run(plan: Plan, folder: Path) -> Run:
     """Carry a plan out."""
-    replicas = [Replica(folder / f"replica-{number}") for number in range(3)]
-    for replica in replicas:
-        replica.copy.receive(0)
     with ExitStack() as stack:
+        etcd = stack.enter_context(running_etcd(folder, 3)) if plan.is_fleet else None
+        options = () if etcd is None else ("--fleet", etcd.url)
+        replicas = [Replica(folder / f"replica-{number}", *options) for number in range(3)]
+        for replica in replicas:
+            replica.copy.receive(0)
         for replica in replicas:
             stack.callback(replica.stop)
             await asyncio.to_thread(replica.start)
@@ -303,7 +311,7 @@ async def run(plan: Plan, folder: Path) -> Run:
         clients: list[Client] = [*polling, *streaming]
         async with running(clients):
             await until(lambda: all(client.commit == 0 for client in clients))
-            kills = await commit_all(plan, replicas)
+            kills = await commit_all(plan, replicas, etcd)
             await until(lambda: {client.commit for client in clients} == {plan.commits})
             names = {f"commit-{plan.commits}"}
             for envoy in envoys.values():
@@ -313,7 +321,7 @@ async def run(plan: Plan, folder: Path) -> Run:
     return Run(sums[0], sums[1], changes, kills)
 
 
-async def commit_all(plan: Plan, replicas: list[Replica]) -> int:
+async def commit_all(plan: Plan, replicas: list[Replica], etcd: Etcd | None = None) -> int:
     """Give every commit to every copy, and kill replicas in between; return how often."""
     kills = 0
     dice = random.Random(7)
@@ -325,7 +333,11 @@ async def commit_all(plan: Plan, replicas: list[Replica]) -> int:
                 victim = replicas[(commit // plan.kill_every) % len(replicas)]
                 await asyncio.to_thread(victim.kill)
                 kills += 1
+                if etcd is not None:
+                    await asyncio.to_thread(etcd.signal, commit % 3, signal.SIGKILL)
                 await asyncio.sleep(plan.lag_s / 2)
+                if etcd is not None:
+                    etcd.start(commit % 3)
                 await asyncio.to_thread(victim.start)
         await asyncio.sleep(0.3)
     return kills
@@ -408,8 +420,9 @@ def main() -> None:
     parser.add_argument("--lag", type=float, default=1.0)
     parser.add_argument("--kill-every", type=int, default=5)
     parser.add_argument("--alternate", action="store_true", help="nginx sends each request to the next replica")
+    parser.add_argument("--fleet", action="store_true", help="they are a fleet on three members of etcd")
     given = parser.parse_args()
-    plan = Plan(given.commits, given.lag, given.kill_every, given.clients, not given.alternate)
+    plan = Plan(given.commits, given.lag, given.kill_every, given.clients, not given.alternate, is_fleet=given.fleet)
     with tempfile.TemporaryDirectory() as folder:
         done = asyncio.run(run(plan, Path(folder)))
     sys.stdout.write(f"{plan}\nREST:  {done.rest}\nDelta: {done.delta}\nEnvoys: {done.changes}, kills: {done.kills}\n")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.replicas import NGINX, Counts, Plan, run
+from tests.support.etcd import ETCD, MISSING
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason="needs nginx: apt-get install nginx-light")
 
@@ -31,3 +32,13 @@ async def test_alternating_between_equal_replicas_costs_nothing(tmp_path: Path) 
     done = await run(Plan(commits=0, kill_every=0, clients=6, is_sticky=False, with_envoys=False), tmp_path)
 
     assert (Counts(answers=6), Counts(answers=6)) == (done.rest, done.delta)
+
+
+@pytest.mark.skipif(ETCD is None, reason=MISSING)
+async def test_no_client_of_a_fleet_goes_back(tmp_path: Path) -> None:
+    """Each poll goes to the next replica, each copy gets commits when it may, and replicas and members of etcd die."""
+    plan = Plan(commits=6, lag_s=0.5, kill_every=2, clients=4, is_sticky=False, is_fleet=True)
+    done = await run(plan, tmp_path)
+
+    assert (0, 0, 3) == (done.rest.back, done.delta.back, done.kills)
+    assert (0, 0) == (done.rest.again, done.delta.again)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
-from typing import Never
+from typing import TYPE_CHECKING, Never
 
 from fsxds.client.client_tls import ClientTls
 from fsxds.events.event import Observer
@@ -56,6 +56,10 @@ from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.views import Views
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import same_content
+
+if TYPE_CHECKING:
+    from fsxds.fleet.fleet_control import FleetControl
+    from fsxds.transports.admin.rollout_control import RolloutControl
 
 # Between two tries to be elected.
 PAUSE_S = 0.3
@@ -127,6 +131,7 @@ class Member(Alone):
 
     def __init__(self, context: MemberContext, name: str = "") -> None:
         """Be a server of a fleet, with an id of its own if none is given."""
+        super().__init__()
         self.name = name or server_name()
         self.planner: FleetPlanner | None = None
         self._context = context
@@ -138,7 +143,6 @@ class Member(Alone):
         key = self._keys.servers + self.name.encode()
         self._reporter = MemberReporter(self._engine, key, self._lease, self._report)
         self._rules: PublishRules | None = None
-        self._publisher: Publisher | None = None
         self._clients: ClientsReporter | None = None
         self._loading: ViewLoading | None = None
         # What this server loaded last, and when it changed.
@@ -185,6 +189,16 @@ class Member(Alone):
         if rollout is None or view not in self.following.orders:
             return True
         return self._taken_of(view, rollout) >= self.following.orders[view]
+
+    def control(self, make: Callable[[Publisher], RolloutControl]) -> FleetControl:  # type: ignore[override]
+        """Return what operators decide by: for the fleet, if this server publishes."""
+        from fsxds.fleet.fleet_control import FleetControl  # noqa: PLC0415 - for a capability, loaded if it is used
+
+        def fleet() -> RolloutControl | None:
+            return None if self.planner is None else make(self.planner.publisher)
+
+        head = self.following
+        return FleetControl(super().control(make), fleet, lambda: "" if head.head is None else head.head.publisher)
 
     def waits_for(self) -> str:
         """Return what the first snapshot waits for."""

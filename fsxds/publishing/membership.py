@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
@@ -11,6 +11,8 @@ from fsxds.publishing.node_channels import NodeChannels, ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.channels import Channels
 from fsxds.runtime.supervisor import Supervisor
+
+Control = TypeVar("Control")
 
 
 class Targets(Protocol):
@@ -23,12 +25,16 @@ class Targets(Protocol):
 class Alone:
     """A server that is in no fleet: it serves what it loads itself."""
 
+    def __init__(self) -> None:
+        self._publisher: Publisher | None = None
+
     def rules(self, rules: PublishRules) -> PublishRules:
         """Return how this server publishes to its own clients, given what the settings say now."""
         return rules
 
     def targets(self, publisher: Publisher) -> Targets:
         """Return what takes the trees that this server loads, given what publishes to its clients."""
+        self._publisher = publisher
         return publisher
 
     def views(self, loading: ViewLoading) -> ViewLoading:
@@ -38,6 +44,12 @@ class Alone:
     def channels(self, channels: NodeChannels) -> Channels:
         """Return what says which channel a node follows, given what would if the server were alone."""
         return channels
+
+    def control(self, make: Callable[[Publisher], Control]) -> Control:
+        """Return what operators decide by, given what makes that of a publisher."""
+        if self._publisher is None:
+            raise RuntimeError("what publishes is not known yet")
+        return make(self._publisher)
 
     def waits_for(self) -> str:
         """Return what the first snapshot waits for; empty if it waits for the tree of this server alone."""

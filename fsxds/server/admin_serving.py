@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic
 
 from fsxds.events.event import Event, Observer
@@ -97,7 +98,7 @@ class AdminAddress:
         """Return what the admin address answers."""
         of = self._application
         history = of.keeper.state if of.keeper else None
-        operator = RolloutOperator(of.publisher, lambda: of.channels.views, history)
+        operator = of.member.control(partial(RolloutOperator, views=lambda: of.channels.views, kept=history))
         process = ProcessFacts(
             directory="" if of.directory is None else str(of.directory),
             started_s=of.started_s,

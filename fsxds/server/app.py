@@ -152,6 +152,7 @@ class Application:
         listeners: what listens, by the names of transports.
         supervisor: runs all components.
         observer: receives events, for the log and the parts.
+        member: what this server is in its fleet, or alone.
         readiness: knows whether clients are served.
         upstreams: other servers that are sources; none where the settings have none.
         security: what listeners encrypt with, and who owns their sockets.
@@ -185,13 +186,13 @@ class Application:
         self.limiter = Limiter(settings)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self.upstreams = self._upstreams_of(self._loading.current)
-        self._member = self._member_of(settings)
+        self.member = self._member_of(settings)
         with reported_wait("what was served before to be read", self.report_wait):
             self.publisher = Publisher(self._publish_rules(settings), self._receive, self.keeper, self._rewriting)
-        self.reload = Reload(self._member.targets(self.publisher), self._receive, self.upstreams.receive_loaded)
-        self.views = self._member.views(self.reload)
+        self.reload = Reload(self.member.targets(self.publisher), self._receive, self.upstreams.receive_loaded)
+        self.views = self.member.views(self.reload)
         self.channels = NodeChannels(self.publisher, self.views, self._node_rules(settings), self.upstreams.asked)
-        self.clients_channels = self._member.channels(self.channels)
+        self.clients_channels = self.member.channels(self.channels)
         self.clients = Clients()
         self.supervisor = Supervisor(self.observer)
         services = ServiceContext(
@@ -246,7 +247,7 @@ class Application:
         return member_of(settings, self._receive, has_source=has_source)
 
     def _publish_rules(self, settings: Settings) -> PublishRules:
-        return self._member.rules(PublishRules.of(settings, self.is_static))
+        return self.member.rules(PublishRules.of(settings, self.is_static))
 
     def _node_rules(self, settings: Settings) -> NodeRules:
         return NodeRules(_views_of(settings), settings.canary, self.limiter.admit_view)
@@ -292,7 +293,7 @@ class Application:
                 tasks.create_task(self._watching.run_with(lambda _: watch_again()))
             tasks.create_task(self.upstreams.keep_connected(self.supervisor))
             tasks.create_task(self._follow_upstreams())
-            tasks.create_task(self._member.run(self.supervisor))
+            tasks.create_task(self.member.run(self.supervisor))
             if self._rewriting is not None:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
@@ -415,7 +416,7 @@ class Application:
             return f"{directory} to be read: it is not there, large, or written to all the time"
         count, size_bytes = len(settled.tree.files), sum(file.size_bytes for file in settled.tree.files)
         snapshots = self.publisher.published.current
-        if snapshots is None and (waits_for := self._member.waits_for()):
+        if snapshots is None and (waits_for := self.member.waits_for()):
             return waits_for
         if snapshots is None:
             return f"{count} files of {size_bytes:,} bytes in all to be parsed"

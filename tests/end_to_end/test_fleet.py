@@ -154,3 +154,23 @@ def test_mistakes_of_the_command_are_named(options, words, tmp_path) -> None:
 
     assert ended.returncode == 2
     assert words in ended.stderr
+
+
+def test_operators_decide_at_the_publisher(etcd, tmp_path) -> None:
+    """A large removal waits there for approval; another server says who decides."""
+    names = [f"c{number}" for number in range(10)]
+    tree = write(tmp_path / "tree", *names)
+    with server_of(tmp_path / "1", etcd, tree) as publisher, server_of(tmp_path / "2", etcd) as follower:
+        await_names(follower, *names)
+        write(tree, "c0")
+        publisher.wait(lambda: publisher.log_events("removal_held"), "the removal to be held")
+        shown = run_fsxds(["rollout", "status", "--admin", publisher.admin, "--format", "json"])
+        (approval,) = [one["approval"] for one in json.loads(shown.stdout)["channels"] if one["approval"]]
+        assert names_at(follower) == names
+
+        elsewhere = run_fsxds(["rollout", "approve", approval["id"], "--admin", follower.admin])
+        assert elsewhere.returncode == 1
+        assert "publishes for this fleet, and decides; ask there" in elsewhere.stderr
+        done = run_fsxds(["rollout", "approve", approval["id"], "--admin", publisher.admin])
+        assert done.returncode == 0
+        await_names(follower, "c0")

@@ -84,6 +84,20 @@ class SecretsNotPublished(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PublicationFailed(Event):
+    """This server could not publish what it is to; it tries again."""
+
+    rows = (
+        log_row("fleet_publication_failed", "error", "The publisher cannot write what is to be published.", "reason"),
+    )
+
+    reason: str
+
+    def _words(self) -> str:
+        return f"fleet: a change cannot be published ({self.reason}); it is tried again, and what was published stays"
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherElected(Event):
     """This server publishes for its fleet from now on."""
 

@@ -18,7 +18,7 @@ from typing import Never
 
 from fsxds.events.event import Event, Observer
 from fsxds.events.file_events import SnapshotPublished
-from fsxds.events.fleet_events import SecretsNotPublished
+from fsxds.events.fleet_events import PublicationFailed, SecretsNotPublished
 from fsxds.fleet.fleet_clients import FleetClients
 from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
@@ -170,13 +170,18 @@ class FleetPlanner:
 
     async def _keep_published(self) -> Never:
         """Publish what the rollouts serve."""
+        failed = ""
         while True:
             seen = self._changed.current
             try:
                 await self._publish()
-            except UnreachableError:
+            except (UnreachableError, RejectedRequestError) as error:
+                if str(error) != failed:
+                    failed = str(error)
+                    self._observer(PublicationFailed(failed))
                 await asyncio.sleep(PAUSE_S)
                 continue
+            failed = ""
             await self._changed.other_than(seen)
 
     async def _publish(self) -> None:

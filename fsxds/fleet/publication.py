@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fsxds.fleet.content import FleetContent, Published
-from fsxds.fleet.key_values import Delete, Guard, Put, UnreachableError
+from fsxds.fleet.key_values import Delete, Guard, Put, RejectedRequestError, UnreachableError
 from fsxds.fleet.object_uses import ObjectUses, encoded_object
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, RowsDifference, ViewKey
 from fsxds.model.errors import FsxdsError
@@ -152,7 +152,7 @@ class Publication:
         missing = new.keys() - (self._stored.keys() - self._unsure)
         try:
             await self._write({name: one for name, one in new.items() if name in missing})
-        except UnreachableError:
+        except (UnreachableError, RejectedRequestError):
             self._release(root.digest)
             raise
         order = self.order._replace(serial=self.order.serial + 1)

@@ -37,24 +37,23 @@ def write(tree: Path, *names: str) -> Path:
     return tree
 
 
-def names_at(server: Server) -> list[str]:
-    """Return the clusters that a server sends."""
+def names_at(server: Server, cluster: str = "") -> list[str]:
+    """Return the clusters that a server sends to a node of a cluster that was never there."""
     request = urllib.request.Request(
         f"http://{server.ready['http']}/v3/discovery:clusters",
-        json.dumps({"node": {"id": uuid.uuid4().hex}}).encode(),
+        json.dumps({"node": {"id": uuid.uuid4().hex, "cluster": cluster}}).encode(),
         {"content-type": "application/json", "x-envoy-expected-rq-timeout-ms": "0"},
     )
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         return [row["name"] for row in json.load(response)["resources"]]
 
 
-def await_names(server: Server, *names: str) -> float:
-    """Wait until a server sends clusters of these names; return how long that took, in seconds."""
-    began_s = time.monotonic()
-    while names_at(server) != [*names]:
-        assert time.monotonic() - began_s < PATIENCE_S, names_at(server)
+def await_names(server: Server, *names: str, cluster: str = "") -> None:
+    """Wait until a server sends clusters of these names to nodes of a cluster."""
+    ends_s = time.monotonic() + PATIENCE_S
+    while (found := names_at(server, cluster)) != [*names]:
+        assert time.monotonic() < ends_s, found
         time.sleep(0.02)
-    return time.monotonic() - began_s
 
 
 def server_of(folder: Path, etcd: Etcd, tree: Path | None = None, *options: str) -> Server:
@@ -174,3 +173,79 @@ def test_operators_decide_at_the_publisher(etcd, tmp_path) -> None:
         done = run_fsxds(["rollout", "approve", approval["id"], "--admin", publisher.admin])
         assert done.returncode == 0
         await_names(follower, "c0")
+
+
+def test_views_are_those_of_the_publisher(etcd, tmp_path) -> None:
+    """A server without a tree has a view published when one of its nodes comes, and follows it."""
+    tree = tmp_path / "tree"
+    for layer in ("base", "edge"):
+        write(tree.parent / "made", layer).rename(tree.parent / layer)
+    tree.mkdir()
+    for layer in ("base", "edge"):
+        (tmp_path / layer).rename(tree / layer)
+    settings = tmp_path / "fsxds.yaml"
+    settings.write_text(
+        "views: [{name: edge, match: {cluster: edge}, layers: [base, edge]}, {name: all, layers: [base]}]"
+    )
+    options = ("--settings", str(settings))
+    with (
+        server_of(tmp_path / "1", etcd, tree, *options) as publisher,
+        server_of(tmp_path / "2", etcd, None, *options) as follower,
+    ):
+        for each in (follower, publisher):
+            await_names(each, "base")
+            assert names_at(each, "edge") == ["base", "edge"]
+        write(tree / "edge", "edge", "more")
+        await_names(follower, "base", "edge", "more", cluster="edge")
+        assert names_at(follower) == ["base"]
+
+
+def test_a_restart_without_etcd_serves_what_was_served(etcd, tmp_path) -> None:
+    """With --state; what is published meanwhile follows when etcd is back."""
+    tree = write(tmp_path / "tree", "a")
+    state = ["--state", str(tmp_path / "state")]
+    with server_of(tmp_path / "1", etcd, tree), server_of(tmp_path / "2", etcd, None, *state) as follower:
+        await_names(follower, "a")
+        for number in range(3):
+            etcd.signal(number, signal.SIGKILL)
+        # Its end writes what is to be kept.
+        follower.stop()
+        follower.start()
+        assert names_at(follower) == ["a"]
+        write(tree, "a", "b")
+        for number in range(3):
+            etcd.start(number)
+        await_names(follower, "a", "b")
+
+
+def test_etcd_without_space(tmp_path) -> None:
+    """A change is not published, and the log says why; it is when there is space again."""
+    tree = write(tmp_path / "tree", "a")
+    (tmp_path / "etcd").mkdir()
+    with (
+        running_etcd(tmp_path / "etcd", options=["--quota-backend-bytes", str(4 << 20)]) as etcd,
+        server_of(tmp_path / "1", etcd, tree) as publisher,
+        server_of(tmp_path / "2", etcd) as follower,
+    ):
+        await_names(follower, "a")
+        full = False
+        for number in range(12):
+            put = ["etcdctl", "--endpoints", etcd.targets[0], "put", f"other{number}"]
+            full = subprocess.run(put, input=bytes(900_000), check=False, capture_output=True).returncode != 0 or full
+        assert full
+        write(tree, "a", "b")
+        (event,) = publisher.wait(lambda: publisher.log_events("fleet_publication_failed"), "the failure")
+        assert "database space exceeded" in event["message"]
+        assert names_at(follower) == ["a"]
+
+        run = [*put[:3], "del", "--prefix", "other"]
+        subprocess.run(run, check=True, capture_output=True)
+        status = json.loads(
+            subprocess.run([*put[:3], "endpoint", "status", "-w", "json"], check=True, capture_output=True).stdout
+        )
+        subprocess.run(
+            [*put[:3], "compact", str(status[0]["Status"]["header"]["revision"])], check=True, capture_output=True
+        )
+        subprocess.run([*put[:3], "defrag"], check=True, capture_output=True)
+        subprocess.run([*put[:3], "alarm", "disarm"], check=True, capture_output=True)
+        await_names(follower, "a", "b")

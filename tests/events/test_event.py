@@ -104,6 +104,7 @@ SAMPLES: tuple[Event, ...] = (
     fleet_events.FleetReached(3.21),
     fleet_events.SnapshotUnreadable("an object is missing"),
     fleet_events.SecretsNotPublished("secrets.yaml:3"),
+    fleet_events.PublicationFailed("database space exceeded"),
     fleet_events.PublisherElected(3),
     fleet_events.PublisherWaits(30.0),
     fleet_events.PublisherLost("the lease is no more"),

@@ -45,6 +45,7 @@ class FaultyEngine:
         self._engine = engine
         self._chance = chance
         self._share = share
+        self._late: set[asyncio.Future[int | None]] = set()
 
     def _may_fail(self) -> None:
         if self.is_away or self._chance.random() < self._share:
@@ -65,9 +66,22 @@ class FaultyEngine:
     async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
         """Write, or fail before or after it came about."""
         self._may_fail()
+        if self._chance.random() < self._share / 2:
+            # It comes about when nobody reckons with it any more.
+            asyncio.get_running_loop().call_later(self._chance.random() * 0.05, self._write_late, changes, guards)
+            raise UnreachableError("no member answers")
         revision = await self._engine.write(changes, guards)
         self._may_fail()
         return revision
+
+    def _write_late(self, changes: Sequence[Put | Delete], guards: Collection[Guard]) -> None:
+        self._late.add(late := asyncio.ensure_future(self._engine.write(changes, guards)))
+        late.add_done_callback(self._end)
+
+    def _end(self, late: asyncio.Future[int | None]) -> None:
+        self._late.discard(late)
+        # Its lease may be lost; nobody waits for it.
+        late.exception()
 
     async def watch(self, first: bytes, end: bytes, since: int) -> AsyncGenerator[Changed]:
         """Watch until it fails, or says that too much was missed."""

@@ -29,8 +29,6 @@ MOST_OF_GROUP = 1000
 OrderOf: TypeAlias = Callable[[ViewKey, int], "Order | None"]
 """Returns the order of what a view was served with a generation; None while that is not published."""
 
-_CLIENT = NodeName | None
-
 
 class RemoteClient:
     """A client at another server, or that server.

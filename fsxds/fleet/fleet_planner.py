@@ -86,7 +86,6 @@ class FleetPlanner:
 
     Attributes:
         publisher: has the rollouts.
-        has_insecure_secrets: secrets may be kept in clear where the fleet agrees.
     """
 
     def __init__(
@@ -101,7 +100,6 @@ class FleetPlanner:
             partial(_observe, observer),
             _Places(publication.served),
         )
-        self.has_insecure_secrets = False
         self._observer = observer
         self._exposed: set[ViewKey] = set()
         self._publication = publication
@@ -201,7 +199,7 @@ class FleetPlanner:
     def _is_exposed(self, key: ViewKey, snapshot: Snapshot) -> bool:
         """Whether a snapshot has secrets that etcd would keep in clear; reported once."""
         secret = next(iter(snapshot.resources(SECRET).values()), None)
-        if secret is None or self._publication.content.sealing.key_id or self.has_insecure_secrets:
+        if secret is None or self._publication.content.sealing.may_have_secrets:
             self._exposed.discard(key)
             return False
         if key not in self._exposed:

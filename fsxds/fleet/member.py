@@ -31,6 +31,7 @@ from fsxds.fleet.fleet_planner import FleetPlanner
 from fsxds.fleet.following import Following
 from fsxds.fleet.key_values import (
     CompactedError,
+    Delete,
     Guard,
     LeaseLostError,
     Put,
@@ -41,7 +42,7 @@ from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError, Publication
 from fsxds.fleet.reports import MemberReport, MemberReporter
-from fsxds.fleet.sealing import Sealing
+from fsxds.fleet.sealing import InClear, Sealing
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
@@ -56,6 +57,7 @@ from fsxds.runtime.supervisor import Supervisor
 from fsxds.runtime.views import Views
 from fsxds.settings.options import Settings
 from fsxds.snapshots.load import same_content
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 if TYPE_CHECKING:
     from fsxds.fleet.fleet_control import FleetControl
@@ -63,6 +65,9 @@ if TYPE_CHECKING:
 
 # Between two tries to be elected.
 PAUSE_S = 0.3
+
+# So long a server is not elected again that could not read what is published.
+RESIGNED_FOR_S = 5.0
 
 # So long the publisher that takes over waits for its tree to change.
 LATE_TREE_PATIENCE_S = 30.0
@@ -84,14 +89,12 @@ class MemberContext:
         content: what the fleet serves, and what it agrees by.
         observer: receives what happens.
         has_source: it loads a tree, and may publish it.
-        has_insecure_secrets: it may publish secrets in clear.
         lag_patience_s: so long a client that comes from another server waits until this one is as far.
     """
 
     content: FleetContent
     observer: Observer
     has_source: bool
-    has_insecure_secrets: bool = False
     lag_patience_s: float = 5.0
 
 
@@ -104,10 +107,11 @@ def member_of(settings: Settings, observer: Observer, *, has_source: bool) -> Me
         raise UsageError("--fleet-cert and --fleet-key belong together; give both, or neither")
     tls = ClientTls.of(settings.fleet_ca, settings.fleet_cert, settings.fleet_key)
     user = None if settings.fleet_user is None else _read_user(settings.fleet_user)
-    sealing = None if settings.fleet_encryption_key is None else Sealing.of(settings.fleet_encryption_key)
+    key = settings.fleet_encryption_key
+    sealing = InClear(may_have_secrets=settings.insecure_secrets) if key is None else Sealing.of(key)
     engine = EtcdKeyValues(Members(rule.targets, None if tls is None else tls.grpc_credentials(), user))
     content = FleetContent(engine, Keys(f"/{rule.prefix}/".encode()), sealing)
-    return Member(MemberContext(content, observer, has_source, settings.insecure_secrets, settings.lag_patience_s))
+    return Member(MemberContext(content, observer, has_source, settings.lag_patience_s))
 
 
 def _read_user(path: Path) -> tuple[str, str]:
@@ -217,8 +221,9 @@ class Member(Alone):
                 ):
                     tasks.create_task(supervisor.run(name, work))
         finally:
-            async with asyncio.timeout(GIVE_BACK_WITHIN_S):
-                await self._lease.give_back()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GIVE_BACK_WITHIN_S):
+                    await self._lease.give_back()
 
     def _serve(self, snapshots: Mapping[ViewKey, Snapshot]) -> None:
         """Have what is published served."""
@@ -266,12 +271,16 @@ class Member(Alone):
         """Be the publisher whenever there is no other one."""
         await self._loaded.other_than(None)
         while True:
+            lease = self._lease.current.current
             try:
-                fence = await self._elected()
+                fence = await self._elected(lease)
                 if fence is not None:
-                    await self._publish(fence)
+                    await self._publish(fence, lease)
             except* NoPublisherError as group:
                 self._context.observer(PublisherLost(str(group.exceptions[0])))
+            except* DamagedBytesError as group:
+                self._context.observer(PublisherLost(str(group.exceptions[0])))
+                await self._resign(lease)
             except* (UnreachableError, RejectedRequestError, LeaseLostError, CompactedError):
                 # Following says so.
                 pass
@@ -279,9 +288,18 @@ class Member(Alone):
                 self.planner = None
             await asyncio.sleep(PAUSE_S)
 
-    async def _elected(self) -> Guard | None:
+    async def _resign(self, lease: int) -> None:
+        """Let another server publish, which may have the key that is missing here."""
+        with suppress(UnreachableError, RejectedRequestError, LeaseLostError):
+            found = (await self._engine.read([self._keys.publisher])).values.get(self._keys.publisher)
+            if found is not None and found.value == self.name.encode():
+                fence = Guard(self._keys.publisher, created=found.created)
+                await self._engine.write([Delete(self._keys.publisher)], [fence])
+        await asyncio.sleep(RESIGNED_FOR_S)
+
+    async def _elected(self, lease: int) -> Guard | None:
         """Wait until this server is the publisher, and return what holds as long as it is; None for another try."""
-        key, lease = self._keys.publisher, self._lease.current.current
+        key = self._keys.publisher
         if not lease:
             return None
         created = await self._engine.write([Put(key, self.name.encode(), lease)], [Guard(key, created=0)])
@@ -299,7 +317,7 @@ class Member(Alone):
                     return None
         return None
 
-    async def _publish(self, fence: Guard) -> None:
+    async def _publish(self, fence: Guard, lease: int) -> None:
         """Publish what this server loads until it is the publisher no more."""
         publication = Publication(self._content, fence, self.name)
         await publication.begin(await self._content.published(), self.following.snapshots)
@@ -307,9 +325,8 @@ class Member(Alone):
         if self._rules is None or self._loading is None or self._loaded.current is None:
             return
         self.planner = FleetPlanner(self._rules, self._context.observer, publication, self._loading)
-        self.planner.has_insecure_secrets = self._context.has_insecure_secrets
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._until_lost())
+            tasks.create_task(self._until_lost(lease))
             tasks.create_task(self.planner.run())
             tasks.create_task(self._publish_loaded(self.planner))
 
@@ -325,9 +342,9 @@ class Member(Alone):
         if self._loaded.current is not None:
             planner.receive(*self._loaded.current)
 
-    async def _until_lost(self) -> None:
-        """Wait until the lease is lost."""
-        await self._lease.current.other_than(self._lease.current.current)
+    async def _until_lost(self, lease: int) -> None:
+        """Wait until a lease is lost."""
+        await self._lease.current.other_than(lease)
         raise NoPublisherError(self._lease.reason or "its lease was lost")
 
 

@@ -26,6 +26,8 @@ _NONCE_BYTES = 12
 class Sealing:
     """Seals values with the first of some keys, and opens what was sealed with any of them."""
 
+    may_have_secrets = True
+
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
 
@@ -80,9 +82,16 @@ class Sealing:
 
 
 class InClear:
-    """Seals nothing."""
+    """Seals nothing.
+
+    Attributes:
+        may_have_secrets: secrets may be kept all the same.
+    """
 
     key_id = b""
+
+    def __init__(self, *, may_have_secrets: bool = False) -> None:
+        self.may_have_secrets = may_have_secrets
 
     def sealed(self, key: bytes, value: bytes) -> bytes:
         """Return the value."""

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
+from fsxds.fleet.key_values import MemoryKeyValues
+from fsxds.fleet.sealing import Sealing
 from fsxds.settings.rollout_forms import Canary, NackLimit
 from tests.fleet.fleet_servers import RULES, FleetServer, fleet_of
+from tests.fleet.made import KEYS
 from tests.support.publishing import RDS, Client, virtually
 from tests.support.rollouts import Tree
 
@@ -207,3 +210,20 @@ async def test_another_server_publishes_when_the_publisher_dies() -> None:
         assert route_of(client) == "new"
         assert client.offers.index(("new", "bad")) < len(client.offers) - 1
         assert servers[1].events(PublisherElected, PublisherLost) == ["PublisherElected"]
+
+
+@virtually
+async def test_who_cannot_read_what_is_published_does_not_publish() -> None:
+    """A server with another key resigns, and another one is elected; nothing is written over."""
+    engine = MemoryKeyValues()
+    async with fleet_of(2, 1, engines=[engine] * 3) as servers:
+        await serving(servers)
+        client = await servers[2].join("edge-1")
+        servers[1].member._content.sealing = Sealing((bytes(32),))
+        servers[1].save(NEW)
+        await servers[0].stop(is_killed=True)
+        await asyncio.sleep(10.0)
+        assert client.clusters() == {"old": "1"}
+        assert servers[1].events(PublisherElected, PublisherLost)[:1] == ["PublisherLost"]
+        assert not (await engine.read([KEYS.publisher])).values
+        assert not servers[1].recorder.errors

@@ -212,7 +212,9 @@ class FleetPlanner:
         while True:
             await asyncio.sleep(COLLECT_EVERY_S)
             reports = self._servers.reports.values()
-            reached = min((one.order for one in reports), default=self._publication.order)
+            # A server that has nothing yet, or that says nothing which is understood here, reads what is published anew.
+            orders = (one.order for one in reports if one.order != NOTHING_PUBLISHED)
+            reached = min(orders, default=self._publication.order)
             with suppress(UnreachableError, RejectedRequestError):
                 await self._publication.collect(reached)
 

@@ -53,7 +53,7 @@ class ViewClients:
     """The nodes of a view at one server.
 
     Attributes:
-        count: how many nodes there are.
+        count: how many clients there are: mostly one for each node.
         rejecting: those that reject something.
         canaries: of a view of canaries, whether each has taken all that it is served.
     """
@@ -102,14 +102,20 @@ class ClientsReporter:
 
     def by_view(self, published: Mapping[ViewKey, Snapshot]) -> dict[ViewKey, ViewClients]:
         """Return what is to be reported of each view, given what is published."""
-        nodes: dict[ViewKey, dict[NodeKey, ChannelClient]] = {}
+        counts, nodes = Counter[ViewKey](), dict[ViewKey, dict[NodeKey, ChannelClient]]()
+        # There may be a hundred thousand clients, and mostly none rejects anything.
+        are_needed = bool(self._rejected or self._publisher.verdicts.rejections.nodes)
         for key, rollout in self._publisher.rollouts.items():
             view = ViewKey(key.layers, key.is_canary)
-            nodes.setdefault(view, {}).update((node_key(client), client) for client in rollout.channel.known)
+            counts[view] += len(rollout.channel.clients) + len(rollout.channel.absent)
+            if are_needed:
+                nodes.setdefault(view, {}).update((node_key(client), client) for client in rollout.channel.known)
         self._note({node: view for view, each in nodes.items() for node in each}, published)
         return {
-            view: ViewClients(len(each), tuple(self._groups(each)), self._canaries(view) if view.is_canary else {})
-            for view, each in nodes.items()
+            view: ViewClients(
+                count, tuple(self._groups(nodes.get(view, {}))), self._canaries(view) if view.is_canary else {}
+            )
+            for view, count in counts.items()
         }
 
     def _note(self, views: Mapping[NodeKey, ViewKey], published: Mapping[ViewKey, Snapshot]) -> None:

@@ -29,6 +29,9 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError
 LEAST_PAUSE_S = 0.05
 RETRY_S = 0.3
 
+# So often a server looks by itself how its clients stand: one that comes or leaves is no hurry.
+LOOK_EVERY_S = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
@@ -86,22 +89,28 @@ class MemberReporter:
         self._is_due.set()
 
     async def keep_reported(self) -> Never:
-        """MemberReport until cancelled; under another lease, again."""
+        """Report until cancelled; under another lease, again."""
         reported: tuple[int, bytes] | None = None
         while True:
             self._is_due.clear()
-            made = self._lease.current.current, self._report().encoded()
-            if made[0] and made != reported:
-                try:
-                    await self._engine.write([Put(self._key, made[1], made[0])])
+            lease = self._lease.current.current
+            made = lease, self._report().encoded()
+            if lease and made != reported:
+                with suppress(UnreachableError, RejectedRequestError, LeaseLostError):
+                    await self._engine.write([Put(self._key, made[1], lease)])
                     reported = made
-                except (UnreachableError, RejectedRequestError, LeaseLostError):
-                    self._is_due.set()
-                await asyncio.sleep(LEAST_PAUSE_S if reported is made else RETRY_S)
-            # Another lease is found by looking.
+                await asyncio.sleep(LEAST_PAUSE_S)
+            await self._until_due(lease, LOOK_EVERY_S if reported == made else RETRY_S)
+
+    async def _until_due(self, lease: int, within_s: float) -> None:
+        """Wait until something else may be to be reported, or there is another lease."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + within_s
+        while loop.time() < ends_s and self._lease.current.current == lease:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S):
                     await self._is_due.wait()
+                    return
 
 
 class Servers:

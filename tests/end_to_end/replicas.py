@@ -296,7 +296,8 @@ async def run(plan: Plan, folder: Path) -> Run:
     """Carry a plan out."""
     with ExitStack() as stack:
         etcd = stack.enter_context(running_etcd(folder, 3)) if plan.is_fleet else None
-        options = () if etcd is None else ("--fleet", etcd.url)
+        # Only by patience may a client go back: a machine that does much else besides may stop a server for seconds.
+        options = () if etcd is None else ("--fleet", etcd.url, "--lag-patience", "60s")
         replicas = [Replica(folder / f"replica-{number}", *options) for number in range(3)]
         for replica in replicas:
             replica.copy.receive(0)

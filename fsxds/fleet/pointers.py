@@ -34,6 +34,12 @@ class Order(NamedTuple):
     epoch: int
     serial: int
 
+    @classmethod
+    def of(cls, row: Any) -> Order:
+        """Return the order that JSON has. ValueError, TypeError: it is something else."""
+        epoch, serial = row
+        return cls(int(epoch), int(serial))
+
 
 NOTHING_PUBLISHED = Order(0, 0)
 
@@ -139,13 +145,12 @@ class Pointer:
         try:
             end = _LENGTH_BYTES + int.from_bytes(encoded[:_LENGTH_BYTES])
             head = json.loads(encoded[_LENGTH_BYTES:end])
-            epoch, serial = head["order"]
             difference = None
             if (since := head.get("since")) is not None:
                 removed = {TypeUrl(type_url): tuple(map(str, each)) for type_url, each in since["removed"].items()}
                 facts = str(since["facts"]).encode()
                 difference = RowsDifference(bytes.fromhex(since["root"]), facts, removed, encoded[end:])
-            return cls(Order(int(epoch), int(serial)), bytes.fromhex(head["root"]), difference)
+            return cls(Order.of(head["order"]), bytes.fromhex(head["root"]), difference)
         except _DAMAGE as error:
             raise DamagedBytesError(f"a pointer is damaged: {type(error).__name__}") from error
 
@@ -174,8 +179,6 @@ class Head:
         """Return the head that was encoded; DamagedBytesError if there is none."""
         try:
             row = json.loads(encoded)
-            epoch, serial = row["order"]
-            order = Order(int(epoch), int(serial))
-            return cls(order, str(row["publisher"]), frozenset(map(str, row["existing"])))
+            return cls(Order.of(row["order"]), str(row["publisher"]), frozenset(map(str, row["existing"])))
         except _DAMAGE as error:
             raise DamagedBytesError(f"what was published last is damaged: {type(error).__name__}") from error

@@ -59,10 +59,9 @@ class MemberReport:
         """Return the report that was encoded; DamagedBytesError if there is none."""
         try:
             row = json.loads(encoded)
-            taken = {ViewKey.of(text): Order(int(epoch), int(serial)) for text, (epoch, serial) in row["taken"].items()}
-            epoch, serial = row["order"]
+            taken = {ViewKey.of(text): Order.of(each) for text, each in row["taken"].items()}
             clients = {ViewKey.of(text): ViewClients.of(each) for text, each in row["clients"].items()}
-            return cls(Order(int(epoch), int(serial)), taken, clients)
+            return cls(Order.of(row["order"]), taken, clients)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise DamagedBytesError(f"a report is damaged: {type(error).__name__}") from error
 

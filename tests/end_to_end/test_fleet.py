@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.etcd import ETCD, MISSING, Etcd, running_etcd
 from tests.support.fsxds_process import run_fsxds
 from tests.support.patience import PATIENCE_S
@@ -249,3 +250,59 @@ def test_etcd_without_space(tmp_path) -> None:
         subprocess.run([*put[:3], "defrag"], check=True, capture_output=True)
         subprocess.run([*put[:3], "alarm", "disarm"], check=True, capture_output=True)
         await_names(follower, "a", "b")
+
+
+def test_etcd_that_asks_for_certificates(tmp_path) -> None:
+    """Servers show theirs, and trust the CA of the members."""
+    (tmp_path / "etcd").mkdir()
+    authority = Authority()
+    ca = authority.write(tmp_path / "ca.crt")
+    chain, key = authority.issue("127.0.0.1").write(tmp_path, "server")
+    shown, own = authority.issue("fsxds").write(tmp_path, "own")
+    options = ["--cert-file", str(chain), "--key-file", str(key), "--trusted-ca-file", str(ca), "--client-cert-auth"]
+    tls = ("--fleet-ca", str(ca), "--fleet-cert", str(shown), "--fleet-key", str(own))
+    with (
+        running_etcd(tmp_path / "etcd", options=options, scheme="https") as etcd,
+        server_of(tmp_path / "1", etcd, write(tmp_path / "tree", "a"), *tls),
+        server_of(tmp_path / "2", etcd, None, *tls) as follower,
+    ):
+        await_names(follower, "a")
+
+
+def test_etcd_that_has_users(etcd, tmp_path) -> None:
+    """A user that may read and write the prefix alone is enough."""
+    for words in (
+        "role add fleet",
+        "role grant-permission fleet readwrite /fleet/ /fleet0",
+        "user add fsxds:secret",
+        "user grant-role fsxds fleet",
+        "user add root:r",
+        "user grant-role root root",
+        "auth enable",
+    ):
+        argv = ["etcdctl", "--endpoints", etcd.targets[0], *words.split()]
+        subprocess.run(argv, check=True, capture_output=True, timeout=PATIENCE_S)
+    (tmp_path / "user").write_text("fsxds:secret\n")
+    user = ("--fleet-user", str(tmp_path / "user"))
+    with (
+        server_of(tmp_path / "1", etcd, write(tmp_path / "tree", "a"), *user),
+        server_of(tmp_path / "2", etcd, None, *user) as follower,
+    ):
+        await_names(follower, "a")
+
+
+def test_an_upstream_is_published_and_rolled_back(etcd, tmp_path) -> None:
+    """A server without a tree, but with an upstream, publishes that; a rollback there is one of the fleet."""
+    tree = write(tmp_path / "tree", "a")
+    (tmp_path / "0").mkdir()
+    with Server(tree, tmp_path / "0") as upstream:
+        options = ("--upstream", upstream.ready["grpc"], "--state", str(tmp_path / "state"))
+        with server_of(tmp_path / "1", etcd, None, *options) as relay, server_of(tmp_path / "2", etcd) as follower:
+            await_names(follower, "a")
+            write(tree, "a", "b")
+            await_names(follower, "a", "b")
+            await_names(relay, "a", "b")
+            relay.wait(lambda: "@2" in run_fsxds(["history", "--admin", relay.admin]).stdout, "the history")
+
+            assert run_fsxds(["rollback", "1", "--admin", relay.admin]).returncode == 0
+            await_names(follower, "a")

@@ -57,6 +57,7 @@ async def test_what_was_rejected_is_reported_until_it_is_taken() -> None:
         second.leave()
         (group,) = reports.by_view({WHOLE: old})[WHOLE].rejecting
         assert group.named == (("edge-0", ""),)
+        assert len(reports._rejected) == 1
 
         first.rejects.clear()
         run.save(NEW)

@@ -91,6 +91,21 @@ async def test_one_of_many_rejects_for_itself_alone() -> None:
 
 
 @virtually
+async def test_nodes_are_counted_over_all_servers() -> None:
+    """One of two at its server is one of nine in the fleet: too few for the limit, also for the other one there."""
+    async with fleet_of(1, 2, replace(RULES, nack_limit=NackLimit(0.2))) as servers:
+        await serving(servers)
+        many = [await servers[1].join(f"many-{number}") for number in range(7)]
+        rejecting, other = [await servers[2].join(f"edge-{number}") for number in range(2)]
+        rejecting.rejects.add("bad")
+        servers[0].save(NEW)
+        await until(lambda: all(client.clusters() == {"new": "bad"} for client in (*many, other)))
+        await asyncio.sleep(20.0)
+        assert route_of(rejecting) == "old"
+        assert all(client.clusters() == {"new": "bad"} for client in (*many, other))
+
+
+@virtually
 async def test_what_too_many_reject_is_held_back_from_all_servers() -> None:
     """Two of six, at two servers, are too many; nobody gets it any more until it changes."""
     rules = replace(RULES, nack_limit=NackLimit(0.3))
@@ -171,6 +186,19 @@ async def taken_over(servers: list[FleetServer]) -> Client:
     assert servers[1].events(PublisherElected, PublisherWaits) == ["PublisherElected", "PublisherWaits"]
     assert client.clusters() == {"new": "bad"}
     return client
+
+
+@virtually
+async def test_without_a_canary_a_change_waits() -> None:
+    """A server at which canaries were is none of them."""
+    async with fleet_of(1, 2, replace(RULES, canary=Canary(share=0.5), bake_s=10.0)) as servers:
+        canaries, others = await canaries_of(servers)
+        for client in canaries:
+            client.leave()
+        await asyncio.sleep(10.0)
+        servers[0].save(NEW)
+        await asyncio.sleep(120.0)
+        assert all(client.clusters() == {"old": "1"} for client in others)
 
 
 @virtually

@@ -27,7 +27,7 @@ CAPABILITIES = {
     ),
     "signed trees": ("fsxds.signing", "fsxds.transports.manifests", "fsxds.upstream"),
     "state directory": ("fsxds.history",),
-    "fleets": ("fsxds.fleet", "fsxds.events.fleet_events"),
+    "fleets": ("fsxds.fleet", "fsxds.events.fleet_events", "fsxds.server.workers"),
     "client status": ("fsxds.transports.client_status",),
     "admin address": (
         *("fsxds.server.admin_serving", "fsxds.transports.admin", "fsxds.status"),

@@ -91,10 +91,10 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unp
     traffic, admin and xDS listen, what `fsxds doctor` finds, and at each edit what changed and whether Envoy accepted
     it; where it did not, the reason, and the file and line of the resource. Ctrl-C ends both.
     """
-    from fsxds.cli.running import run
     from fsxds.envoy.envoy_bootstrap import Identity
     from fsxds.observe.log import open_log
     from fsxds.protocol.node_attributes import metadata_of
+    from fsxds.server.event_loop import run
     from fsxds.tools.dev import serve_to_local_envoy
 
     # What is being edited is signed when it is done.
@@ -331,10 +331,10 @@ def serve(directory: Path | None, settings: Settings, reader: SettingsReader) ->
     With --mirror, the same resources are written as files as well. A file with a mistake is held back: its last good
     content stays. SIGTERM ends it, and SIGHUP makes it read its settings again.
     """
-    from fsxds.cli.running import run
     from fsxds.lint.linter import linter_of
     from fsxds.observe.log import open_log
     from fsxds.server import serving
+    from fsxds.server.event_loop import run
 
     with open_log(settings.log_format, settings.log_level) as log:
         run(serving.serve(directory, settings, log, linter_of, reader))

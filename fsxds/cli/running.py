@@ -1,67 +1,20 @@
-"""Run what a command asks for: a coroutine to its end, or a long computation with a sign of life."""
+"""A sign of life for long work, and how much of it is done."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 
 from fsxds.events.phrases import escape
-from fsxds.model.errors import FsxdsError
 from fsxds.server.readiness import reported_wait
-
-# New objects between two looks of the garbage collector, instead of 700. Waking five thousand held polls makes some ten
-# thousand; looking at all that is held, again and again, took two thirds of the time, and found next to nothing.
-COLLECT_AFTER = 50_000
 
 # Shorter work needs no sign of life.
 SPINNER_DELAY_S = 1.0
-
-
-def run(work: Coroutine[object, object, None]) -> None:
-    """Run a coroutine until it ends, on asyncio's own event loop.
-
-    Not on uvloop, which is faster. Where some hundred clients connected and went away within a second, a server on it
-    stopped accepting connections for good: seen with 0.22.1 and 0.23.0 when uvloop itself accepted (with the latter, the
-    listening socket was not in its epoll set any more). One way to get there is known: when something raises between a
-    connection and its acceptance, such as the factory of protocols, uvloop takes the listening socket out of the set and
-    never puts it back. What raised is not known. Since `fsxds.transports.rest.http_server` accepts by itself, 80,000 departures with either
-    version, over TCP and unix sockets, with gRPC on, did no harm; but of the older code too only one of nine runs showed
-    a poll that waited for over 30 s, so this proves little. And where uvloop starts a process it forks, of which gRPC
-    complains.
-
-    Raises:
-        FsxdsError: with the texts of all errors of fsxds that its tasks ended with, where there are no others.
-    """
-    # Which other commands do without.
-    from fsxds.runtime.supervisor import AbandonedThreads
-    from fsxds.transports.rest.http_server import keep_large_buffers_apart
-
-    gc.set_threshold(COLLECT_AFTER)
-    keep_large_buffers_apart()
-    try:
-        with asyncio.Runner() as runner:
-            runner.get_loop().set_default_executor(AbandonedThreads())
-            runner.run(work)
-    except BaseExceptionGroup as group:
-        ours, others = group.split(FsxdsError)
-        if ours is None or others is not None:
-            raise
-        raise FsxdsError("\n".join(_texts(ours))) from group
-
-
-def _texts(error: BaseException) -> Iterator[str]:
-    if isinstance(error, BaseExceptionGroup):
-        for member in error.exceptions:
-            yield from _texts(member)
-    else:
-        yield str(error)
 
 
 @contextmanager

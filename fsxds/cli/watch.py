@@ -16,13 +16,14 @@ import click
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.converter import Converter
-from fsxds.cli.running import run, spinner
+from fsxds.cli.running import spinner
 from fsxds.client.client_tls import ClientTls
 from fsxds.client.connection import URLS, ClientOptions, Trouble, Wire, connecting, follow
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.protocol.messages import Node
 from fsxds.server import loading_rules
+from fsxds.server.event_loop import run
 from fsxds.settings.access_rules import read_token
 from fsxds.settings.options import Settings
 from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report

@@ -223,7 +223,12 @@ class MemoryKeyValues:
         self._end(lease)
 
     def _timer(self, lease: int, ttl_s: float) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(ttl_s, self._end, lease)
+        return asyncio.get_running_loop().call_later(ttl_s, self._end_soon, lease)
+
+    def _end_soon(self, lease: int) -> None:
+        """End a lease if nobody keeps it alive now: this process may have been the one that did not answer."""
+        if (found := self._leases.get(lease)) is not None:
+            found.timer = asyncio.get_running_loop().call_later(MERCY_S, self._end, lease)
 
     def _end(self, lease: int) -> None:
         if (found := self._leases.get(lease)) is not None:
@@ -232,6 +237,9 @@ class MemoryKeyValues:
                 self._change([Delete(key) for key in sorted(found.keys)])
             del self._leases[lease]
 
+
+# What was sent to this process while it did not run is read within this time.
+MERCY_S = 0.5
 
 # So many writes are known to those who watch, and come back after a while.
 MOST_LOGGED = 1000

@@ -108,7 +108,8 @@ def member_of(settings: Settings, observer: Observer, *, has_source: bool) -> Me
     tls = ClientTls.of(settings.fleet_ca, settings.fleet_cert, settings.fleet_key)
     user = None if settings.fleet_user is None else _read_user(settings.fleet_user)
     key = settings.fleet_encryption_key
-    sealing = InClear(may_have_secrets=settings.insecure_secrets) if key is None else Sealing.of(key)
+    is_private = rule.is_private or settings.insecure_secrets
+    sealing = InClear(may_have_secrets=is_private) if key is None else Sealing.of(key)
     engine = EtcdKeyValues(Members(rule.targets, None if tls is None else tls.grpc_credentials(), user))
     content = FleetContent(engine, Keys(f"/{rule.prefix}/".encode()), sealing)
     return Member(MemberContext(content, observer, has_source, settings.lag_patience_s))

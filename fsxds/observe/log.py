@@ -205,15 +205,18 @@ class Log:
 
 
 @contextmanager
-def open_log(log_format: str, log_level: str) -> Iterator[Log]:
+def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
     """Open the log on stderr, and flush it in the end.
 
     Args:
         log_format: `human`, `json`, or `auto` for human on a terminal and JSON elsewhere.
         log_level: `debug`, `info`, `warning` or `error`.
+        worker: the number of this process, which its lines name; 0 if it is the only one, or the first.
     """
     is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
     render = human_renderer(Console(stderr=True)) if is_human else json_renderer
+    if worker:
+        render = _numbered(render, worker)
     sink = LineSink(sys.stderr.fileno())
     log = Log(LogOutput(render, sink.write, Level[log_level.upper()]))
     try:
@@ -243,6 +246,16 @@ def human_renderer(console: Console) -> Renderer:
         return capture.get()
 
     return render
+
+
+def _numbered(render: Renderer, worker: int) -> Renderer:
+    """Return what renders lines of one of several processes, with its number."""
+
+    def numbered(line: LogLine, moment: datetime) -> str:
+        named = replace(line, text=f"worker {worker}: {line.text}", details={**line.details, "worker": worker})
+        return render(named, moment)
+
+    return numbered
 
 
 def json_renderer(line: LogLine, moment: datetime) -> str:

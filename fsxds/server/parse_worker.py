@@ -44,7 +44,7 @@ _starting = threading.Lock()
 
 
 @contextlib.contextmanager
-def _without_main() -> Iterator[None]:
+def without_main() -> Iterator[None]:
     """Hide the main module from multiprocessing, which would run it again in the process that it starts.
 
     A worker needs nothing of it, and the script of somebody who calls `fsxds.load` may do anything when it is run.
@@ -134,7 +134,7 @@ class ParseWorker:
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs,), daemon=True, name="fsxds parser")
         try:
-            with _without_main():
+            with without_main():
                 process.start()
         except (EOFError, OSError) as error:
             # The server that forks it may have been killed in this moment: it starts again with the next one.

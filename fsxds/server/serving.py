@@ -7,6 +7,7 @@ import os
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_TYPE_URL
@@ -20,6 +21,19 @@ from fsxds.server.readiness import ReadyFile, report_waits
 from fsxds.settings.forms import OFF
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader, service_environment
+
+
+class Beside(Protocol):
+    """What goes on beside an application: its workers, or what a worker does for the process that started it.
+
+    Attributes:
+        is_second: another process listens at the addresses until this one has something to serve.
+    """
+
+    is_second: bool
+
+    def start(self, application: Application, tasks: asyncio.TaskGroup) -> None:
+        """Start it; `tasks` are cancelled in the end."""
 
 
 async def serve(
@@ -45,7 +59,13 @@ async def serve(
     ready_file = None if settings.ready_file is None else ReadyFile(settings.ready_file)
 
     async def work() -> None:
-        await run(Application(directory, settings, log, check_of), reader, ready_file)
+        if settings.workers == 1:
+            await run(Application(directory, settings, log, check_of), reader, ready_file)
+            return
+        from fsxds.server.workers import shared  # noqa: PLC0415 - a capability, loaded if it is used
+
+        async with shared(settings, reader, partial(serve_as_worker, check_of)) as (own, workers):
+            await run(Application(directory, own, log, check_of), reader, ready_file, workers)
 
     if ready_file is None:
         await until_stopped(work(), log.receive)
@@ -56,7 +76,15 @@ async def serve(
         ready_file.remove()
 
 
-async def run(application: Application, reader: SettingsReader, ready_file: ReadyFile | None) -> None:
+async def serve_as_worker(check_of: CheckOf, reader: SettingsReader, log: Log, beside: Beside) -> None:
+    """Serve what another process publishes, until SIGTERM. Raises UsageError: the settings cannot be used."""
+    application = Application(None, reader.read(), log, check_of)
+    await until_stopped(run(application, reader, None, beside), log.receive)
+
+
+async def run(
+    application: Application, reader: SettingsReader, ready_file: ReadyFile | None, beside: Beside | None = None
+) -> None:
     """Run all that `fsxds serve` has, until cancelled: the listeners, the mirrors and the ready file of the settings."""
     async with AsyncExitStack() as stack:
         stack.callback(application.close)
@@ -65,8 +93,8 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
             from fsxds.server import mirror_serving  # noqa: PLC0415 - a capability, loaded if it is used
 
             mirrors = stack.enter_context(mirror_serving.mirrored(application, rules))
-        shares = application.settings.reuse_port
-        if shares:
+        is_second = application.settings.reuse_port if beside is None else beside.is_second
+        if is_second:
             # The other process serves until this one has something to serve.
             group = await stack.enter_async_context(asyncio.TaskGroup())
             _start_loading(application, group)
@@ -76,6 +104,8 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         if rules:
             mirror_serving.start_mirrors(application, tasks, mirrors)
         application.start(tasks, "settings", partial(application.keep_settings, reader))
+        if beside is not None:
+            beside.start(application, tasks)
         if environment := service_environment():
             from fsxds.server.service_manager import ServiceManager  # noqa: PLC0415 - a capability, loaded if it is used
 
@@ -86,7 +116,7 @@ async def run(application: Application, reader: SettingsReader, ready_file: Read
         if ready_file is not None:
             content, readiness = partial(_readiness, application, server), application.readiness
             application.start(tasks, "ready file", partial(readiness.keep_file, ready_file, application.store, content))
-        if not shares:
+        if not is_second:
             _start_loading(application, tasks)
             tasks.create_task(application.reject_exposed_secrets(server.addresses))
         # Cancelled here, all of them end side by side.

@@ -15,16 +15,21 @@ class FleetRule:
     """By what the servers of a fleet agree.
 
     Attributes:
-        targets: the members of an etcd, as `HOST:PORT` or `unix:/path`.
+        targets: the members of an etcd, as `HOST:PORT`; or `unix:/path`, where the processes of a machine agree.
         prefix: of all keys, without a slash at its ends.
     """
 
     targets: tuple[str, ...]
     prefix: str = DEFAULT_PREFIX
 
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody but this user can read what the servers write."""
+        return all(target.startswith("unix:") for target in self.targets)
+
 
 def _read_fleet(written: object) -> FleetRule:
-    """Read `etcd://HOST:PORT[,HOST:PORT…][/PREFIX]`, or the same without members and a socket in their place."""
+    """Read `etcd://HOST:PORT[,HOST:PORT…][/PREFIX]`."""
     if not isinstance(written, str) or not written.startswith(SCHEME):
         raise ValueError(written)
     servers, _, prefix = written.removeprefix(SCHEME).partition("/")

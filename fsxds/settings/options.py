@@ -290,6 +290,14 @@ class Settings(ListenerSettings):
         "The node that upstreams are told; by default its id is the name of this machine.",
     )
 
+    workers: int = option(
+        COUNT,
+        "1",
+        FLEETS,
+        ("serve",),
+        "Processes that share the addresses of REST and gRPC, and serve what one of them loads; the others have no state, "
+        "and the ports above that of the admin address.",
+    )
     fleet: FleetRule | None = optional(
         FLEET,
         FLEETS,

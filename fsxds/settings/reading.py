@@ -224,6 +224,11 @@ class SettingsReader:
         # Not the handler of an event loop, which is there after the start and before the end alone.
         signal.signal(signal.SIGHUP, self._receive)
 
+    def change(self, change: Callable[[Settings], Settings]) -> None:
+        """Have settings changed whenever they are read."""
+        read = self.read
+        self.read = lambda: change(read())
+
     async def wanted(self) -> None:
         """Wait for a SIGHUP; all of those since the last call count as one, which is answered when this is called again."""
         import asyncio  # Not needed by `--help`.

@@ -1,0 +1,305 @@
+"""Processes that share the addresses of a server: the first one loads, publishes and decides, all of them serve (`--workers`).
+
+They are a fleet (see `fleet/`) of one machine. By what they agree is in the memory of the first one, at a unix socket; with
+`--fleet` it is the etcd of all.
+
+| rule | reason |
+| --- | --- |
+| The kernel gives each connection to one of them. | Nothing is between a client and the process that serves it. |
+| A worker that ended, or whose event loop hangs, is started again. | Its clients come back to another one. |
+| A worker listens when it has what is published. | Others serve until then. |
+| Workers end with the first one. | Nobody would publish, and the next server could not have the addresses. |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection
+from tempfile import TemporaryDirectory
+from typing import Never, Protocol
+
+from fsxds.fleet.key_values import MemoryKeyValues
+from fsxds.fleet.unix_engine import served
+from fsxds.model.errors import FsxdsError, UsageError
+from fsxds.observe.log import Log, open_log
+from fsxds.runtime.row_source import rules_of
+from fsxds.runtime.supervisor import STOP_WITHIN_S
+from fsxds.server.app import Application
+from fsxds.server.event_loop import run
+from fsxds.server.parse_worker import without_main
+from fsxds.settings.fleet_rules import FleetRule
+from fsxds.settings.forms import OFF, TcpAddress, UnixAddress, parse_address
+from fsxds.settings.options import Settings
+from fsxds.settings.reading import SettingsReader
+from fsxds.transports.sockets import bind_tcp, close_all, explained
+
+# A worker says so often that its event loop turns; one that is silent at so many looks in a row hangs.
+LOOK_EVERY_S = 1.0
+MOST_SILENT_LOOKS = 20
+
+# Another process may take a port between its choice and its use.
+MOST_TRIES = 20
+
+
+class WorkerEndedError(FsxdsError):
+    """A worker ended by itself, or hung."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlace:
+    """A worker's place among the processes of a server.
+
+    Attributes:
+        number: 2 for the first worker.
+        http: where all of them listen, or `off`.
+        grpc: the same, for streams.
+        fleet: by what they agree.
+    """
+
+    number: int
+    http: str
+    grpc: str
+    fleet: FleetRule
+
+    def settings_of(self, settings: Settings) -> Settings:
+        """Return the settings of the worker, given those of the server: it has no source, keeps nothing, and writes no files."""
+        authorities = {name: replace(each, upstream=()) for name, each in (settings.authorities or {}).items()}
+        return replace(
+            settings,
+            workers=1,
+            http=self.http,
+            grpc=self.grpc,
+            admin=admin_of(settings.admin, self.number),
+            reuse_port=True,
+            fleet=self.fleet,
+            authorities=authorities or None,
+            upstream=None,
+            state=None,
+            mirror=None,
+            mirrors=None,
+            ready_file=None,
+            verify_with=None,
+        )
+
+
+def admin_of(written: str, number: int) -> str:
+    """Return the admin address of a worker: a port above that of the server, or a socket beside its own."""
+    if written == OFF:
+        return OFF
+    address = parse_address(written)
+    if isinstance(address, UnixAddress):
+        return str(UnixAddress(address.path.with_name(f"{address.path.name}.{number}")))
+    return str(replace(address, port=address.port + number - 1 if address.port else 0))
+
+
+class ServeAsWorker(Protocol):
+    """Serves as a worker."""
+
+    def __call__(self, reader: SettingsReader, log: Log, beside: WorkerLife) -> Coroutine[object, object, None]:
+        """Serve until SIGTERM."""
+
+
+@asynccontextmanager
+async def shared(
+    settings: Settings, reader: SettingsReader, serve: ServeAsWorker
+) -> AsyncIterator[tuple[Settings, Workers]]:
+    """Keep the addresses of a server for all of its processes, and have at hand by what they agree, while the context lasts.
+
+    Args:
+        settings: those of the server.
+        reader: reads them again.
+        serve: is what a worker runs, in its own process.
+
+    Yields:
+        The settings of the first process, which `reader` reads from now on, and the workers, which have not started.
+
+    Raises:
+        UsageError: an address is taken, or cannot be shared; or the settings have something that only one process can do.
+    """
+    _reject_unshared(settings)
+    async with AsyncExitStack() as stack:
+        is_second = settings.reuse_port
+        http = await _shared_address(stack, "http", settings.http, is_taken_over=is_second)
+        grpc = await _shared_address(stack, "grpc", settings.grpc, is_taken_over=is_second)
+        fleet = settings.fleet
+        if fleet is None:
+            directory = stack.enter_context(TemporaryDirectory(prefix="fsxds-", ignore_cleanup_errors=True))
+            fleet = FleetRule((f"unix:{directory}/fleet",))
+            await stack.enter_async_context(served(MemoryKeyValues(), fleet.targets[0]))
+        places = [WorkerPlace(number, http, grpc, fleet) for number in range(2, settings.workers + 1)]
+        workers = Workers(places, serve, reader, is_second=is_second)
+
+        def of_first(read: Settings) -> Settings:
+            return replace(read, http=http, grpc=grpc, reuse_port=True, fleet=fleet)
+
+        reader.change(of_first)
+        yield of_first(settings), workers
+
+
+def _reject_unshared(settings: Settings) -> None:
+    if settings.upstream_names == "asked" and rules_of(settings):
+        raise UsageError("--workers: upstreams are asked for all names; leave --upstream-names asked out")
+    if settings.redirects == "client":
+        raise UsageError("--workers: redirects are followed here; leave --redirects client out")
+
+
+async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, is_taken_over: bool) -> str:
+    """Return an address with its port, which is kept until `stack` ends."""
+    if written == OFF:
+        return OFF
+    address = parse_address(written)
+    if isinstance(address, UnixAddress):
+        raise UsageError(f"--{option}: {address} cannot be shared by --workers; use HOST:PORT")
+    with explained(address, option):
+        for _ in range(MOST_TRIES):
+            port = address.port if is_taken_over and address.port else await _free_port(address)
+            try:
+                # They do not listen: the kernel gives them no connection.
+                kept = await bind_tcp(replace(address, port=port), is_shared=True)
+            except OSError:
+                if address.port:
+                    raise
+                continue
+            stack.callback(close_all, kept)
+            return str(replace(address, port=port))
+    raise UsageError(f"--{option}: there is no free port; use another one than 0")
+
+
+async def _free_port(address: TcpAddress) -> int:
+    """Return the port of an address which nobody has. Raises OSError."""
+    bound = await bind_tcp(address)
+    port: int = bound[0].getsockname()[1]
+    close_all(bound)
+    return port
+
+
+class Workers:
+    """The workers of a server, each of which is a component.
+
+    Args:
+        places: of each worker.
+        serve: is what a worker runs.
+        reader: reads the settings of the server, as far as it is not changed later; the SIGHUPs that it answers are passed on.
+        is_second: another server listens at the addresses until this one takes over.
+    """
+
+    def __init__(
+        self,
+        places: list[WorkerPlace],
+        serve: ServeAsWorker,
+        reader: SettingsReader,
+        *,
+        is_second: bool,
+    ) -> None:
+        self.is_second = is_second
+        self._places = places
+        self._read = reader.read
+        self._serve = serve
+        self._reader = reader
+
+    def start(self, application: Application, tasks: asyncio.TaskGroup) -> None:
+        """Start all of them."""
+        for place in self._places:
+            application.start(tasks, f"worker {place.number}", partial(self._keep, place))
+
+    async def _keep(self, place: WorkerPlace) -> Never:
+        """Run a worker until cancelled. WorkerEndedError: it is to be started again."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(place, self._read, self._serve, theirs))
+        with without_main():
+            process.start()
+        theirs.close()
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(process.sentinel, ended.set)
+        try:
+            await self._watch(process.pid or 0, ours, ended)
+            raise WorkerEndedError(f"it ended with status {_status_of(process)}")
+        finally:
+            process.terminate()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_WITHIN_S):
+                    await ended.wait()
+            asyncio.get_running_loop().remove_reader(process.sentinel)
+            process.kill()
+            process.join()
+            process.close()
+            ours.close()
+
+    async def _watch(self, pid: int, signs_of_life: Connection, ended: asyncio.Event) -> None:
+        """Return when a worker ended; tell it of SIGHUPs meanwhile. WorkerEndedError: it hung, and was killed."""
+        answered, silent, has_begun = self._reader.count, 0, False
+        while not ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await ended.wait()
+            if answered != self._reader.count:
+                answered = self._reader.count
+                os.kill(pid, signal.SIGHUP)
+            # A start takes as long as it takes.
+            silent += has_begun
+            with suppress(EOFError, OSError):
+                while signs_of_life.poll():
+                    signs_of_life.recv_bytes()
+                    silent, has_begun = 0, True
+            if silent >= MOST_SILENT_LOOKS:
+                os.kill(pid, signal.SIGKILL)
+                raise WorkerEndedError(f"it did nothing for {silent * LOOK_EVERY_S:g} s, and was killed")
+
+
+def _status_of(process: multiprocessing.process.BaseProcess) -> str:
+    process.join()
+    status = process.exitcode or 0
+    return str(status) if status >= 0 else signal.Signals(-status).name
+
+
+class WorkerLife:
+    """What a worker does for the process that started it: it says that its event loop turns."""
+
+    is_second = True
+
+    def __init__(self, signs_of_life: Connection) -> None:
+        self._signs_of_life = signs_of_life
+
+    def start(self, application: Application, tasks: asyncio.TaskGroup) -> None:
+        """Begin to say so."""
+        application.start(tasks, "signs of life", self._keep_alive)
+
+    async def _keep_alive(self) -> Never:
+        while True:
+            # A pipe that nobody reads is full after hours.
+            with suppress(OSError):
+                self._signs_of_life.send_bytes(b".")
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _work(place: WorkerPlace, read: Callable[[], Settings], serve: ServeAsWorker, signs_of_life: Connection) -> None:
+    """Be a worker: the main function of its process."""
+    # Ctrl-C is for the first process, which ends its workers.
+    os.setsid()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    reader = SettingsReader("serve", read)
+    reader.change(place.settings_of)
+    try:
+        settings = reader.read()
+        with open_log(settings.log_format, settings.log_level, place.number) as log:
+            run(serve(reader, log, WorkerLife(signs_of_life)))
+    except FsxdsError as error:
+        sys.stderr.write(f"worker {place.number}: {error}\n")
+        sys.exit(2)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)

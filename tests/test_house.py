@@ -49,6 +49,7 @@ EDGES = {
         2,
         "a stream that is woken, and one that writes beside its handler, end alone",
     ),
+    "fleet/member.py": (1, "what another server asks of the publisher"),
 }
 
 VAGUE_MODULES = {"utils", "util", "common", "helpers", "base", "manager", "misc"}

@@ -17,7 +17,8 @@ from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.rollout import HoldReason
 from fsxds.settings.options import Settings
-from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin, report_of
+from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
+from fsxds.transports.admin.report_json import report_of
 from fsxds.transports.admin.rollout_control import (
     ChannelReport,
     DecisionReport,

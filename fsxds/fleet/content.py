@@ -7,6 +7,7 @@
 | `p/` | what was published last, whatever view it is of |
 | `publisher` | who publishes, as long as its lease lasts |
 | `s/` and the id of a server | what it reports, as long as its lease lasts |
+| `c/`, `a/` | what servers ask of the publisher, and its answers (`fleet_commands.py`) |
 
 Objects come first, pointers last, and each write is fenced: it comes about only if the writer is still the publisher.
 """
@@ -75,6 +76,16 @@ class Keys:
     def servers(self) -> bytes:
         """The prefix of reports."""
         return self.prefix + b"s/"
+
+    @property
+    def commands(self) -> bytes:
+        """The prefix of what is asked of the publisher."""
+        return self.prefix + b"c/"
+
+    @property
+    def answers(self) -> bytes:
+        """The prefix of its answers."""
+        return self.prefix + b"a/"
 
     def pointer(self, key: ViewKey) -> bytes:
         """Return the key of the pointer of a view."""

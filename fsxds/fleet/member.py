@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Never
 from fsxds.client.client_tls import ClientTls
 from fsxds.events.event import Observer
 from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
+from fsxds.events.process_events import InternalError
 from fsxds.fleet.barrier import Barrier, FleetChannels
 from fsxds.fleet.client_reports import ClientsReporter
 from fsxds.fleet.content import FleetContent, Keys
 from fsxds.fleet.etcd import EtcdKeyValues, Members
+from fsxds.fleet.fleet_commands import CommandedPublisher, FleetCommands, Request
 from fsxds.fleet.fleet_planner import FleetPlanner
 from fsxds.fleet.following import Following
 from fsxds.fleet.key_values import (
@@ -43,7 +45,7 @@ from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError, Publication
 from fsxds.fleet.reports import MemberReport, MemberReporter
 from fsxds.fleet.sealing import InClear, Sealing
-from fsxds.model.errors import UsageError
+from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
@@ -145,6 +147,8 @@ class Member(Alone):
         self.following = Following(self._content, context.observer, self._serve)
         self._barrier = Barrier(self._content, self.following, self._is_served)
         self._lease = Lease(self._engine)
+        self._commands = FleetCommands(self._content, self._lease, self.name)
+        self._control: FleetControl | None = None
         key = self._keys.servers + self.name.encode()
         self._reporter = MemberReporter(self._engine, key, self._lease, self._report)
         self._rules: PublishRules | None = None
@@ -202,8 +206,22 @@ class Member(Alone):
         def fleet() -> RolloutControl | None:
             return None if self.planner is None else make(self.planner.publisher)
 
-        head = self.following
-        return FleetControl(super().control(make), fleet, lambda: "" if head.head is None else head.head.publisher)
+        self._control = FleetControl(super().control(make), fleet, self._commands, self._context.observer)
+        return self._control
+
+    async def _answer(self, request: Request) -> object:
+        """Carry out what another server asks of the publisher."""
+        if self._control is None:
+            fact = f"{self.name} publishes, and has no admin address to decide at; give it --admin"
+            raise ProtocolError(fact, "FAILED_PRECONDITION")
+        try:
+            return await self._control.answer(request)
+        except ProtocolError:
+            raise
+        # The edge of one request: the publisher goes on.
+        except Exception as error:
+            self._context.observer(InternalError("fleet commands", error))
+            raise ProtocolError(f"fsxds itself failed; the log of {self.name} says how", "INTERNAL") from error
 
     def waits_for(self) -> str:
         """Return what the first snapshot waits for."""
@@ -328,6 +346,8 @@ class Member(Alone):
         self.planner = FleetPlanner(self._rules, self._context.observer, publication, self._loading)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._until_lost(lease))
+            commanded = CommandedPublisher(self._content, fence, lease, self._answer)
+            tasks.create_task(commanded.keep_answered())
             tasks.create_task(self.planner.run())
             tasks.create_task(self._publish_loaded(self.planner))
 

@@ -26,8 +26,10 @@ from fsxds.transports.admin.rollout_control import (
     HeldReport,
     KeptSnapshot,
     LingeringReport,
+    OperatorDecision,
     StepReport,
     WaitingReport,
+    carry_out,
     no_snapshot,
 )
 
@@ -88,6 +90,14 @@ class RolloutOperator:
             self._report(rollout, tuple(names.get(rollout.channel.key.layers, ())))
             for rollout in self._publisher.followed(names)
         ]
+
+    async def channels(self) -> Sequence[ChannelReport]:
+        """Return what becomes of each channel."""
+        return self.status()
+
+    async def decide(self, decision: OperatorDecision) -> int:
+        """Do what an operator decides."""
+        return await carry_out(decision, self)
 
     def layers_of_node(self, node_id: str) -> Layers | None:
         """Return the layers that a connected client with this node id has; None where there is none."""

@@ -75,7 +75,7 @@ class ServerStatus:
         files, problems, problem_count = await self._files.problems()
         views, view_count = await self._channels.views()
         clients = await self._channels.counts()
-        rollouts = self._control.status()
+        rollouts = await self._control.channels()
         waits_for, state = process.waits_for(), self._control.state_directory
         return ServerReport(
             version=__version__,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 
@@ -89,40 +89,6 @@ async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[
 
 
 _REMEDY = "is fsxds running, and is that its --admin address?"
-
-
-Report = TypeVar("Report")
-
-
-def report_of(form: type[Report], plain: object) -> Report:
-    """Return the value of `rollout_control` that JSON stands for.
-
-    Raises:
-        UsageError: it is written otherwise: by another version of fsxds.
-    """
-    try:
-        return cast("Report", _read(form, plain))
-    except (LookupError, TypeError, AttributeError) as error:
-        raise UsageError(
-            "the server writes its reports otherwise than this fsxds reads them; use its version"
-        ) from error
-
-
-def _read(form: Any, plain: Any) -> object:
-    if is_dataclass(form) and isinstance(form, type):
-        hints = get_type_hints(form)
-        return form(**{each.name: _read(hints[each.name], plain[each.name]) for each in fields(form)})
-    parts = get_args(form)
-    if get_origin(form) is tuple:
-        return tuple(_read(parts[0], each) for each in plain)
-    if get_origin(form) is Mapping:
-        return {name: _read(parts[1], each) for name, each in plain.items()}
-    if parts:
-        # It may be null.
-        return None if plain is None else _read(parts[0], plain)
-    if not isinstance(plain, (int, float) if form is float else form):
-        raise TypeError(form)
-    return plain
 
 
 def _address_of(text: str) -> Address:

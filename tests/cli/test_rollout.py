@@ -59,7 +59,7 @@ def test_status(capsys: Run) -> None:
 
 def test_status_of_what_is_done(admin: str, rollouts: KeptRollouts, capsys: Run) -> None:
     """It is 0 once every channel serves what the tree asks for, so that a script can wait for that."""
-    rollouts.channels = [QUIET]
+    rollouts.reports = [QUIET]
 
     assert main(["rollout", "status", "--admin", admin]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "done"
@@ -101,7 +101,7 @@ def test_status_of_what_is_done(admin: str, rollouts: KeptRollouts, capsys: Run)
 )
 def test_states(rollouts: KeptRollouts, channel: object, state: str, line: str, capsys: Run) -> None:
     """Each has its word in the table, and its remedy below."""
-    rollouts.channels = [channel]  # type: ignore[list-item]
+    rollouts.reports = [channel]  # type: ignore[list-item]
 
     assert main(["rollout", "status"]) == (state != "done")
     out = capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_a_thousand_views_are_a_few_rows(rollouts: KeptRollouts, capsys: Run) ->
     """Those in one state are one row, and what is true of several is one line."""
     quiet = [replace(QUIET, views=(f"v{number:03}",), layers=("common", f"v{number:03}")) for number in range(1000)]
     pinned = [replace(PINNED, views=each.views, layers=each.layers, pinned_for_s=300.0) for each in quiet[:300]]
-    rollouts.channels = [*pinned, *quiet[300:], BUSY]
+    rollouts.reports = [*pinned, *quiet[300:], BUSY]
 
     assert main(["rollout", "status"]) == 1
     out = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -127,7 +127,7 @@ def test_a_thousand_views_are_a_few_rows(rollouts: KeptRollouts, capsys: Run) ->
     assert f"v000, v001, v002 and 297 more: {rolled_back}, or: fsxds rollout resume" in out
     assert len(out) < 10
 
-    rollouts.channels = [replace(each, pinned=number + 1) for number, each in enumerate(pinned)]
+    rollouts.reports = [replace(each, pinned=number + 1) for number, each in enumerate(pinned)]
     assert main(["rollout", "status"]) == 1
     out = capsys.readouterr().out.splitlines()
     assert out[-1] == "and 280 more; fsxds rollout status --view NAME shows those of one view"
@@ -139,7 +139,7 @@ def test_many_clients_are_counted(rollouts: KeptRollouts, capsys: Run) -> None:
     """Twenty of those that are waited for are named."""
     assert BUSY.step is not None
     waiting = tuple(WaitingReport(f"envoy-{number}", "REST", 1.0) for number in range(1000))
-    rollouts.channels = [replace(BUSY, step=replace(BUSY.step, waits_for=waiting))]
+    rollouts.reports = [replace(BUSY, step=replace(BUSY.step, waits_for=waiting))]
     main(["rollout", "status"])
 
     assert "envoy-19 (REST), 980 more for 1.0 s, and 3.8 s more at most" in capsys.readouterr().out
@@ -149,7 +149,7 @@ def test_many_clients_are_counted(rollouts: KeptRollouts, capsys: Run) -> None:
 def test_names_cannot_write_to_the_terminal(rollouts: KeptRollouts, capsys: Run) -> None:
     """A node id is any text that a client sends."""
     assert BUSY.step is not None
-    rollouts.channels = [replace(BUSY, step=replace(BUSY.step, waits_for=(WaitingReport("\x1b[2J", "REST", 1.0),)))]
+    rollouts.reports = [replace(BUSY, step=replace(BUSY.step, waits_for=(WaitingReport("\x1b[2J", "REST", 1.0),)))]
     main(["rollout", "status"])
 
     assert "\x1b" not in capsys.readouterr().out
@@ -173,7 +173,7 @@ def test_decisions(rollouts: KeptRollouts, capsys: Run) -> None:
     assert main(["rollout", "approve", "9b8c7d6e5f4a"]) == 0
     assert main(["rollout", "abort", "--view", "edge"]) == 0
     assert capsys.readouterr().out == "approved in 1 channel\naborted in 1 channel\n"
-    assert [each.step or each.approval for each in rollouts.channels] == [None, None]
+    assert [each.step or each.approval for each in rollouts.reports] == [None, None]
 
     assert main(["rollout", "approve", "9b8c7d6e5f4a"]) == 1
     assert "9b8c7d6e5f4a: no such removal waits for approval; nothing waits" in capsys.readouterr().err
@@ -184,7 +184,7 @@ def test_decisions(rollouts: KeptRollouts, capsys: Run) -> None:
 @pytest.mark.usefixtures("admin")
 def test_retry(rollouts: KeptRollouts, capsys: Run) -> None:
     """What nodes reject is offered to all again: one name, or all."""
-    rollouts.channels = [replace(BUSY, held=(REJECTED, replace(REJECTED, name="admin"), replace(REJECTED, type="rds")))]
+    rollouts.reports = [replace(BUSY, held=(REJECTED, replace(REJECTED, name="admin"), replace(REJECTED, type="rds")))]
 
     assert main(["rollout", "retry", "web"]) == 0
     assert capsys.readouterr().out == "2 versions that nodes reject: offered to all nodes again\n"
@@ -194,7 +194,7 @@ def test_retry(rollouts: KeptRollouts, capsys: Run) -> None:
     assert json.loads(capsys.readouterr().out) == {"versions": 1}
     assert main(["rollout", "retry"]) == 1
     assert "no node rejects anything" in capsys.readouterr().err
-    assert rollouts.channels[0].held == ()
+    assert rollouts.reports[0].held == ()
 
 
 @pytest.mark.usefixtures("admin")
@@ -204,7 +204,7 @@ def test_rollback_and_resume(rollouts: KeptRollouts, capsys: Run) -> None:
     assert capsys.readouterr().out == (
         "serving @1 in 1 channel, each resource until it changes in the tree; fsxds rollout resume ends that for all\n"
     )
-    assert [each.pinned for each in rollouts.channels] == [1, 0]
+    assert [each.pinned for each in rollouts.reports] == [1, 0]
     assert main(["rollout", "resume", "--view", "everyone"]) == 1
     assert "nothing is rolled back: the tree is followed already" in capsys.readouterr().err
     assert main(["rollout", "resume", "--view", "edge"]) == 0
@@ -224,7 +224,7 @@ def test_rollback_of_all_views(rollouts: KeptRollouts, time: str, channels: int,
         f"serving what was served at {time} in {channels} channel{'s' if channels > 1 else ''}, each resource until"
     )
     assert capsys.readouterr().out.startswith(served)
-    assert sum(each.pinned for each in rollouts.channels) == channels
+    assert sum(each.pinned for each in rollouts.reports) == channels
 
 
 @pytest.mark.parametrize(

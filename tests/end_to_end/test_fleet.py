@@ -156,24 +156,26 @@ def test_mistakes_of_the_command_are_named(options, words, tmp_path) -> None:
     assert words in ended.stderr
 
 
-def test_operators_decide_at_the_publisher(etcd, tmp_path) -> None:
-    """A large removal waits there for approval; another server says who decides."""
+def test_operators_decide_at_any_server(etcd, tmp_path) -> None:
+    """A large removal waits for approval; a server without a tree shows it, and the publisher approves what is approved there."""
     names = [f"c{number}" for number in range(10)]
     tree = write(tmp_path / "tree", *names)
     with server_of(tmp_path / "1", etcd, tree) as publisher, server_of(tmp_path / "2", etcd) as follower:
         await_names(follower, *names)
         write(tree, "c0")
         publisher.wait(lambda: publisher.log_events("removal_held"), "the removal to be held")
-        shown = run_fsxds(["rollout", "status", "--admin", publisher.admin, "--format", "json"])
+        shown = run_fsxds(["rollout", "status", "--admin", follower.admin, "--format", "json"])
         (approval,) = [one["approval"] for one in json.loads(shown.stdout)["channels"] if one["approval"]]
         assert names_at(follower) == names
 
-        elsewhere = run_fsxds(["rollout", "approve", approval["id"], "--admin", follower.admin])
-        assert elsewhere.returncode == 1
-        assert "publishes for this fleet, and decides; ask there" in elsewhere.stderr
-        done = run_fsxds(["rollout", "approve", approval["id"], "--admin", publisher.admin])
-        assert done.returncode == 0
+        wrong = run_fsxds(["rollout", "approve", "c0ffee", "--admin", follower.admin])
+        assert wrong.returncode == 1
+        assert f"what waits is {approval['id']}" in wrong.stderr
+        done = run_fsxds(["rollout", "approve", approval["id"], "--admin", follower.admin])
+        assert done.returncode == 0, done.stderr
         await_names(follower, "c0")
+        (line,) = [line for line in publisher.log_events("rollout_commanded") if approval["id"] in line["message"]]
+        assert line["command"] == "rollout/approve"
 
 
 def test_views_are_those_of_the_publisher(etcd, tmp_path) -> None:

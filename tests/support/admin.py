@@ -22,8 +22,10 @@ from fsxds.transports.admin.rollout_control import (
     ChannelReport,
     HeldReport,
     LingeringReport,
+    OperatorDecision,
     StepReport,
     WaitingReport,
+    carry_out,
 )
 from fsxds.transports.admin.rollout_paths import RolloutPaths
 from fsxds.transports.rest.http_server import ListenerOptions, listening
@@ -104,23 +106,27 @@ class KeptRollouts:
     """Rollouts that an operator decides about, and that nothing else changes.
 
     Attributes:
-        channels: what becomes of each.
+        reports: what becomes of each channel.
         nodes: the layers of connected clients, by node id.
         snapshots: the history; None without `--state`.
     """
 
-    channels: list[ChannelReport] = field(default_factory=lambda: [BUSY, HELD])
+    reports: list[ChannelReport] = field(default_factory=lambda: [BUSY, HELD])
     nodes: dict[str, Layers] = field(default_factory=lambda: {"envoy-1": EDGE})
     snapshots: list[HistoryEntry] | None = field(default_factory=lambda: HISTORY)
     state_directory: Path | None = Path("/var/lib/fsxds")
 
-    def status(self) -> Sequence[ChannelReport]:
+    async def channels(self) -> Sequence[ChannelReport]:
         """Return what becomes of each channel."""
-        return self.channels
+        return self.reports
+
+    async def decide(self, decision: OperatorDecision) -> int:
+        """Do what an operator decides."""
+        return await carry_out(decision, self)
 
     def views(self) -> Sequence[tuple[str, Layers]]:
         """Return the views of the channels."""
-        return [(name, each.layers) for each in self.channels for name in each.views]
+        return [(name, each.layers) for each in self.reports for name in each.views]
 
     def layers_of_node(self, node_id: str) -> Layers | None:
         """Return the layers of a client."""
@@ -132,10 +138,10 @@ class KeptRollouts:
 
     def retry(self, name: str | None) -> int:
         """Offer what is rejected again."""
-        rejected = {one for each in self.channels for one in each.held if one.reason == "rejected"}
+        rejected = {one for each in self.reports for one in each.held if one.reason == "rejected"}
         retried = {one for one in rejected if name in (None, one.name)}
-        for index, each in enumerate(self.channels):
-            self.channels[index] = replace(each, held=tuple(one for one in each.held if one not in retried))
+        for index, each in enumerate(self.reports):
+            self.reports[index] = replace(each, held=tuple(one for one in each.held if one not in retried))
         return len(retried)
 
     def promote(self) -> int:
@@ -170,9 +176,9 @@ class KeptRollouts:
 
     def _change(self, layers: frozenset[Layers] | None, wants: Any, after: ChannelReport) -> int:
         count = 0
-        for index, each in enumerate(self.channels):
+        for index, each in enumerate(self.reports):
             if wants(each) and (layers is None or each.layers in layers):
-                self.channels[index] = replace(after, views=each.views, layers=each.layers, cohort=each.cohort)
+                self.reports[index] = replace(after, views=each.views, layers=each.layers, cohort=each.cohort)
                 count += 1
         return count
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import unquote
 
@@ -15,6 +14,7 @@ from fsxds.events.rollout_events import RolloutCommanded
 from fsxds.model.errors import ProtocolError
 from fsxds.runtime.access import AccessInUse, Peer
 from fsxds.settings.forms import Address, TcpAddress
+from fsxds.transports.admin.report_json import written
 from fsxds.transports.peers import peer_of_request
 from fsxds.transports.rest.http_edge import HttpEdge, origin_of
 from fsxds.transports.rest.poll_requests import is_json, read_body, strict_loads
@@ -186,11 +186,4 @@ def _check_names(words: Words, known: frozenset[str]) -> None:
 
 
 def _written(content: object) -> bytes:
-    return json.dumps(content, default=_plain).encode() + b"\n"
-
-
-def _plain(value: object) -> object:
-    """Return a value of `rollout_control` as an object of its fields."""
-    if is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
-    raise TypeError(f"{type(value).__name__} is not written")
+    return written(content) + b"\n"

@@ -6,10 +6,11 @@ The fields of the values are the fields of the JSON that is sent. Ages are in se
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from math import isfinite
 from pathlib import Path
 from typing import Protocol
@@ -220,6 +221,36 @@ class KeptSnapshot(Protocol):
         """When it was kept, in seconds since 1970."""
 
 
+class Action(StrEnum):
+    """What operators may decide."""
+
+    APPROVE = "approve"
+    RETRY = "retry"
+    PROMOTE = "promote"
+    ABORT = "abort"
+    RESUME = "resume"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDecision:
+    """What an operator decides.
+
+    Attributes:
+        action: what is to be done.
+        name: the id of an approval, or the name of resources to retry; None: all.
+        layers: those of the views to abort or resume; None: all.
+        number: that of a snapshot of the history to roll back to.
+        time_s: roll back to what was served then, in seconds since 1970.
+    """
+
+    action: Action
+    name: str | None = None
+    layers: tuple[Layers, ...] | None = None
+    number: int | None = None
+    time_s: float | None = None
+
+
 class RolloutControl(Protocol):
     """What drives the rollouts. Its methods are called on the event loop.
 
@@ -231,8 +262,14 @@ class RolloutControl(Protocol):
     def state_directory(self) -> Path | None:
         """Where the history is; None without `--state`."""
 
-    def status(self) -> Sequence[ChannelReport]:
+    async def channels(self) -> Sequence[ChannelReport]:
         """Return what becomes of each channel."""
+
+    async def decide(self, decision: OperatorDecision) -> int:
+        """Do what an operator decides; return in how many channels that changed something, or how many versions are retried."""
+
+    async def history(self) -> Sequence[KeptSnapshot]:
+        """Return the snapshots of all layers, the newest first."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
         """Return each name of a view with layers that it has; a name comes again where nodes have different layers.
@@ -242,6 +279,10 @@ class RolloutControl(Protocol):
 
     def layers_of_node(self, node_id: str) -> Layers | None:
         """Return the layers that a connected client with this node id has; None where there is none."""
+
+
+class Deciding(Protocol):
+    """What does what operators decide, one method for each action."""
 
     def approve(self, approval_id: str) -> int:
         """Let a removal go on that waits for approval under an id; return in how many channels."""
@@ -255,9 +296,6 @@ class RolloutControl(Protocol):
     def abort(self, layers: frozenset[Layers] | None) -> int:
         """Take back the rollouts that go on; None means in all. Return in how many channels."""
 
-    async def history(self) -> Sequence[KeptSnapshot]:
-        """Return the snapshots of all layers, the newest first."""
-
     async def rollback(self, number: int) -> int:
         """Serve a snapshot of the history in place of what differs from it in the tree; return in how many channels."""
 
@@ -266,3 +304,20 @@ class RolloutControl(Protocol):
 
     def resume(self, layers: frozenset[Layers] | None) -> int:
         """Follow the tree again after `rollback`; None means in all. Return in how many channels."""
+
+
+async def carry_out(decision: OperatorDecision, deciding: Deciding) -> int:
+    """Do what an operator decides, and return what the method for that does."""
+    layers = None if decision.layers is None else frozenset(decision.layers)
+    if decision.action is Action.ROLLBACK and decision.time_s is not None:
+        return await deciding.rollback_all(decision.time_s)
+    if decision.action is Action.ROLLBACK:
+        return await deciding.rollback(decision.number or 0)
+    acts: Mapping[Action, Callable[[], int]] = {
+        Action.APPROVE: lambda: deciding.approve(decision.name or ""),
+        Action.RETRY: lambda: deciding.retry(decision.name),
+        Action.PROMOTE: deciding.promote,
+        Action.ABORT: lambda: deciding.abort(layers),
+        Action.RESUME: lambda: deciding.resume(layers),
+    }
+    return acts[decision.action]()

@@ -8,7 +8,9 @@ from fsxds.model.errors import ProtocolError
 from fsxds.model.values import Layers
 from fsxds.transports.admin.admin_api import API, WORD, AdminPath, AdminPaths, Words
 from fsxds.transports.admin.rollout_control import (
+    Action,
     DecisionReport,
+    OperatorDecision,
     RetryReport,
     RolloutControl,
     StatusReport,
@@ -49,34 +51,36 @@ class RolloutPaths:
 
     async def _status(self, _: web.Request, words: Words) -> object:
         scope, directory = self._scope(words), self._control.state_directory
-        channels = (each for each in self._control.status() if scope is None or each.layers in scope)
+        channels = (each for each in await self._control.channels() if scope is None or each.layers in scope)
         return StatusReport(tuple(channels), None if directory is None else str(directory))
 
     async def _approve(self, _: web.Request, words: Words) -> object:
         approval_id = words.get("id")
         if not approval_id:
             raise ProtocolError("id: is missing; send the one that fsxds rollout status shows")
-        if count := self._control.approve(approval_id):
+        if count := await self._control.decide(OperatorDecision(Action.APPROVE, approval_id)):
             return DecisionReport(count)
-        waiting = sorted({each.approval.id for each in self._control.status() if each.approval})
+        waiting = sorted({each.approval.id for each in await self._control.channels() if each.approval})
         there = f"what waits is {', '.join(waiting)}" if waiting else "nothing waits for approval"
         raise ProtocolError(f"{approval_id}: no such removal waits for approval; {there}", "NOT_FOUND")
 
     async def _retry(self, _: web.Request, words: Words) -> object:
         name = words.get("name")
-        if count := self._control.retry(name):
+        if count := await self._control.decide(OperatorDecision(Action.RETRY, name)):
             return RetryReport(count)
         fact = "no node rejects anything" if name is None else f"no node rejects a resource {name[:80]!r}"
         raise ProtocolError(f"{fact}; fsxds rollout status shows what nodes reject", "FAILED_PRECONDITION")
 
     async def _promote(self, *_: object) -> object:
-        return _done(self._control.promote(), "nothing waits for a canary")
+        return _done(await self._control.decide(OperatorDecision(Action.PROMOTE)), "nothing waits for a canary")
 
     async def _abort(self, _: web.Request, words: Words) -> object:
-        return _done(self._control.abort(self._scope(words)), "no rollout goes on")
+        decision = OperatorDecision(Action.ABORT, layers=self._scope(words))
+        return _done(await self._control.decide(decision), "no rollout goes on")
 
     async def _resume(self, _: web.Request, words: Words) -> object:
-        return _done(self._control.resume(self._scope(words)), "nothing is rolled back: the tree is followed already")
+        decision = OperatorDecision(Action.RESUME, layers=self._scope(words))
+        return _done(await self._control.decide(decision), "nothing is rolled back: the tree is followed already")
 
     async def _history(self, _: web.Request, words: Words) -> object:
         scope = self._scope(words)
@@ -91,14 +95,15 @@ class RolloutPaths:
 
     async def _rollback(self, _: web.Request, words: Words) -> object:
         if (time := words.get("time")) is not None:
-            return _done(await self._control.rollback_all(unix_time(time)), "nothing differs from what was served then")
+            decision = OperatorDecision(Action.ROLLBACK, time_s=unix_time(time))
+            return _done(await self._control.decide(decision), "nothing differs from what was served then")
         number = snapshot_number(words.get("number", ""))
         return _done(
-            await self._control.rollback(number),
+            await self._control.decide(OperatorDecision(Action.ROLLBACK, number=number)),
             f"@{number} is of layers that no node has now, or is what the tree has",
         )
 
-    def _scope(self, words: Words) -> frozenset[Layers] | None:
+    def _scope(self, words: Words) -> tuple[Layers, ...] | None:
         """Return the layers that a request names by `view` or `node`; None where it means all."""
         if (node := words.get("node")) is not None:
             layers = self._control.layers_of_node(node)
@@ -106,11 +111,11 @@ class RolloutPaths:
                 raise ProtocolError(
                     f"node: no client with the id {node[:80]!r} is connected; name its view", "NOT_FOUND"
                 )
-            return frozenset((layers,))
+            return (layers,)
         if (name := words.get("view")) is None:
             return None
         views = self._control.views()
-        if found := frozenset(layers for view, layers in views if is_called(name, view, layers)):
+        if found := tuple({layers for view, layers in views if is_called(name, view, layers)}):
             return found
         there = _some_of(sorted({view or "the whole tree" for view, _ in views}))
         raise ProtocolError(f"view: there is no {name[:80]!r}; there is {there}", "NOT_FOUND")

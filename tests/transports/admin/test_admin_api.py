@@ -90,7 +90,7 @@ async def test_approve_lets_a_removal_go_on(admin: Admin) -> None:
     answer = await admin.ask("POST", "/api/rollout/approve", json={"id": "9b8c7d6e5f4a"})
 
     assert answer == (200, {"channels": 1})
-    assert admin.rollouts.channels[1].approval is None
+    assert admin.rollouts.reports[1].approval is None
     assert admin.recorder.of(RolloutCommanded) == [
         RolloutCommanded("rollout/approve", {"id": "9b8c7d6e5f4a"}, "127.0.0.1")
     ]
@@ -111,7 +111,7 @@ async def test_approve_names_what_waits(admin: Admin) -> None:
 async def test_retry_offers_again_what_nodes_reject(admin: Admin, words: dict[str, str]) -> None:
     """The resources of a name, or all; it says how many, and is logged with who asked."""
     assert await admin.ask("POST", "/api/rollout/retry", json=words) == (200, {"versions": 1})
-    assert admin.rollouts.channels[0].held == ()
+    assert admin.rollouts.reports[0].held == ()
     assert admin.recorder.of(RolloutCommanded) == [RolloutCommanded("rollout/retry", words, "127.0.0.1")]
 
 
@@ -127,7 +127,7 @@ async def test_nothing_to_retry_is_a_conflict(admin: Admin) -> None:
 async def test_a_rollout_is_meant_by_view_or_node(admin: Admin, words: dict[str, str]) -> None:
     """By the name of a view, its layers, or a connected node; without any, all are meant."""
     assert await admin.ask("POST", "/api/rollout/abort", json=words) == (200, {"channels": 1})
-    assert admin.rollouts.channels[0].step is None
+    assert admin.rollouts.reports[0].step is None
 
 
 async def test_promote_ends_canaries() -> None:
@@ -150,7 +150,7 @@ async def test_nothing_to_do_is_a_conflict(admin: Admin, path: str) -> None:
 async def test_rollback_and_resume(admin: Admin) -> None:
     """A snapshot of the history is served to its nodes until the tree is followed again."""
     answer = await admin.ask("POST", "/api/rollback", json={"number": 1})
-    pinned = [each.pinned for each in admin.rollouts.channels]
+    pinned = [each.pinned for each in admin.rollouts.reports]
 
     assert answer == (200, {"channels": 1})
     assert pinned == [1, 0]
@@ -161,7 +161,7 @@ async def test_rollback_and_resume(admin: Admin) -> None:
 async def test_rollback_of_all_views(admin: Admin, time: str | int, channels: int) -> None:
     """What was served at a time, in each view that has a history from then."""
     assert await admin.ask("POST", "/api/rollback", json={"time": time}) == (200, {"channels": channels})
-    assert sum(each.pinned for each in admin.rollouts.channels) == channels
+    assert sum(each.pinned for each in admin.rollouts.reports) == channels
 
 
 @pytest.mark.parametrize("time", ["", "yesterday", "inf", "nan", "2026-13-01", "12:00"])
@@ -171,7 +171,7 @@ async def test_mistakes_in_times(admin: Admin, time: str) -> None:
 
     assert status == 400
     assert content["message"] == f"time: {time!r} is no time; write 2026-01-31T14:05:00Z or seconds since 1970"
-    assert admin.rollouts.channels == [BUSY, HELD]
+    assert admin.rollouts.reports == [BUSY, HELD]
 
 
 async def test_a_time_before_the_history(admin: Admin) -> None:
@@ -250,7 +250,7 @@ async def test_mistakes_in_words(admin: Admin, words: Any, status: int, fact: st
 
     assert answered == status
     assert content["message"].startswith(fact)
-    assert admin.rollouts.channels == [BUSY, HELD]
+    assert admin.rollouts.reports == [BUSY, HELD]
 
 
 @pytest.mark.parametrize("number", ["", "x", "@", "0", "-1", "1.5", "1" * 30, None])
@@ -345,7 +345,7 @@ async def test_pages_of_others_are_rejected(
     status, content = await admin.ask(*request_line, headers={**JSON, **headers}, data=b"{}")
 
     assert (status, content["code"]) == (403, 7)
-    assert admin.rollouts.channels == [BUSY, HELD]
+    assert admin.rollouts.reports == [BUSY, HELD]
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ async def test_a_form_is_rejected(admin: Admin, headers: dict[str, str]) -> None
     status, content = await admin.ask("POST", "/api/rollout/abort", data=b"{}", headers=headers)
 
     assert (status, content["code"]) == (415, 3)
-    assert admin.rollouts.channels == [BUSY, HELD]
+    assert admin.rollouts.reports == [BUSY, HELD]
 
 
 async def test_a_post_without_content_type_is_rejected(admin: Admin) -> None:
@@ -451,7 +451,7 @@ async def test_clients_that_go_at_any_byte_change_nothing(admin: Admin) -> None:
     for length in range(len(whole)):
         await admin.raw(whole[:length], leave=True)
 
-    assert admin.rollouts.channels == [BUSY, HELD]
+    assert admin.rollouts.reports == [BUSY, HELD]
     assert not admin.recorder.errors
     assert b" 200 " in await admin.raw(whole)
 

@@ -1,0 +1,54 @@
+"""The values of `rollout_control` and `status_reports` as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from fsxds.model.errors import UsageError
+
+Report = TypeVar("Report")
+
+
+def report_of(form: type[Report], plain: object) -> Report:
+    """Return the value that JSON stands for.
+
+    Raises:
+        UsageError: it is written otherwise: by another version of fsxds.
+    """
+    try:
+        return cast("Report", _read(form, plain))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise UsageError(
+            "the server writes its reports otherwise than this fsxds reads them; use its version"
+        ) from error
+
+
+def _read(form: Any, plain: Any) -> object:
+    if is_dataclass(form) and isinstance(form, type):
+        hints = get_type_hints(form)
+        return form(**{each.name: _read(hints[each.name], plain[each.name]) for each in fields(form)})
+    parts = get_args(form)
+    if get_origin(form) is tuple:
+        return tuple(_read(parts[0], each) for each in plain)
+    if get_origin(form) is Mapping:
+        return {name: _read(parts[1], each) for name, each in plain.items()}
+    if parts:
+        # It may be null.
+        return None if plain is None else _read(parts[0], plain)
+    if not isinstance(plain, (int, float) if form is float else form):
+        raise TypeError(form)
+    return plain
+
+
+def written(content: object) -> bytes:
+    """Return values as JSON, each as an object of its fields."""
+    return json.dumps(content, default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    raise TypeError(f"{type(value).__name__} is not written")

@@ -7,6 +7,7 @@
 | `p/` | what was published last, whatever view it is of |
 | `publisher` | who publishes, as long as its lease lasts |
 | `s/` and the id of a server | what it reports, as long as its lease lasts |
+| `k/` and a name | what the publisher keeps for the next one (`records.py`) |
 | `c/`, `a/` | what servers ask of the publisher, and its answers (`fleet_commands.py`) |
 
 Objects come first, pointers last, and each write is fenced: it comes about only if the writer is still the publisher.
@@ -33,6 +34,7 @@ from fsxds.fleet.object_uses import count_of_parts, decoded_object
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.fleet.sealing import InClear, Sealing
 from fsxds.model.resources import Snapshot
+from fsxds.runtime.access import SECRET
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import (
     DIGEST_BYTES,
@@ -76,6 +78,11 @@ class Keys:
     def servers(self) -> bytes:
         """The prefix of reports."""
         return self.prefix + b"s/"
+
+    @property
+    def records(self) -> bytes:
+        """The prefix of what the publisher keeps for the next one."""
+        return self.prefix + b"k/"
 
     @property
     def commands(self) -> bytes:
@@ -149,6 +156,10 @@ class FleetContent:
         """Return what puts a value under a key, sealed."""
         return Put(key, self.sealing.sealed(key, value))
 
+    def may_keep(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot may be written: it has no secrets that the engine would keep in clear."""
+        return self.sealing.may_have_secrets or not snapshot.resources(SECRET)
+
     def name_of(self, digest: Digest) -> bytes:
         """Return what an object with a digest is called that is written now."""
         return self.sealing.name_of(digest, self.sealing.key_id)
@@ -199,12 +210,13 @@ class FleetContent:
         objects: dict[Digest, Content] = {}
         level: Sequence[Digest] = [pointer.root]
         while level:
-            objects |= await self._objects(level, pointer.key_id)
+            objects |= await self.read_objects(level, pointer.key_id)
             named = (child for digest in level for child in objects[digest].children)
             level = [*dict.fromkeys(child for child in named if child not in at_hand and child not in objects)]
         return await asyncio.to_thread(_snapshot_of, pointer.root, objects, near)
 
-    async def _objects(self, digests: Sequence[Digest], key_id: bytes) -> dict[Digest, Content]:
+    async def read_objects(self, digests: Sequence[Digest], key_id: bytes) -> dict[Digest, Content]:
+        """Return objects that were written with a key. DamagedBytesError: one is missing, or is not what was written."""
         names = {digest: self.sealing.name_of(digest, key_id) for digest in digests}
         keys = {digest: [self._part(name, 0)] for digest, name in names.items()}
         values = await self._values([key for (key,) in keys.values()])

@@ -6,19 +6,27 @@ Each server shows how its own clients are led, and what the publisher says of th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fsxds.events.event import Observer
 from fsxds.events.rollout_events import RolloutCommanded
+from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_commands import FleetCommands, Request
-from fsxds.history.entries import HistoryEntry
+from fsxds.fleet.fleet_history import HistoryRow, read_history, snapshot_of
+from fsxds.fleet.fleet_planner import FleetPlanner
+from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
 from fsxds.model.errors import ProtocolError, UsageError
+from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
+from fsxds.rollout import HoldingRules
+from fsxds.rollout.served_outline import ServedOutline
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+from fsxds.transports.admin.operator_control import OperatorControl
 from fsxds.transports.admin.report_json import report_of
-from fsxds.transports.admin.rollout_control import Action, ChannelReport, KeptSnapshot, OperatorDecision, RolloutControl
+from fsxds.transports.admin.rollout_control import Action, ChannelReport, KeptSnapshot, OperatorDecision, no_snapshot
 
 # So long a status waits for what the publisher says, and shows it again.
 STATUS_WITHIN_S = 2.0
@@ -27,28 +35,39 @@ SAME_FOR_S = 1.0
 # So many channels the publisher tells others of.
 MOST_CHANNELS = 200
 
+Result = TypeVar("Result")
 
-class FleetControl:
-    """The rollouts of this server, and those of its fleet.
 
-    Args:
-        own: those of this server.
-        fleet: returns those of the fleet; None while another server publishes.
-        commands: asks that server.
+@dataclass(frozen=True, slots=True)
+class FleetFacts:
+    """What a server knows of its fleet.
+
+    Attributes:
+        publishing: returns the rollouts of the fleet, and what plans them; None while another server publishes.
+        holding: returns by which rules the fleet holds changes.
+        content: what is published, and was.
+        commands: asks the publisher.
         observer: receives what other servers decide.
     """
 
-    def __init__(
-        self,
-        own: RolloutControl,
-        fleet: Callable[[], RolloutControl | None],
-        commands: FleetCommands,
-        observer: Observer,
-    ) -> None:
+    publishing: Callable[[], tuple[OperatorControl, FleetPlanner] | None]
+    holding: Callable[[], HoldingRules]
+    content: FleetContent
+    commands: FleetCommands
+    observer: Observer
+
+
+class FleetControl:
+    """The rollouts of this server, and those of its fleet: an `OperatorControl`.
+
+    Args:
+        own: those of this server.
+        fleet: what it knows of its fleet.
+    """
+
+    def __init__(self, own: OperatorControl, fleet: FleetFacts) -> None:
         self._own = own
         self._fleet = fleet
-        self._commands = commands
-        self._observer = observer
         self._last: tuple[float, Sequence[ChannelReport]] = 0.0, ()
 
     @property
@@ -58,15 +77,15 @@ class FleetControl:
 
     async def channels(self) -> Sequence[ChannelReport]:
         """Return what becomes of each channel of the fleet, and of this server."""
-        fleet = self._fleet()
-        shared = await self._asked_channels() if fleet is None else await fleet.channels()
+        fleet = self._fleet.publishing()
+        shared = await self._asked_channels() if fleet is None else await fleet[0].channels()
         return [*(replace(one, cohort=f"fleet, {one.cohort}") for one in shared), *await self._own.channels()]
 
     async def _asked_channels(self) -> Sequence[ChannelReport]:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._last[0] > SAME_FOR_S:
             try:
-                rows = await self._commands.ask({"ask": "channels"}, STATUS_WITHIN_S)
+                rows = await self._fleet.commands.ask({"ask": "channels"}, STATUS_WITHIN_S)
                 self._last = now_s, report_of(tuple[ChannelReport, ...], rows)
             except (ProtocolError, UsageError):
                 # What is known of this server is shown all the same.
@@ -81,11 +100,34 @@ class FleetControl:
         """Return the layers that a client of this server has; None if there is none with this node id."""
         return self._own.layers_of_node(node_id)
 
+    def served(self, layers: Layers) -> Snapshot | None:
+        """Return what this server serves the nodes with these layers."""
+        return self._own.served(layers)
+
+    def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
+        """Return what each view is served, and by which rules the fleet holds changes of it."""
+        fleet = self._fleet.publishing()
+        return (self._fleet.holding(), self._own.outlines()[1]) if fleet is None else fleet[0].outlines()
+
+    async def history(self) -> Sequence[KeptSnapshot]:
+        """Return what the fleet served, the newest first."""
+        return [row.entry for row in await _read(read_history(self._fleet.content))]
+
+    async def kept(self, number: int) -> tuple[Layers, Snapshot]:
+        """Return a snapshot of the history of the fleet, and of which nodes it is."""
+        for row in await _read(read_history(self._fleet.content)):
+            if row.entry.number == number:
+                return row.entry.layers, await self._snapshot(row)
+        raise no_snapshot(number)
+
+    async def _snapshot(self, row: HistoryRow) -> Snapshot:
+        return await _read(snapshot_of(self._fleet.content, row, self._own.served(row.entry.layers)))
+
     async def decide(self, decision: OperatorDecision) -> int:
         """Do for the fleet what an operator decides."""
-        fleet = self._fleet()
+        fleet = self._fleet.publishing()
         if fleet is not None:
-            return await fleet.decide(decision)
+            return await self._decide(fleet, decision)
         layers = None if decision.layers is None else [[*one] for one in decision.layers]
         request = {
             "ask": "decide",
@@ -95,25 +137,20 @@ class FleetControl:
             "number": decision.number,
             "time_s": decision.time_s,
         }
-        return int(await self._commands.ask(request))
+        return int(await self._fleet.commands.ask(request))
 
-    async def history(self) -> Sequence[KeptSnapshot]:
-        """Return what the publisher served, the newest first."""
-        fleet = self._fleet()
-        if fleet is not None:
-            return await fleet.history()
-        return report_of(tuple[HistoryEntry, ...], await self._commands.ask({"ask": "history"}))
+    def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
+        """Serve these snapshots in views, if this server publishes; return in how many channels."""
+        fleet = self._fleet.publishing()
+        return 0 if fleet is None else fleet[0].roll_back(snapshots)
 
     async def answer(self, request: Request) -> object:
         """Carry out what another server asks of the publisher."""
-        fleet = self._fleet()
+        fleet = self._fleet.publishing()
         if fleet is None:
             raise ProtocolError("another server publishes by now; ask again", "UNAVAILABLE")
-        match request.get("ask"):
-            case "channels":
-                return (await fleet.channels())[:MOST_CHANNELS]
-            case "history":
-                return await fleet.history()
+        if request.get("ask") == "channels":
+            return (await fleet[0].channels())[:MOST_CHANNELS]
         try:
             decision = _decision_of(request)
         except (ValueError, TypeError, LookupError) as error:
@@ -121,8 +158,40 @@ class FleetControl:
                 "the publisher is of another version, and does not know this", "UNIMPLEMENTED"
             ) from error
         words = {name: str(request[name]) for name in ("name", "layers", "number", "time_s") if request[name]}
-        self._observer(RolloutCommanded(f"rollout/{decision.action}", words, str(request.get("server"))))
-        return await fleet.decide(decision)
+        self._fleet.observer(RolloutCommanded(f"rollout/{decision.action}", words, str(request.get("server"))))
+        return await self._decide(fleet, decision)
+
+    async def _decide(self, fleet: tuple[OperatorControl, FleetPlanner], decision: OperatorDecision) -> int:
+        control, planner = fleet
+        if decision.action is not Action.ROLLBACK:
+            changed = await control.decide(decision)
+        elif decision.time_s is None:
+            changed = control.roll_back(dict([await self.kept(decision.number or 0)]))
+        else:
+            changed = control.roll_back(await self._kept_at(decision.time_s))
+        if changed:
+            await planner.until_kept()
+        return changed
+
+    async def _kept_at(self, time_s: float) -> dict[Layers, Snapshot]:
+        """Return by layers what was served at a time."""
+        rows = {
+            row.entry.layers: row
+            for row in reversed(await _read(read_history(self._fleet.content)))
+            if row.entry.time_s <= time_s
+        }
+        if not rows:
+            fact = "the history has nothing that was served then; fsxds history lists what it has"
+            raise ProtocolError(fact, "NOT_FOUND")
+        return {layers: await self._snapshot(row) for layers, row in rows.items()}
+
+
+async def _read(reading: Awaitable[Result]) -> Result:
+    """Read from the engine. ProtocolError: that cannot be done."""
+    try:
+        return await reading
+    except (UnreachableError, RejectedRequestError, DamagedBytesError) as error:
+        raise ProtocolError(f"the history of the fleet cannot be read: {error}", "UNAVAILABLE") from error
 
 
 def _decision_of(request: Request) -> OperatorDecision:

@@ -10,23 +10,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Never
 
 from fsxds.events.event import Event, Observer
 from fsxds.events.file_events import SnapshotPublished
 from fsxds.events.fleet_events import PublicationFailed, SecretsNotPublished
 from fsxds.fleet.fleet_clients import FleetClients
+from fsxds.fleet.fleet_history import FleetHistory
+from fsxds.fleet.fleet_places import FleetPlaces, read_places
 from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import Publication
+from fsxds.fleet.records import Records
 from fsxds.fleet.reports import Servers
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
-from fsxds.protocol.tombstones import Tombstones
 from fsxds.publishing.channel_rollout import ChannelRollout
 from fsxds.publishing.node_channels import ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
@@ -42,37 +45,37 @@ PATIENCE_SHARE = 3.0
 PAUSE_S = 0.5
 COLLECT_EVERY_S = 10.0
 
-
-class _Places:
-    """Where the rollouts begin: at what is published. Keeps nothing else."""
-
-    def __init__(self, served: Mapping[ViewKey, Snapshot]) -> None:
-        self._served = served
-        self.read_members: Callable[[], Mapping[Layers, Tombstones]] = dict
-        self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
-
-    def restored(self) -> dict[ChannelKey, RolloutState]:
-        return {ChannelKey(*key): RolloutState(one, one, one) for key, one in self._served.items()}
-
-    def restored_members(self) -> dict[Layers, Tombstones]:
-        return {}
-
-    def restore_rejections(self, rejections: object) -> None:
-        pass
-
-    def note_rejections(self) -> None:
-        pass
-
-    def save(self, key: ChannelKey, read: object) -> None:
-        pass
-
-    def forget(self, key: ChannelKey) -> None:
-        pass
+# So long an operator waits until what was decided survives this publisher.
+KEPT_WITHIN_S = 5.0
 
 
 def rules_of_fleet(rules: PublishRules) -> PublishRules:
     """Return how a fleet publishes: its servers wait for their clients, and it waits for them."""
     return replace(rules, rollout=replace(rules.rollout, step_timeout_s=rules.rollout.step_timeout_s * PATIENCE_SHARE))
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStart:
+    """What a publisher goes on from.
+
+    Attributes:
+        publication: what is published; it has begun.
+        records: what publishers keep.
+        places: where rollouts were.
+        history: what was served.
+    """
+
+    publication: Publication
+    records: Records
+    places: Mapping[ViewKey, RolloutState]
+    history: FleetHistory
+
+    @classmethod
+    async def by(cls, publication: Publication, tree: Path | None) -> PublisherStart:
+        """Read what publishers before kept; of the directory `tree` the git commit is noted."""
+        records = Records(publication)
+        await records.begin()
+        return cls(publication, records, await read_places(records, publication), FleetHistory(records, tree))
 
 
 class FleetPlanner:
@@ -81,25 +84,27 @@ class FleetPlanner:
     Args:
         rules: how changes are published.
         observer: receives what happens in rollouts.
-        publication: what is published; it has begun.
+        kept: what it goes on from.
         loading: loads the views that servers serve.
 
     Attributes:
         publisher: has the rollouts.
+        history: what was served.
     """
 
     def __init__(
         self,
         rules: PublishRules,
         observer: Observer,
-        publication: Publication,
+        kept: PublisherStart,
         loading: ViewLoading,
     ) -> None:
-        self.publisher = Publisher(
-            rules_of_fleet(rules),
-            partial(_observe, observer),
-            _Places(publication.served),
-        )
+        # So many changes were noted, and so many of them are published and kept.
+        self._changed, self._kept = Latest(0), Latest(0)
+        publication = kept.publication
+        self._places = FleetPlaces(publication, kept.records, kept.places, self._note)
+        self.history = kept.history
+        self.publisher = Publisher(rules_of_fleet(rules), partial(_observe, observer), self._places)
         self._observer = observer
         self._exposed: set[ViewKey] = set()
         self._publication = publication
@@ -111,7 +116,6 @@ class FleetPlanner:
         self._clients = FleetClients(self.publisher, self._order_of, self._rollout_of)
         # By view: the generation of what was published last, and its order.
         self._published: dict[ViewKey, tuple[int, Order]] = {}
-        self._changed: Latest[object] = Latest(object())
         now_s = asyncio.get_running_loop().time()
         for rollout in tuple(self.publisher.rollouts.values()):
             # The servers are known; nobody has to return.
@@ -153,10 +157,20 @@ class FleetPlanner:
 
     def _note(self) -> None:
         """Note that something else may be to be published."""
-        self._changed.replace(object())
+        self._changed.replace(self._changed.current + 1)
 
     def _follow(self, rollout: ChannelRollout) -> None:
         rollout.channel.store.listeners[self] = self._note
+
+    async def until_kept(self) -> None:
+        """Wait until what was decided is kept for the next publisher, unless it cannot be kept in time."""
+        for key, rollout in self.publisher.rollouts.items():
+            self._places.save(key, partial(_state_of, rollout))
+        wanted = self._changed.current
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KEPT_WITHIN_S):
+                while self._kept.current < wanted:
+                    await self._kept.replaced()
 
     async def run(self) -> None:
         """Publish until this server is not the publisher any more (NoPublisherError), or cancelled."""
@@ -173,6 +187,7 @@ class FleetPlanner:
             seen = self._changed.current
             try:
                 await self._publish()
+                self._kept.replace(seen)
             except (UnreachableError, RejectedRequestError) as error:
                 if str(error) != failed:
                     failed = str(error)
@@ -195,16 +210,21 @@ class FleetPlanner:
                 self._published[key] = current.generation, await self._publication.publish(key, current)
                 # Some may have reported it before it was known to be published.
                 self._clients.ask(key)
+        await self._places.write()
+        for channel_key, rollout in tuple(self.publisher.rollouts.items()):
+            if channel_key == ChannelKey(channel_key.layers) and (good := rollout.machine.good) is not None:
+                key = ViewKey(channel_key.layers)
+                if self._publication.content.may_keep(good):
+                    await self.history.add(key.layers, good)
 
     def _is_exposed(self, key: ViewKey, snapshot: Snapshot) -> bool:
         """Whether a snapshot has secrets that etcd would keep in clear; reported once."""
-        secret = next(iter(snapshot.resources(SECRET).values()), None)
-        if secret is None or self._publication.content.sealing.may_have_secrets:
+        if self._publication.content.may_keep(snapshot):
             self._exposed.discard(key)
             return False
         if key not in self._exposed:
             self._exposed.add(key)
-            self._observer(SecretsNotPublished(str(secret.origin)))
+            self._observer(SecretsNotPublished(str(next(iter(snapshot.resources(SECRET).values())).origin)))
         return True
 
     async def _keep_collected(self) -> Never:
@@ -217,6 +237,10 @@ class FleetPlanner:
             reached = min(orders, default=self._publication.order)
             with suppress(UnreachableError, RejectedRequestError):
                 await self._publication.collect(reached)
+
+
+def _state_of(rollout: ChannelRollout) -> RolloutState | None:
+    return rollout.state
 
 
 def _observe(observer: Observer, event: Event) -> None:

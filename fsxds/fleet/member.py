@@ -29,7 +29,7 @@ from fsxds.fleet.client_reports import ClientsReporter
 from fsxds.fleet.content import FleetContent, Keys
 from fsxds.fleet.etcd import EtcdKeyValues, Members
 from fsxds.fleet.fleet_commands import CommandedPublisher, FleetCommands, Request
-from fsxds.fleet.fleet_planner import FleetPlanner
+from fsxds.fleet.fleet_planner import FleetPlanner, PublisherStart
 from fsxds.fleet.following import Following
 from fsxds.fleet.key_values import (
     CompactedError,
@@ -63,7 +63,7 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 if TYPE_CHECKING:
     from fsxds.fleet.fleet_control import FleetControl
-    from fsxds.transports.admin.rollout_control import RolloutControl
+    from fsxds.transports.admin.operator_control import OperatorControl
 
 # Between two tries to be elected.
 PAUSE_S = 0.3
@@ -91,6 +91,7 @@ class MemberContext:
         content: what the fleet serves, and what it agrees by.
         observer: receives what happens.
         has_source: it loads a tree, and may publish it.
+        tree: the directory that it loads; None if there is none.
         lag_patience_s: so long a client that comes from another server waits until this one is as far.
     """
 
@@ -98,10 +99,15 @@ class MemberContext:
     observer: Observer
     has_source: bool
     lag_patience_s: float = 5.0
+    tree: Path | None = None
 
 
-def member_of(settings: Settings, observer: Observer, *, has_source: bool) -> Member:
-    """Return a server of the fleet of the settings. UsageError if a file of theirs cannot be used."""
+def member_of(settings: Settings, observer: Observer, tree: Path | None, *, has_source: bool) -> Member:
+    """Return a server of the fleet of the settings, which loads a directory or another source, or has none.
+
+    Raises:
+        UsageError: a file of the settings cannot be used.
+    """
     rule = settings.fleet
     if rule is None:
         raise UsageError("there is no fleet; give --fleet ETCD")
@@ -114,7 +120,7 @@ def member_of(settings: Settings, observer: Observer, *, has_source: bool) -> Me
     sealing = InClear(may_have_secrets=is_private) if key is None else Sealing.of(key)
     engine = EtcdKeyValues(Members(rule.targets, None if tls is None else tls.grpc_credentials(), user))
     content = FleetContent(engine, Keys(f"/{rule.prefix}/".encode()), sealing)
-    return Member(MemberContext(content, observer, has_source, settings.lag_patience_s))
+    return Member(MemberContext(content, observer, has_source, settings.lag_patience_s, tree))
 
 
 def _read_user(path: Path) -> tuple[str, str]:
@@ -199,14 +205,18 @@ class Member(Alone):
             return True
         return self._taken_of(view, rollout) >= self.following.orders[view]
 
-    def control(self, make: Callable[[Publisher], RolloutControl]) -> FleetControl:  # type: ignore[override]
-        """Return what operators decide by: for the fleet, if this server publishes."""
-        from fsxds.fleet.fleet_control import FleetControl  # noqa: PLC0415 - for a capability, loaded if it is used
+    def control(self, make: Callable[[Publisher], OperatorControl]) -> OperatorControl:
+        """Return what operators decide by: for the fleet."""
+        from fsxds.fleet.fleet_control import FleetControl, FleetFacts  # noqa: PLC0415 - for a capability
 
-        def fleet() -> RolloutControl | None:
-            return None if self.planner is None else make(self.planner.publisher)
+        def publishing() -> tuple[OperatorControl, FleetPlanner] | None:
+            return None if self.planner is None else (make(self.planner.publisher), self.planner)
 
-        self._control = FleetControl(super().control(make), fleet, self._commands, self._context.observer)
+        def holding() -> HoldingRules:
+            return HoldingRules() if self._rules is None else self._rules.holding
+
+        facts = FleetFacts(publishing, holding, self._content, self._commands, self._context.observer)
+        self._control = FleetControl(super().control(make), facts)
         return self._control
 
     async def _answer(self, request: Request) -> object:
@@ -343,7 +353,8 @@ class Member(Alone):
         self._context.observer(PublisherElected(publication.order.epoch))
         if self._rules is None or self._loading is None or self._loaded.current is None:
             return
-        self.planner = FleetPlanner(self._rules, self._context.observer, publication, self._loading)
+        kept = await PublisherStart.by(publication, self._context.tree)
+        self.planner = FleetPlanner(self._rules, self._context.observer, kept, self._loading)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._until_lost(lease))
             commanded = CommandedPublisher(self._content, fence, lease, self._answer)

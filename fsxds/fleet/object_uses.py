@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import DIGEST_BYTES, Content, Digest, KeptObject, joined, parted
@@ -36,6 +36,16 @@ class ObjectUses:
         yield kept
         for child in children:
             yield from self.add(child)
+
+    def add_named(self, digest: Digest, children: Mapping[Digest, tuple[Digest, ...]]) -> Iterator[Digest]:
+        """The same for an object of which it is known what it names, and so on; yields digests."""
+        self._uses[digest] += 1
+        if digest in self._children:
+            return
+        self._children[digest] = children[digest]
+        yield digest
+        for child in children[digest]:
+            yield from self.add_named(child, children)
 
     def remove(self, digest: Digest) -> Iterator[Digest]:
         """Count one use less of an object, and yield those that are not in use any more; to be exhausted."""

@@ -52,6 +52,7 @@ class Publication:
 
     Attributes:
         content: where it is written.
+        fence: holds as long as this server is the publisher.
         order: that of what was published last.
         served: what is published of each view.
         orders: the order of that.
@@ -64,7 +65,7 @@ class Publication:
         self.orders: dict[ViewKey, Order] = {}
         self.existing: frozenset[str] = frozenset()
         self.content = content
-        self._fence = fence
+        self.fence = fence
         self._publisher = publisher
         self._uses = ObjectUses()
         # What was published before this is to be published again.
@@ -141,30 +142,51 @@ class Publication:
 
     async def _pointer(self, key: ViewKey, snapshot: Snapshot) -> Pointer | None:
         """Write the objects of a snapshot, and return what points to it; None if that is published already."""
+        root, roots = await self.keep(snapshot), self._roots.get(key)
+        if roots and roots[-1].digest == root and self.orders[key] >= self._least:
+            self.release(root)
+            return None
+        order = self.order._replace(serial=self.order.serial + 1)
+        before = self.served.get(key)
+        difference = None if before is None else RowsDifference.between(before, snapshot)
+        return Pointer(order, root, difference)
+
+    async def keep(self, snapshot: Snapshot) -> Digest:
+        """Have the objects of a snapshot stored until it is released as often; return its digest."""
         if self._is_removing:
             await self._move({})
             self._is_removing = False
         root = await asyncio.to_thread(object_of, snapshot, is_packed=True)
-        roots = self._roots.get(key)
-        if roots and roots[-1].digest == root.digest and self.orders[key] >= self._least:
-            return None
         new = {self.content.name_of(one.digest): one for one in await asyncio.to_thread(self._use, root)}
         missing = new.keys() - (self._stored.keys() - self._unsure)
         try:
             await self._write({name: one for name, one in new.items() if name in missing})
         except (UnreachableError, RejectedRequestError):
-            self._release(root.digest)
+            self.release(root.digest)
             raise
-        order = self.order._replace(serial=self.order.serial + 1)
-        before = self.served.get(key)
-        difference = None if before is None else RowsDifference.between(before, snapshot)
-        return Pointer(order, root.digest, difference)
+        return root.digest
+
+    async def keep_stored(self, root: Digest) -> None:
+        """The same for a snapshot that is stored. DamagedBytesError: some of it is missing."""
+        children: dict[Digest, tuple[Digest, ...]] = {}
+        level = [] if root in self._uses else [root]
+        while level:
+            objects = await self.content.read_objects(level, self.content.sealing.key_id)
+            children |= {digest: objects[digest].children for digest in level}
+            named = (child for digest in level for child in children[digest])
+            level = [*dict.fromkeys(one for one in named if one not in children and one not in self._uses)]
+        new = [*self._uses.add_named(root, children)]
+        self._digests |= {self.content.name_of(digest): digest for digest in new}
+
+    def release(self, root: Digest) -> None:
+        """Let the objects of a snapshot be removed if nothing else needs them."""
+        self._unused += map(self.content.name_of, self._uses.remove(root))
 
     async def _write(self, objects: Mapping[bytes, KeptObject]) -> None:
         parts = await asyncio.to_thread(lambda: {name: encoded_object(one) for name, one in objects.items()})
         self._stored |= {name: len(each) for name, each in parts.items()}
         self._unsure |= objects.keys()
-        if not await self.content.write_objects(parts, (self._fence,)):
+        if not await self.content.write_objects(parts, (self.fence,)):
             raise NoPublisherError("another server publishes by now")
         self._unsure -= objects.keys()
 
@@ -178,7 +200,7 @@ class Publication:
             at = keys.pointer(key)
             changes.append(Delete(at) if pointer is None else self.content.put(at, pointer.encoded()))
         while True:
-            guards = self._fence, Guard(keys.pointers, modified=self._revision)
+            guards = self.fence, Guard(keys.pointers, modified=self._revision)
             revision = None
             with suppress(UnreachableError):
                 revision = await self.content.engine.write(changes, guards)
@@ -194,9 +216,9 @@ class Publication:
 
     async def _written(self, head: Put) -> int | None:
         """Return when what was to be published was written; None if it was not, and may be still."""
-        found = await self.content.engine.read([head.key, self._fence.key])
-        publisher, last = found.values.get(self._fence.key), found.values.get(head.key)
-        if publisher is None or publisher.created != self._fence.created:
+        found = await self.content.engine.read([head.key, self.fence.key])
+        publisher, last = found.values.get(self.fence.key), found.values.get(head.key)
+        if publisher is None or publisher.created != self.fence.created:
             raise NoPublisherError("another server publishes by now")
         modified = 0 if last is None else last.modified
         if modified == self._revision:
@@ -210,7 +232,7 @@ class Publication:
         for key, roots in tuple(self._roots.items()):
             is_gone = key not in self.served
             while roots and (is_gone or (len(roots) > 1 and roots[1].order <= reached)):
-                self._release(roots.popleft().digest)
+                self.release(roots.popleft().digest)
             if not roots:
                 del self._roots[key]
         if self._left_until is not None and reached >= self._left_until:
@@ -220,7 +242,7 @@ class Publication:
             self._is_removing = True
             self._unsure |= gone.keys()
             last = Guard(self.content.keys.pointers, modified=self._revision)
-            if not await self.content.remove_objects(gone, (self._fence, last)):
+            if not await self.content.remove_objects(gone, (self.fence, last)):
                 raise NoPublisherError("another server publishes by now")
             self._is_removing = False
             self._unsure -= gone.keys()
@@ -228,9 +250,6 @@ class Publication:
                 del self._stored[name]
                 self._digests.pop(name, None)
         self._unused = []
-
-    def _release(self, digest: Digest) -> None:
-        self._unused += map(self.content.name_of, self._uses.remove(digest))
 
     def _is_unused(self, name: bytes) -> bool:
         return name in self._stored and self._digests.get(name) not in self._uses

@@ -107,12 +107,13 @@ def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -
     else:
         rows = connection.execute(f"{query} WHERE layers = ? {order}", (layers_key(layers),))
     try:
-        return tuple(_entry(*row) for row in rows)
+        return tuple(entry_of(*row) for row in rows)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DamagedBytesError(f"the history is damaged: {type(error).__name__}") from error
 
 
-def _entry(number: int, layers: bytes, facts: bytes) -> HistoryEntry:
+def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEntry:
+    """Return an entry of which this is kept. ValueError, TypeError, LookupError, AttributeError: it is something else."""
     read = json.loads(facts)
     changes = {
         name: HistoryChange(*(SomeNames(count, tuple(names)) for count, names in change))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from fsxds.model.resource_types import RESOURCE_TYPES
@@ -128,6 +129,25 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
         )
     except _DAMAGE as error:
         raise DamagedBytesError(f"it is damaged: {type(error).__name__}") from error
+
+
+def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:
+    """Return whether two states of a rollout, at two times in seconds, are the same but for the time that passed."""
+    are_same = before.served is after.served and before.target is after.target and before.good is after.good
+    are_same = are_same and before.pinned is after.pinned
+    are_same = are_same and (before.pins, before.nodes) == (after.pins, after.nodes)
+    are_same = are_same and _ids(before) == _ids(after)
+    return are_same and _ends(before, before_s) == _ends(after, after_s)
+
+
+def _ids(state: RolloutState) -> dict[ResourceVersion, int]:
+    return {version: id(snapshot) for version, snapshot in state.before.items()}
+
+
+def _ends(state: RolloutState, now_s: float) -> list[DrainingListener]:
+    """Return what drains, with the second in which it ends."""
+    ends = ((one, one.ends_at_s) for one in state.draining)
+    return [one if left_s is None else replace(one, ends_at_s=round(now_s + left_s)) for one, left_s in ends]
 
 
 def _before(number: int) -> str:

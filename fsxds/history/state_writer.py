@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Never, Self
@@ -15,13 +14,14 @@ from typing import NamedTuple, Never, Self
 from fsxds.events.event import Observer
 from fsxds.events.state_events import StateFailed, StateIgnored, StateRecovered, StateRestored, StateWritten
 from fsxds.history.rejection_rows import encode_rejections
+from fsxds.history.rollout_rows import is_same_place
 from fsxds.history.state import State
 from fsxds.model.errors import StateError
 from fsxds.model.resources import Snapshot
 from fsxds.model.tree_trust import SeenManifest
 from fsxds.model.values import BackOff, Layers
 from fsxds.protocol.tombstones import Tombstones
-from fsxds.rollout import DrainingListener, Rejections, ResourceVersion, RolloutState
+from fsxds.rollout import Rejections, RolloutState
 from fsxds.runtime.channels import ChannelKey
 from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 
@@ -279,25 +279,6 @@ class StateWriter:
 
 def _nowhere() -> None:
     """Return the place of a rollout that is forgotten."""
-
-
-def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:
-    """Return whether two states of a rollout, at two times in seconds, are the same but for the time that passed."""
-    are_same = before.served is after.served and before.target is after.target and before.good is after.good
-    are_same = are_same and before.pinned is after.pinned
-    are_same = are_same and (before.pins, before.nodes) == (after.pins, after.nodes)
-    are_same = are_same and _ids(before) == _ids(after)
-    return are_same and _ends(before, before_s) == _ends(after, after_s)
-
-
-def _ids(state: RolloutState) -> dict[ResourceVersion, int]:
-    return {version: id(snapshot) for version, snapshot in state.before.items()}
-
-
-def _ends(state: RolloutState, now_s: float) -> list[DrainingListener]:
-    """Return what drains, with the second in which it ends."""
-    ends = ((one, one.ends_at_s) for one in state.draining)
-    return [one if left_s is None else replace(one, ends_at_s=round(now_s + left_s)) for one, left_s in ends]
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
@@ -12,7 +12,8 @@ from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.channels import Channels
 from fsxds.runtime.supervisor import Supervisor
 
-Control = TypeVar("Control")
+if TYPE_CHECKING:
+    from fsxds.transports.admin.operator_control import OperatorControl
 
 
 class Targets(Protocol):
@@ -45,7 +46,7 @@ class Alone:
         """Return what says which channel a node follows, given what would if the server were alone."""
         return channels
 
-    def control(self, make: Callable[[Publisher], Control]) -> Control:
+    def control(self, make: Callable[[Publisher], OperatorControl]) -> OperatorControl:
         """Return what operators decide by, given what makes that of a publisher."""
         if self._publisher is None:
             raise RuntimeError("what publishes is not known yet")

@@ -244,7 +244,7 @@ class Application:
         from fsxds.fleet.member import member_of  # noqa: PLC0415 - a capability, loaded if it is used
 
         has_source = self.directory is not None or bool(rules_of(settings))
-        return member_of(settings, self._receive, has_source=has_source)
+        return member_of(settings, self._receive, self.directory, has_source=has_source)
 
     def _publish_rules(self, settings: Settings) -> PublishRules:
         return self.member.rules(PublishRules.of(settings, self.is_static))

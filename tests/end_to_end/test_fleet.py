@@ -308,3 +308,36 @@ def test_an_upstream_is_published_and_rolled_back(etcd, tmp_path) -> None:
 
             assert run_fsxds(["rollback", "1", "--admin", relay.admin]).returncode == 0
             await_names(follower, "a")
+
+
+def test_a_rollback_at_any_server_survives_the_publisher(etcd, tmp_path) -> None:
+    """The history has the same numbers everywhere, without `--state`; the next publisher serves what was rolled back to."""
+    ours, theirs = write(tmp_path / "ours", "a"), write(tmp_path / "theirs", "a")
+    first, second = server_of(tmp_path / "1", etcd, ours), server_of(tmp_path / "2", etcd, theirs)
+    with first, second, server_of(tmp_path / "3", etcd) as follower:
+        await_names(follower, "a")
+        for tree in (ours, theirs):
+            write(tree, "a", "bad")
+        await_names(follower, "a", "bad")
+
+        def numbers_at(server: Server) -> list[str]:
+            shown = run_fsxds(["history", "--admin", server.admin, "--format", "json"])
+            return [f"@{row['number']}" for row in json.loads(shown.stdout)["snapshots"]]
+
+        first.wait(lambda: len(numbers_at(first)) == 2, "both to be kept")
+        assert numbers_at(follower) == numbers_at(second) == numbers_at(first) == ["@2", "@1"]
+        for path in ("graph", "diff?from=1&to=2"):
+            with urllib.request.urlopen(f"http://{follower.admin}/api/{path}", timeout=PATIENCE_S) as response:
+                assert "bad" in response.read().decode()
+        done = run_fsxds(["rollback", "@1", "--admin", follower.admin])
+        assert done.returncode == 0, done.stderr
+        await_names(follower, "a")
+
+        first.kill()
+        second.wait(lambda: second.log_events("fleet_publisher_elected"), "the election")
+        write(theirs, "a", "bad", "more")
+        await_names(follower, "a", "more")
+        first.wait(lambda: len(numbers_at(follower)) > 3, "what was served since to be kept")
+        assert numbers_at(follower)[-2:] == ["@2", "@1"]
+        assert run_fsxds(["rollout", "resume", "--admin", follower.admin]).returncode == 0
+        await_names(follower, "a", "bad", "more")

@@ -52,6 +52,7 @@ class FleetServer:
 
     def __init__(self, engine: KeyValues, name: str, rules: PublishRules, *, has_source: bool) -> None:
         self.recorder = Recorder()
+        self.engine = engine
         content = FleetContent(engine, KEYS, InClear())
         self.member = Member(MemberContext(content, self.recorder, has_source), name)
         self.publisher = Publisher(self.member.rules(rules), self.recorder)

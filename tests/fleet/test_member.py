@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import patch
 
 from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
+from fsxds.fleet.content import FleetContent
+from fsxds.fleet.fleet_history import read_history
 from fsxds.fleet.key_values import MemoryKeyValues
 from fsxds.fleet.sealing import Sealing
+from fsxds.model.resources import Snapshot
+from fsxds.publishing.rollout_operator import RolloutOperator
+from fsxds.rollout import HoldingRules
+from fsxds.runtime.channels import ChannelKey
 from fsxds.settings.rollout_forms import Canary, NackLimit
 from tests.fleet.fleet_servers import RULES, FleetServer, fleet_of
 from tests.fleet.made import KEYS
@@ -255,3 +262,86 @@ async def test_who_cannot_read_what_is_published_does_not_publish() -> None:
         assert servers[1].events(PublisherElected, PublisherLost)[:1] == ["PublisherLost"]
         assert not (await engine.read([KEYS.publisher])).values
         assert not servers[1].recorder.errors
+
+
+def rolled_back(server: FleetServer, snapshot: Snapshot) -> None:
+    """Roll the fleet back, at the server that publishes."""
+    assert server.member.planner is not None
+    operator = RolloutOperator(server.member.planner.publisher, lambda: [("", ())], None)
+    assert operator.roll_back({(): snapshot}) == 1
+
+
+@virtually
+async def test_a_rollback_survives_the_publisher() -> None:
+    """The next one, whose tree has what was taken back, does not serve that; a resume there follows the tree again."""
+    async with fleet_of(2, 1) as servers:
+        await serving(servers, OLD)
+        servers[1].save(OLD)
+        before = servers[0]._tree
+        assert before is not None
+        client = await servers[2].join("a")
+        for server in servers[:2]:
+            server.save(NEW)
+        await until(lambda: client.clusters() == {"new": "bad"})
+        rolled_back(servers[0], before)
+        assert servers[0].member.planner is not None
+        await servers[0].member.planner.until_kept()
+        await until(lambda: client.clusters() == {"old": "1"})
+
+        await servers[0].stop(is_killed=True)
+        await until(lambda: servers[1].member.planner is not None)
+        await asyncio.sleep(60.0)
+        assert client.clusters() == {"old": "1"}
+        planner = servers[1].member.planner
+        assert planner is not None
+        rows = await read_history(FleetContent(servers[1].engine, KEYS))
+        assert [row.entry.number for row in rows] == [3, 2, 1]
+        RolloutOperator(planner.publisher, lambda: [("", ())], None).resume(None)
+        await until(lambda: client.clusters() == {"new": "bad"})
+
+
+@virtually
+async def test_a_decision_is_kept_when_it_is_answered() -> None:
+    """A publisher that is killed right after that loses nothing."""
+    async with fleet_of(2, 1) as servers:
+        await serving(servers, OLD)
+        before = servers[0]._tree
+        assert before is not None
+        client = await servers[2].join("a")
+        for server in servers[:2]:
+            server.save(NEW)
+        await until(lambda: client.clusters() == {"new": "bad"})
+        rolled_back(servers[0], before)
+        planner = servers[0].member.planner
+        assert planner is not None
+        await planner.until_kept()
+        await servers[0].stop(is_killed=True)
+        await until(lambda: client.clusters() == {"old": "1"}, 120.0)
+
+
+@virtually
+async def test_a_removal_that_is_held_waits_on() -> None:
+    """The next publisher knows since when; it is approved there."""
+    many: Tree = {"CDS": {f"c{number}": "1" for number in range(10)}}
+    few: Tree = {"CDS": {"c0": "1"}}
+    rules = replace(RULES, holding=HoldingRules(max_removal=0.5))
+    with patch("time.time", lambda: asyncio.get_running_loop().time()):
+        async with fleet_of(2, 1, rules) as servers:
+            await serving(servers, many)
+            slow = await servers[2].join("slow")
+            for server in servers[:2]:
+                server.save(few)
+            await asyncio.sleep(20.0)
+            await servers[0].stop(is_killed=True)
+            await until(lambda: servers[1].member.planner is not None)
+            await asyncio.sleep(40.0)
+            planner = servers[1].member.planner
+            assert planner is not None
+            rollout = planner.publisher.rollouts[ChannelKey()]
+            since_s = min(rollout.held_since_s.values())
+            assert asyncio.get_running_loop().time() - since_s > 55.0
+            operator = RolloutOperator(planner.publisher, lambda: [("", ())], None)
+            (report,) = [one for one in operator.status() if one.approval]
+            assert report.approval is not None
+            assert operator.approve(report.approval.id) == 1
+            await until(lambda: slow.clusters() == {"c0": "1"})

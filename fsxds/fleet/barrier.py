@@ -4,6 +4,7 @@
 | --- | --- |
 | Who brings versions, and would be sent something else, waits until this server serves all that is published. | What it has may be newer. |
 | What is published is read after it came: one read for all who came before. | A read that was on its way may not know what it has. |
+| Who was answered here with what it has does not wait. | All that follows is later; and its server may wait for it. |
 | Who would be sent nothing else waits for a moment, and not at all while nobody can be asked. | The next types of its stream may be others. |
 | Who was here before, and was led on elsewhere, is where its versions say. | It would be led again from where it left. |
 | Nobody waits for longer than the settings allow. | A server may be cut off from the others for long, and serve all the same. |
@@ -113,13 +114,17 @@ class FleetChannels:
         """How changes are rolled out now."""
         return self._channels.rollout
 
-    async def channel_of(self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
+    async def channel_of(
+        self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
+    ) -> Channel:
         """Return the channel of a node; see `Channels`."""
         if holds:
             channel = await self._channels.channel_of(node)
             served, view = channel.store.current, ViewKey(channel.key.layers, channel.key.is_canary)
             is_equal = served is not None and holds_of(served)
-            if not is_equal or self._barrier.following.is_reached:
+            # Its polls of other types ask for themselves.
+            is_behind = is_here and (is_equal or self._barrier.following.is_older(view, holds_of))
+            if not is_behind and (not is_equal or self._barrier.following.is_reached):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(EQUAL_PATIENCE_S if is_equal else self._patience_s):
                         await self._barrier.passed(view)

@@ -199,11 +199,15 @@ class Member(Alone):
         self._barrier.note()
 
     def _is_served(self, view: ViewKey) -> bool:
-        """Whether all clients of a view that are waited for have what is at hand of it."""
+        """Whether a view is served what is at hand of it, and no step of this server is to follow."""
         rollout = None if self._publisher is None else self._publisher.rollouts.get(ChannelKey(*view))
         if rollout is None or view not in self.following.orders:
             return True
-        return self._taken_of(view, rollout) >= self.following.orders[view]
+        served, wanted, published = rollout.machine.served, rollout.wanted, self.following.snapshots[view]
+        is_wanted = wanted is not None and same_content(wanted, published)
+        # Its clients may not have taken it: one of them may be the one that waits.
+        is_last = served is not None and rollout.machine.target is wanted and same_content(served, published)
+        return (is_wanted and is_last) or self._taken_of(view, rollout) >= self.following.orders[view]
 
     def control(self, make: Callable[[Publisher], OperatorControl]) -> OperatorControl:
         """Return what operators decide by: for the fleet."""

@@ -155,7 +155,9 @@ class NodeChannels:
         options = self._publisher.rules.rollout
         return replace(options, unknown_until_s=self._began_s + options.linger_s) if self._is_new else options
 
-    async def channel_of(self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
+    async def channel_of(
+        self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
+    ) -> Channel:
         """Return the channel of a node, see `Channels`. LimitError: its view is one too many."""
         is_whole = self._views.is_whole
         known = None if is_whole else self._restored_key(node)

@@ -188,13 +188,16 @@ class Channels(Protocol):
     def rollout(self) -> RolloutOptions:
         """How changes are rolled out now."""
 
-    async def channel_of(self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
+    async def channel_of(
+        self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
+    ) -> Channel:
         """Return the channel of a node, as soon as what it serves is loaded.
 
         Args:
             node: as it describes itself.
             holds: whether it says that it holds something already; None if it is to become no client of the channel.
             holds_of: whether that is what a snapshot has.
+            is_here: it was answered here before, and asks for this type alone.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.

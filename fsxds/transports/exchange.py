@@ -162,11 +162,11 @@ class Exchange:
             access.check_request(asker.peer, asker.node, asker.type_url)
 
     async def channel_of(
-        self, asker: Asker, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing
+        self, asker: Asker, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
         """Return what a node is served; see `Channels.channel_of`. Raises ProtocolError: it may not ask for that."""
         self.check(asker)
-        channel = await self.channels.channel_of(asker.node, holds=holds, holds_of=holds_of)
+        channel = await self.channels.channel_of(asker.node, holds=holds, holds_of=holds_of, is_here=is_here)
         # That may have taken long.
         self.check(asker)
         return channel

@@ -63,8 +63,8 @@ class FleetServer:
         self._number = 0
         self._running: list[asyncio.Task[None]] = []
 
-    async def come(self, client: Client) -> Snapshot:
-        """Let the node of a client come from another server, with what it holds; return what it is served then."""
+    async def come(self, client: Client, *, is_here: bool = False) -> Snapshot:
+        """Let the node of a client come with what it holds, from another server or from here; return what it is served then."""
         held = {url: {name: one.version for name, one in rows.items()} for url, rows in client.held.items()}
 
         def holds_of(snapshot: Snapshot) -> bool:
@@ -73,7 +73,7 @@ class FleetServer:
                 for url, versions in held.items()
             )
 
-        channel = await self.channels.channel_of(Node(client.name), holds=True, holds_of=holds_of)
+        channel = await self.channels.channel_of(Node(client.name), holds=True, holds_of=holds_of, is_here=is_here)
         assert channel.store.current is not None
         return channel.store.current
 

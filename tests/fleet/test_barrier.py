@@ -40,22 +40,25 @@ async def test_who_comes_from_a_server_that_is_ahead_waits() -> None:
 
 
 @virtually
-async def test_who_comes_waits_also_for_the_clients_that_are_there() -> None:
-    """What is published is served when they have taken the step before."""
-    given, _ = engines(2)
+async def test_who_comes_waits_also_for_the_steps_of_this_server() -> None:
+    """It missed what was published, and leads its own clients there: who is ahead of them is served the last step."""
+    given, link = engines(2)
     async with fleet_of(1, 1, engines=given) as servers:
         await serving(servers)
         client = await servers[0].join("edge-1")
         slow = await servers[1].join("slow", is_quick=False)
+        link.lag_s = 40.0
         servers[0].save(NEW)
-        await until(lambda: client.clusters() == {"old": "1", "new": "bad"})
-        servers[0].save({"CDS": {"new": "bad"}, "RDS": {"r": "3 CDS:new"}})
+        await until(lambda: client.clusters() == {"new": "bad"})
+        link.lag_s = 0.0
         client.leave()
+        store = servers[1].publisher.whole.store
+        await until(lambda: store.current is not None and "new" in store.current.resources(CDS))
         coming = asyncio.create_task(servers[1].come(client))
         await asyncio.sleep(1.0)
         assert not coming.done()
         slow.quicken()
-        assert "new" in (await coming).resources(CDS)
+        assert [*(await coming).resources(CDS)] == ["new"]
 
 
 @virtually
@@ -94,3 +97,36 @@ async def test_one_read_serves_all_who_wait() -> None:
         before = len(reads)
         await asyncio.gather(*(servers[1].come(client) for client in clients))
         assert len(reads) - before <= 3
+
+
+@virtually
+async def test_who_was_answered_here_does_not_wait() -> None:
+    """Its next poll says that it took the step, which the server waits for; nor does one that is late by a whole change."""
+    async with fleet_of(1, 1) as servers:
+        await serving(servers)
+        client = await servers[1].join("edge-1", is_quick=False)
+        servers[0].save({"CDS": {"old": "2"}, "RDS": {"r": "1 CDS:old"}})
+        store = servers[1].publisher.whole.store
+        before = store.current
+        await until(lambda: store.current is not before)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await servers[1].come(client, is_here=True)
+        client.quicken()
+        await servers[1].come(client, is_here=True)
+        assert loop.time() == began_s
+
+
+@virtually
+async def test_the_last_step_is_not_waited_for() -> None:
+    """Nothing follows it: who comes from elsewhere is served what is published, though others have not taken it yet."""
+    async with fleet_of(1, 1) as servers:
+        await serving(servers)
+        client = await servers[0].join("edge-1")
+        await servers[1].join("slow", is_quick=False)
+        servers[0].save({"CDS": {"old": "2"}, "RDS": {"r": "1 CDS:old"}})
+        await until(lambda: client.clusters() == {"old": "2"})
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await servers[1].come(client)
+        assert loop.time() - began_s < 0.2

@@ -29,7 +29,9 @@ class ChannelPerNode(OneChannel):
         super().__init__()
         self.by_node: defaultdict[str, Channel] = defaultdict(lambda: Channel(ChannelKey()))
 
-    async def channel_of(self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
+    async def channel_of(
+        self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
+    ) -> Channel:
         """Return the channel of a node; there is none for `nobody`."""
         if node.id == "nobody":
             raise ProtocolError(REASON, "NOT_FOUND")

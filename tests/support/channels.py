@@ -36,6 +36,8 @@ class OneChannel:
         self.channel = channel or Channel(ChannelKey())
         self.store = self.channel.store
 
-    async def channel_of(self, _: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
+    async def channel_of(
+        self, _: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
+    ) -> Channel:
         """Return the channel."""
         return self.channel

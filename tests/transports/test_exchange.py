@@ -32,7 +32,9 @@ class SlowChannels(OneChannel):
         super().__init__()
         self._meanwhile = meanwhile
 
-    async def channel_of(self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing) -> Channel:
+    async def channel_of(
+        self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
+    ) -> Channel:
         """Return the channel."""
         await asyncio.sleep(0)
         self._meanwhile()

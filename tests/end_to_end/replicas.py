@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -233,7 +233,7 @@ class Replica:
 
 
 @contextmanager
-def balancing(folder: Path, replicas: list[Replica], *, is_sticky: bool) -> Iterator[tuple[str, str]]:
+def balancing(folder: Path, replicas: Sequence[Replica], *, is_sticky: bool) -> Iterator[tuple[str, str]]:
     """Run nginx with docker/nginx.conf before the replicas; yield its addresses for REST and streams."""
     assert NGINX is not None
     text = (TOP / "docker/nginx.conf").read_text()

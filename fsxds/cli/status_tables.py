@@ -11,7 +11,7 @@ from rich.text import Text
 from fsxds.cli.rollout import CHANNEL_HEADINGS, channel_rows, is_held, remarks_on
 from fsxds.cli.tables import table_of
 from fsxds.events.phrases import count_of, duration, escape
-from fsxds.transports.admin.rollout_control import ChannelReport
+from fsxds.transports.admin.rollout_control import ChannelReport, FleetServerReport
 from fsxds.transports.admin.status_reports import (
     ClientDetail,
     ClientList,
@@ -81,6 +81,8 @@ def overview(shown: Overview, console: Console) -> Group:
     if server.upstreams:
         parts.append(table_of(_UPSTREAM_HEADINGS, map(_upstream_row, server.upstreams), console))
         parts += map(Text, _upstream_remarks(server.upstreams))
+    if server.fleet:
+        parts.append(table_of(_FLEET_HEADINGS, map(_fleet_row, server.fleet), console))
     if clients.clients:
         parts.append(table_of(_CLIENT_HEADINGS, _client_rows(clients.clients), console))
         parts += map(Text, _reasons(clients.clients))
@@ -124,6 +126,16 @@ def _server_lines(server: ServerReport) -> Iterator[str]:
         yield escape(f"not ready: waits for {server.waits_for}")
     if server.degraded:
         yield escape(f"degraded: {', '.join(server.degraded)}; the log says why")
+
+
+_FLEET_HEADINGS = ("FLEET", "PUBLICATION", "STATE", "CLIENTS")
+
+
+def _fleet_row(each: FleetServerReport) -> tuple[str | Text, ...]:
+    state = (
+        Text("behind", "yellow") if each.is_behind else Text("publishes" if each.is_publisher else "follows", "green")
+    )
+    return escape(each.name), each.publication, state, str(each.clients)
 
 
 _UPSTREAM_HEADINGS = ("UPSTREAM", "SERVER", "STATE", "SINCE", "RESOURCES", "AGE")

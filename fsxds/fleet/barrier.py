@@ -4,7 +4,7 @@
 | --- | --- |
 | Who brings versions, and would be sent something else, waits until this server serves all that is published. | What it has may be newer. |
 | What is published is read after it came: one read for all who came before. | A read that was on its way may not know what it has. |
-| Who was answered here with what it has does not wait. | All that follows is later; and its server may wait for it. |
+| Who has what it was sent here does not wait. | All that follows is later; and this server may wait for it. |
 | Who would be sent nothing else waits for a moment, and not at all while nobody can be asked. | The next types of its stream may be others. |
 | Who was here before, and was led on elsewhere, is where its versions say. | It would be led again from where it left. |
 | Nobody waits for longer than the settings allow. | A server may be cut off from the others for long, and serve all the same. |
@@ -122,9 +122,7 @@ class FleetChannels:
             channel = await self._channels.channel_of(node)
             served, view = channel.store.current, ViewKey(channel.key.layers, channel.key.is_canary)
             is_equal = served is not None and holds_of(served)
-            # Its polls of other types ask for themselves.
-            is_behind = is_here and (is_equal or self._barrier.following.is_older(view, holds_of))
-            if not is_behind and (not is_equal or self._barrier.following.is_reached):
+            if not is_here and (not is_equal or self._barrier.following.is_reached):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(EQUAL_PATIENCE_S if is_equal else self._patience_s):
                         await self._barrier.passed(view)

@@ -17,7 +17,9 @@ from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_commands import FleetCommands, Request
 from fsxds.fleet.fleet_history import HistoryRow, read_history, snapshot_of
 from fsxds.fleet.fleet_planner import FleetPlanner
-from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
+from fsxds.fleet.key_values import RejectedRequestError, UnreachableError, end_of
+from fsxds.fleet.pointers import Order
+from fsxds.fleet.reports import MemberReport
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
@@ -26,7 +28,14 @@ from fsxds.rollout.served_outline import ServedOutline
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.transports.admin.operator_control import OperatorControl
 from fsxds.transports.admin.report_json import report_of
-from fsxds.transports.admin.rollout_control import Action, ChannelReport, KeptSnapshot, OperatorDecision, no_snapshot
+from fsxds.transports.admin.rollout_control import (
+    Action,
+    ChannelReport,
+    FleetServerReport,
+    KeptSnapshot,
+    OperatorDecision,
+    no_snapshot,
+)
 
 # So long a status waits for what the publisher says, and shows it again.
 STATUS_WITHIN_S = 2.0
@@ -113,6 +122,23 @@ class FleetControl:
         """Return what the fleet served, the newest first."""
         return [row.entry for row in await _read(read_history(self._fleet.content))]
 
+    async def servers(self) -> Sequence[FleetServerReport]:
+        """Return the servers of the fleet by their names; none if nobody answers."""
+        content = self._fleet.content
+        keys = content.keys
+        try:
+            async with asyncio.timeout(STATUS_WITHIN_S):
+                last = await content.last_order()
+                publisher = (await content.engine.read([keys.publisher])).values.get(keys.publisher)
+                found = await content.engine.read_range(keys.servers, end_of(keys.servers))
+        except (UnreachableError, RejectedRequestError, DamagedBytesError, TimeoutError):
+            return ()
+        return [
+            _server(name, one.value, last, is_publisher=publisher is not None and publisher.value == name)
+            for key, one in sorted(found.values.items())
+            if (name := key[len(keys.servers) :])
+        ]
+
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
         """Return a snapshot of the history of the fleet, and of which nodes it is."""
         for row in await _read(read_history(self._fleet.content)):
@@ -184,6 +210,17 @@ class FleetControl:
             fact = "the history has nothing that was served then; fsxds history lists what it has"
             raise ProtocolError(fact, "NOT_FOUND")
         return {layers: await self._snapshot(row) for layers, row in rows.items()}
+
+
+def _server(name: bytes, reported: bytes, last: Order, *, is_publisher: bool) -> FleetServerReport:
+    try:
+        report = MemberReport.decoded(reported)
+    except DamagedBytesError:
+        # Another version of fsxds wrote it.
+        report = MemberReport()
+    order, count = report.order, sum(one.count for one in report.clients.values())
+    publication = f"{order.epoch}.{order.serial}"
+    return FleetServerReport(name.decode(errors="replace"), is_publisher, publication, order < last, count)
 
 
 async def _read(reading: Awaitable[Result]) -> Result:

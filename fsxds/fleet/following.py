@@ -26,7 +26,6 @@ from fsxds.fleet.key_values import CompactedError, RejectedRequestError, Unreach
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import Layers
-from fsxds.runtime.channels import HoldsOf
 from fsxds.runtime.store import Latest
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
@@ -79,10 +78,6 @@ class Following:
     def published(self) -> Mapping[ViewKey, Pointer]:
         """What is published, as it was read last."""
         return self._pointers
-
-    def is_older(self, key: ViewKey, holds_of: HoldsOf) -> bool:
-        """Whether a view had something when what is at hand of it was not published yet."""
-        return any(map(holds_of, self.recent(key)[1:]))
 
     def recent(self, key: ViewKey) -> tuple[Snapshot, ...]:
         """Return what was published lately of a view, the newest first."""

@@ -23,6 +23,7 @@ from fsxds.runtime.channels import ChannelClient, ChannelKey
 from fsxds.transports.admin.rollout_control import (
     ApprovalReport,
     ChannelReport,
+    FleetServerReport,
     HeldReport,
     KeptSnapshot,
     LingeringReport,
@@ -129,6 +130,10 @@ class RolloutOperator:
     async def history(self) -> Sequence[KeptSnapshot]:
         """Return the snapshots of all layers, the newest first."""
         return await self._read(lambda kept: kept.entries())
+
+    async def servers(self) -> Sequence[FleetServerReport]:
+        """Return none: the server is in no fleet."""
+        return ()
 
     def served(self, layers: Layers) -> Snapshot | None:
         """Return what the nodes with these layers are served, those that are no canaries; None where there is nothing."""

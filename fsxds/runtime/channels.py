@@ -197,7 +197,7 @@ class Channels(Protocol):
             node: as it describes itself.
             holds: whether it says that it holds something already; None if it is to become no client of the channel.
             holds_of: whether that is what a snapshot has.
-            is_here: it was answered here before, and asks for this type alone.
+            is_here: it holds what it was sent here, and no other server sent it something since.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.

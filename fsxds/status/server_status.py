@@ -97,6 +97,7 @@ class ServerStatus:
             rollouts=tuple(sorted(rollouts, key=_is_quiet)[:MOST_ROLLOUTS]),
             rollout_count=len(rollouts),
             upstreams=tuple(upstream_report(each, time.time()) for each in process.upstreams()),
+            fleet=tuple(await self._control.servers()),
         )
 
     async def clients(self, query: RowQuery) -> ClientList:

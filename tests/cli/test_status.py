@@ -23,6 +23,7 @@ from fsxds.events.phrases import duration
 from fsxds.model.errors import ProtocolError
 from fsxds.settings.forms import Address, TcpAddress
 from fsxds.transports.admin.admin_api import AdminApi
+from fsxds.transports.admin.rollout_control import FleetServerReport
 from fsxds.transports.admin.status_paths import StatusPaths
 from fsxds.transports.admin.status_reports import (
     ClientCount,
@@ -228,6 +229,23 @@ def test_upstreams(kept: KeptStatus, capsys: Run) -> None:
         "asia 10.0.0.1:18000, 10.0.0.2:18000 refused 5 min none",
         "eu: cannot connect: Connection refused; what is held of it is served",
         "us did not answer yet for rds",
+    ]
+
+
+@pytest.mark.usefixtures("admin")
+def test_the_servers_of_a_fleet(kept: KeptStatus, capsys: Run) -> None:
+    """Each with what it serves, and how many clients; which one publishes, and which is behind."""
+    servers = (
+        FleetServerReport("a-1f", is_publisher=True, publication="3.17", is_behind=False, clients=4),
+        FleetServerReport("b-2e", is_publisher=False, publication="3.16", is_behind=True, clients=1200),
+    )
+    kept.server = replace(SERVER, fleet=servers)
+
+    assert main(["status"]) == 0
+    assert lines(capsys)[3:6] == [
+        "FLEET PUBLICATION STATE CLIENTS",
+        "a-1f 3.17 publishes 4",
+        "b-2e 3.16 behind 1200",
     ]
 
 

@@ -74,6 +74,10 @@ def test_all_serve_what_one_publishes(etcd, tmp_path) -> None:
         write(ours, "a", "c")
         for each in (first, second, follower):
             await_names(each, "a", "c")
+        shown = run_fsxds(["status", "--admin", follower.admin, "--format", "json"])
+        servers = json.loads(shown.stdout)["status"]["fleet"]
+        assert [one["is_publisher"] for one in servers].count(True) == 1
+        assert len(servers) == 3
 
         first.kill()
         second.wait(lambda: second.log_events("fleet_publisher_waits"), "the election")

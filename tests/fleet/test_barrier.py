@@ -130,3 +130,20 @@ async def test_the_last_step_is_not_waited_for() -> None:
         began_s = loop.time()
         await servers[1].come(client)
         assert loop.time() - began_s < 0.2
+
+
+@virtually
+async def test_who_was_left_behind_here_and_led_on_elsewhere_does_not_go_back() -> None:
+    """It follows the others at its own pace here, is served by another server meanwhile, and polls here again."""
+    async with fleet_of(1, 1) as servers:
+        await serving(servers)
+        here = await servers[1].join("edge-1", is_quick=False)
+        quick = await servers[1].join("edge-2")
+        elsewhere = await servers[0].join("edge-1")
+        servers[0].save(NEW)
+        await until(lambda: quick.clusters() == {"new": "bad"})
+        assert elsewhere.clusters() == {"new": "bad"}
+        assert here.channel.key.lane
+        elsewhere.leave()
+        here.leave()
+        assert [*(await servers[1].come(elsewhere)).resources(CDS)] == ["new"]

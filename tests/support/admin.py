@@ -20,6 +20,7 @@ from fsxds.transports.admin.admin_api import AdminApi
 from fsxds.transports.admin.rollout_control import (
     ApprovalReport,
     ChannelReport,
+    FleetServerReport,
     HeldReport,
     LingeringReport,
     OperatorDecision,
@@ -155,6 +156,10 @@ class KeptRollouts:
     def resume(self, layers: frozenset[Layers] | None) -> int:
         """End pins."""
         return self._change(layers, lambda each: each.pinned, QUIET)
+
+    async def servers(self) -> Sequence[FleetServerReport]:
+        """Return none."""
+        return ()
 
     async def history(self) -> Sequence[HistoryEntry]:
         """Return the snapshots."""

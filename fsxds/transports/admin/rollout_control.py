@@ -151,6 +151,25 @@ class ChannelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetServerReport:
+    """A server of a fleet.
+
+    Attributes:
+        name: its id.
+        is_publisher: it publishes.
+        publication: the number of its publisher, and of what that published, up to which it serves all: `3.17`.
+        is_behind: something was published since.
+        clients: how many nodes it serves.
+    """
+
+    name: str
+    is_publisher: bool
+    publication: str
+    is_behind: bool
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatusReport:
     """What `GET /rollout` answers; `state` is the directory of the history, None without `--state`."""
 
@@ -270,6 +289,9 @@ class RolloutControl(Protocol):
 
     async def history(self) -> Sequence[KeptSnapshot]:
         """Return the snapshots of all layers, the newest first."""
+
+    async def servers(self) -> Sequence[FleetServerReport]:
+        """Return the servers of the fleet, none if there is no fleet, or nobody who knows them answers."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
         """Return each name of a view with layers that it has; a name comes again where nodes have different layers.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fsxds.model.values import Layers
-from fsxds.transports.admin.rollout_control import ChannelReport
+from fsxds.transports.admin.rollout_control import ChannelReport, FleetServerReport
 
 # So many of each are in one answer; each list has its count beside it.
 MOST_PROBLEMS = 200
@@ -170,6 +170,7 @@ class ServerReport:
         rollouts: the first of them, those at work or with something to decide first.
         rollout_count: how many there are.
         upstreams: all of them, in the order of their precedence.
+        fleet: the servers of the fleet; none if the server is alone, or the fleet cannot be asked.
     """
 
     version: str
@@ -191,6 +192,7 @@ class ServerReport:
     rollouts: tuple[ChannelReport, ...]
     rollout_count: int
     upstreams: tuple[UpstreamReport, ...]
+    fleet: tuple[FleetServerReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

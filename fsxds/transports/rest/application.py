@@ -206,7 +206,10 @@ class RestJson:
         known = self._memory.node_of(poll.node)
         # The first poll of one name has no version, and may come from a client that holds other things.
         holds = poll.version_info is not None or (known is not None and poll.subscription not in known.watches)
-        is_here = known is not None and poll.subscription in known.watches
+        watch = None if known is None else known.watches.get(poll.subscription)
+        is_here = watch is not None and watch.knows(poll.version_info)
+        if known is not None and watch is not None and watch.sent is not None and not is_here:
+            self._clients.forget(known)
         channel = await self.exchange.channel_of(received.asker, holds=holds, holds_of=poll.holds_of, is_here=is_here)
         channel = self._clients.channel_of(self._memory.node_of(poll.node), channel)
         # Of one moment: steps that follow each other may be published whenever this waits.

@@ -26,7 +26,7 @@ from fsxds.model.values import Version
 from fsxds.protocol.messages import Acknowledgement, Node
 from fsxds.protocol.poll import PollMemory, PollRequest, Wait
 from fsxds.runtime.access import Peer
-from fsxds.runtime.channels import Channel
+from fsxds.runtime.channels import Channel, ChannelKey
 from fsxds.settings.forms import TcpAddress
 from fsxds.transports.exchange import Asker, Exchange
 from fsxds.transports.rest import http_server
@@ -278,6 +278,20 @@ async def test_before_anything_was_loaded_there_is_no_answer(server: Server) -> 
     assert (starting.status, starting.content["code"], starting.headers["Retry-After"]) == (503, 14, "1")
     assert poll.result().status == 200
     assert [status for _, status, _ in server.recorder.rejected] == [503]
+
+
+async def test_who_was_led_on_by_another_server_leaves_its_place(server: Server) -> None:
+    """It brings what it was never sent here: it follows the channel of those who come, and not that in which it was left."""
+    server.publish(named("cds", "a"))
+    left = server.channels.channel
+    first = (await server.poll()).content["version_info"]
+    server.channels.channel = others = Channel(ChannelKey(), left.store)
+    for version in (first, "", first):
+        polling = asyncio.create_task(server.poll(version_info=version, timeout_ms=400))
+        await polling
+        assert len(left.clients) == 1
+    await server.poll(version_info="elsewhere", timeout_ms=400)
+    assert (len(left.clients), len(others.clients)) == (0, 1)
 
 
 async def test_all_held_polls_are_woken_by_one_change(server: Server) -> None:

@@ -22,6 +22,7 @@ from tests.deploy.test_compose import wait_until
 from tests.support.certificates import Authority
 from tests.support.dockerfile import TOP, argument, image_environment
 from tests.support.envoy import Envoy
+from tests.support.etcd import ETCD, MISSING, running_etcd
 from tests.support.fsxds_process import start_fsxds
 from tests.support.ports import free_port
 
@@ -194,7 +195,7 @@ class Pod:
     def local(self, word: str) -> str:
         """Return a word of a command with the places of this machine."""
         word = re.sub(r"(0\.0\.0\.0|localhost):(\d+)", lambda found: f"{found[1]}:{self.ports[int(found[2])]}", word)
-        return re.sub(r"(?<![\w.])/(config|tls|admin|tmp|mirror|git|state)\b", rf"{self.root}/\1", word)
+        return re.sub(r"(?<![\w.])/(config|tls|admin|tmp|mirror|git|state|fleet)\b", rf"{self.root}/\1", word)
 
     def environment(self, one: dict[str, Any]) -> dict[str, str]:
         """Return the environment of a process in a container."""
@@ -291,6 +292,53 @@ def test_command_of_the_base_serves_by_tls_and_answers_its_probes(tmp_path: Path
     with pod.running(one["args"], one):
         assert '"state_restored"' in pod.log()
         assert {"shop", "added"} == pod.clusters(tmp_path)
+
+
+def with_fleet(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest of the base with the patches of the component `fleet` for it, which only add to lists."""
+    patched: dict[str, Any] = json.loads(json.dumps(content))
+    component = yaml.safe_load((KUBERNETES / "fleet/kustomization.yaml").read_text())
+    (patch,) = [one["patch"] for one in component["patches"] if one["target"]["kind"] == content["kind"]]
+    for change in yaml.safe_load(patch):
+        *steps, last = change["path"].strip("/").split("/")
+        assert (change["op"], last) == ("add", "-")
+        place: Any = patched
+        for step in steps:
+            place = place[int(step)] if isinstance(place, list) else place[step]
+        place.append(change["value"])
+    return patched
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("kind", ["StatefulSet", "NetworkPolicy"])
+def test_manifests_of_a_fleet_are_valid(kind: str, release: str) -> None:
+    """What the component adds is known to Kubernetes too."""
+    kubernetes_validate.validate(with_fleet(documents("base")[kind]), release, strict=True)
+
+
+@pytest.mark.skipif(ETCD is None, reason=MISSING)
+def test_command_of_a_fleet_publishes_to_etcd(tmp_path: Path) -> None:
+    """With the certificates that etcd asks for, and a key to encrypt by."""
+    pod = Pod(tmp_path)
+    ConfigMap(tmp_path / "config", KUBERNETES / "base/tree")
+    (tmp_path / "fleet").mkdir()
+    (tmp_path / "fleet/key").write_text("ab" * 32)
+    pod.authority.write(tmp_path / "fleet/ca.crt")
+    pod.authority.issue("fsxds").write(tmp_path / "fleet", "tls")
+    cert, key = pod.authority.issue("127.0.0.1").write(tmp_path, "etcd")
+    trusted = str(tmp_path / "fleet/ca.crt")
+    options = ["--cert-file", str(cert), "--key-file", str(key), "--client-cert-auth", "--trusted-ca-file", trusted]
+    spec = with_fleet(documents("base")["StatefulSet"])["spec"]["template"]["spec"]
+    one = spec["containers"][0]
+    mounted = {mount["name"]: mount["mountPath"] for mount in one["volumeMounts"]}
+    assert mounted["fleet"] == "/fleet"
+    (tmp_path / "members").mkdir()
+    with running_etcd(tmp_path / "members", 1, options, "https") as etcd:
+        words = [word.replace("YOUR-ETCD-0:2379", etcd.targets[0]) for word in one["args"]]
+        words = [re.sub(r",YOUR-ETCD-\d:2379", "", word) for word in words]
+        with pod.running(words, one):
+            assert {"shop"} == pod.clusters(tmp_path)
+    assert '"fleet_publisher_elected"' in pod.log()
 
 
 def test_command_of_git_sync_follows_a_link_that_is_renamed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.etcd import ETCD, MISSING, Etcd, running_etcd
 from tests.support.fsxds_process import run_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.server import Server
+from tests.support.tcp_relay import Relay
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=MISSING)
 
@@ -256,6 +258,41 @@ def test_etcd_without_space(tmp_path) -> None:
         subprocess.run([*put[:3], "defrag"], check=True, capture_output=True)
         subprocess.run([*put[:3], "alarm", "disarm"], check=True, capture_output=True)
         await_names(follower, "a", "b")
+
+
+def test_etcd_that_is_far_away(etcd, tmp_path) -> None:
+    """Half a second there and back: edits arrive, the publisher stays, and nothing counts as lost."""
+    with ExitStack() as stack:
+        ports = [int(target.rpartition(":")[2]) for target in etcd.targets]
+        relays = [stack.enter_context(Relay(port, latency_s=0.25)) for port in ports]
+        far = ("--fleet", f"etcd://{','.join(relay.address for relay in relays)}/fleet")
+        tree = write(tmp_path / "tree", "a")
+        publisher = stack.enter_context(server_of(tmp_path / "1", etcd, tree, *far))
+        follower = stack.enter_context(server_of(tmp_path / "2", etcd, None, *far))
+        await_names(follower, "a")
+        for number in range(2):
+            write(tree, "a", f"b{number}")
+            await_names(follower, "a", f"b{number}")
+        assert len(publisher.log_events("fleet_publisher_elected")) == 1
+        assert not any(server.log_events("fleet_lost") for server in (publisher, follower))
+
+
+def test_a_certificate_of_etcd_that_has_ended(tmp_path) -> None:
+    """No server asks that etcd: what it would serve waits, and the log says that nobody answers."""
+    (tmp_path / "etcd").mkdir()
+    authority = Authority()
+    ca = authority.write(tmp_path / "ca.crt")
+    chain, key = authority.issue("127.0.0.1", ended=True).write(tmp_path, "server")
+    options = ["--cert-file", str(chain), "--key-file", str(key)]
+    with running_etcd(tmp_path / "etcd", options=options, scheme="https") as etcd:
+        tls = ("--fleet-ca", str(ca))
+        server = server_of(tmp_path / "1", etcd, write(tmp_path / "tree", "a"), *tls)
+        try:
+            server.start(wait=False)
+            (line,) = server.wait(lambda: server.log_events("fleet_lost"), "the certificate to be rejected")
+            assert "certificate" in line["message"].lower()
+        finally:
+            server.kill()
 
 
 def test_etcd_that_asks_for_certificates(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import socketserver
 import threading
@@ -13,15 +14,16 @@ from typing import Self
 class Relay(socketserver.ThreadingTCPServer):
     """A context manager. While `is_cut`, connections are closed as soon as they are accepted.
 
-    `pause_s`: before a connection is passed on.
+    `pause_s`: before a connection is passed on. `latency_s`: before what came is passed on, each way.
     """
 
     daemon_threads = True
 
-    def __init__(self, port: int, pause_s: float = 0.0) -> None:
+    def __init__(self, port: int, pause_s: float = 0.0, latency_s: float = 0.0) -> None:
         super().__init__(("127.0.0.1", 0), _Pass)
         self.target = port
         self.pause_s = pause_s
+        self.latency_s = latency_s
         self.is_cut = False
         self.sockets: list[socket.socket] = []
 
@@ -56,16 +58,34 @@ class _Pass(socketserver.BaseRequestHandler):
         time.sleep(self.server.pause_s)
         with socket.create_connection(("127.0.0.1", self.server.target)) as target:
             self.server.sockets += [self.request, target]
-            back = threading.Thread(target=_copy, args=(target, self.request), daemon=True)
+            back = threading.Thread(target=_copy, args=(target, self.request, self.server.latency_s), daemon=True)
             back.start()
-            _copy(self.request, target)
+            _copy(self.request, target, self.server.latency_s)
             back.join()
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while content := source.recv(65536):
-            target.sendall(content)
+def _copy(source: socket.socket, target: socket.socket, latency_s: float) -> None:
+    due: queue.Queue[tuple[float, bytes]] = queue.Queue()
+    sending = threading.Thread(target=_send_when_due, args=(due, target), daemon=True)
+    sending.start()
+    content = b" "
+    while content:
+        try:
+            content = source.recv(65536)
+        except OSError:
+            content = b""
+        due.put((time.monotonic() + latency_s, content))
+    sending.join()
     for each in (source, target):
         with suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
+
+
+def _send_when_due(due: queue.Queue[tuple[float, bytes]], target: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            at_s, content = due.get()
+            time.sleep(max(0.0, at_s - time.monotonic()))
+            if not content:
+                return
+            target.sendall(content)

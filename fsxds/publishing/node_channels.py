@@ -190,6 +190,7 @@ class NodeChannels:
         if (held := next(filter(holds_of, published), None)) is not None:
             machine = self._publisher.restored_rollout(RolloutState(held, held, held))
             self._left[name] = replace(left, machine=machine, lane=next(self._lane_numbers), has_taken=True, returns=0)
+            self._lanes.pop(name, None)
 
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:

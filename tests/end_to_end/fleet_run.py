@@ -53,11 +53,15 @@ _MANAGER = "type.googleapis.com/envoy.extensions.filters.network.http_connection
 
 @dataclass(frozen=True)
 class Course:
-    """How long it goes on, and for how many clients of REST, and as many of Delta."""
+    """How long it goes on, and for how many clients of REST, and as many of Delta.
+
+    `is_sticky`: nginx has each client stay at its server as long as that lives; else each poll goes to the next server.
+    """
 
     seconds: float = 60.0
     clients: int = 10
     seed: int = 1
+    is_sticky: bool = True
 
 
 @dataclass
@@ -189,7 +193,7 @@ async def run(course: Course, folder: Path) -> Outcome:
             member.copy.receive(0)
             stack.callback(member.stop)
             await asyncio.to_thread(member.start)
-        rest, streams = stack.enter_context(balancing(folder, members, is_sticky=False))
+        rest, streams = stack.enter_context(balancing(folder, members, is_sticky=course.is_sticky))
         envoys = {
             name: (at, stack.enter_context(Envoy(made, wait="admin")))
             for name, (at, made) in bootstraps(rest, streams).items()
@@ -265,10 +269,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--clients", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--alternate", action="store_true", help="nginx sends each poll to the next server")
     given = parser.parse_args()
     assert NGINX is not None
     with tempfile.TemporaryDirectory() as folder:
-        outcome = asyncio.run(run(Course(given.seconds, given.clients, given.seed), Path(folder)))
+        outcome = asyncio.run(run(Course(given.seconds, given.clients, given.seed, not given.alternate), Path(folder)))
     sys.stdout.write(
         f"{outcome.edits} edits, kills: {dict(outcome.kills)}\n"
         f"requests: {outcome.requests}, failed: {len(outcome.failures)} {outcome.failures[:10]}\n"

@@ -137,13 +137,14 @@ async def test_who_was_left_behind_here_and_led_on_elsewhere_does_not_go_back() 
     """It follows the others at its own pace here, is served by another server meanwhile, and polls here again."""
     async with fleet_of(1, 1) as servers:
         await serving(servers)
-        here = await servers[1].join("edge-1", is_quick=False)
+        here, other = [await servers[1].join(name, is_quick=False) for name in ("edge-1", "edge-3")]
         quick = await servers[1].join("edge-2")
         elsewhere = await servers[0].join("edge-1")
         servers[0].save(NEW)
         await until(lambda: quick.clusters() == {"new": "bad"})
         assert elsewhere.clusters() == {"new": "bad"}
         assert here.channel.key.lane
+        assert other.channel is here.channel
         elsewhere.leave()
         here.leave()
         assert [*(await servers[1].come(elsewhere)).resources(CDS)] == ["new"]

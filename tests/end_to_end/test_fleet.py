@@ -378,7 +378,7 @@ def test_a_rollback_at_any_server_survives_the_publisher(etcd, tmp_path) -> None
         second.wait(lambda: second.log_events("fleet_publisher_elected"), "the election")
         write(theirs, "a", "bad", "more")
         await_names(follower, "a", "more")
-        first.wait(lambda: len(numbers_at(follower)) > 3, "what was served since to be kept")
+        second.wait(lambda: len(numbers_at(follower)) > 3, "what was served since to be kept")
         assert numbers_at(follower)[-2:] == ["@2", "@1"]
         assert run_fsxds(["rollout", "resume", "--admin", follower.admin]).returncode == 0
         await_names(follower, "a", "bad", "more")

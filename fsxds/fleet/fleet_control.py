@@ -6,7 +6,7 @@ Each server shows how its own clients are led, and what the publisher says of th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from fsxds.model.values import Layers
 from fsxds.rollout import HoldingRules
 from fsxds.rollout.served_outline import ServedOutline
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
-from fsxds.transports.admin.operator_control import OperatorControl
+from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
 from fsxds.transports.admin.report_json import report_of
 from fsxds.transports.admin.rollout_control import (
     Action,
@@ -67,14 +67,14 @@ class FleetFacts:
 
 
 class FleetControl:
-    """The rollouts of this server, and those of its fleet: an `OperatorControl`.
+    """The rollouts of this server, and those of its fleet: an `AdminControl`.
 
     Args:
         own: those of this server.
         fleet: what it knows of its fleet.
     """
 
-    def __init__(self, own: OperatorControl, fleet: FleetFacts) -> None:
+    def __init__(self, own: AdminControl, fleet: FleetFacts) -> None:
         self._own = own
         self._fleet = fleet
         self._last: tuple[float, Sequence[ChannelReport]] = 0.0, ()
@@ -164,11 +164,6 @@ class FleetControl:
             "time_s": decision.time_s,
         }
         return int(await self._fleet.commands.ask(request))
-
-    def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
-        """Serve these snapshots in views, if this server publishes; return in how many channels."""
-        fleet = self._fleet.publishing()
-        return 0 if fleet is None else fleet[0].roll_back(snapshots)
 
     async def answer(self, request: Request) -> object:
         """Carry out what another server asks of the publisher."""

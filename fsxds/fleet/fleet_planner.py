@@ -89,7 +89,6 @@ class FleetPlanner:
 
     Attributes:
         publisher: has the rollouts.
-        history: what was served.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class FleetPlanner:
         self._changed, self._kept = Latest(0), Latest(0)
         publication = kept.publication
         self._places = FleetPlaces(publication, kept.records, kept.places, self._note)
-        self.history = kept.history
+        self._history = kept.history
         self.publisher = Publisher(rules_of_fleet(rules), partial(_observe, observer), self._places)
         self._observer = observer
         self._exposed: set[ViewKey] = set()
@@ -215,7 +214,7 @@ class FleetPlanner:
             if channel_key == ChannelKey(channel_key.layers) and (good := rollout.machine.good) is not None:
                 key = ViewKey(channel_key.layers)
                 if self._publication.content.may_keep(good):
-                    await self.history.add(key.layers, good)
+                    await self._history.add(key.layers, good)
 
     def _is_exposed(self, key: ViewKey, snapshot: Snapshot) -> bool:
         """Whether a snapshot has secrets that etcd would keep in clear; reported once."""

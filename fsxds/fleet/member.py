@@ -63,7 +63,7 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 if TYPE_CHECKING:
     from fsxds.fleet.fleet_control import FleetControl
-    from fsxds.transports.admin.operator_control import OperatorControl
+    from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
 
 # Between two tries to be elected.
 PAUSE_S = 0.3
@@ -209,7 +209,7 @@ class Member(Alone):
         is_last = served is not None and rollout.machine.target is wanted and same_content(served, published)
         return (is_wanted and is_last) or self._taken_of(view, rollout) >= self.following.orders[view]
 
-    def control(self, make: Callable[[Publisher], OperatorControl]) -> OperatorControl:
+    def control(self, make: Callable[[Publisher], OperatorControl]) -> AdminControl:
         """Return what operators decide by: for the fleet."""
         from fsxds.fleet.fleet_control import FleetControl, FleetFacts  # noqa: PLC0415 - for a capability
 

@@ -367,6 +367,10 @@ class PolledVersion:
             self.nacks = 0
         return self.state is not before
 
+    def may_leave(self, version: Version | None) -> bool:
+        """Whether a client that was sent it may hold a version, none included; another one is from elsewhere."""
+        return version in {None, self.version, *self.held_before}
+
     def receive_lost(self) -> None:
         """Note that the response did not arrive: what the client holds next is no sign that it NACKed the version."""
         self.state, self.nacks = PollState.UNKNOWN, 0

@@ -324,7 +324,7 @@ def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> Pol
         return PollEvidence.NACK
     if request.version_info == sent.version:
         return PollEvidence.ACK
-    if request.version_info is not None and request.version_info not in sent.held_before:
+    if not sent.may_leave(request.version_info):
         return PollEvidence.ELSEWHERE
     # Without a version it is a client that starts, or a new subscription of it; but no Envoy starts that fast.
     is_prompt = request.from_envoy and now_s - sent.ended_at_s < PROMPT_S
@@ -338,7 +338,7 @@ def _has_received(request: PollRequest, sent: PolledVersion) -> bool:
     """
     if request.response_nonce:
         return request.response_nonce == nonce_of(sent.version)
-    return request.version_info is None or request.version_info in {sent.version, *sent.held_before}
+    return sent.may_leave(request.version_info)
 
 
 def _allowed_nacks(request: PollRequest) -> int:

@@ -87,10 +87,6 @@ class PolledWatch:
         """Whether the client is certain to hold a version."""
         return self.sent is not None and self.sent.state is PollState.ACKED and self.sent.version == version
 
-    def knows(self, version: Version | None) -> bool:
-        """Whether the client has what it was sent last, or had before; else another server sent it something since."""
-        return self.sent is not None and (version in {None, self.sent.version} or version in self.sent.held_before)
-
     def become(self, state: SyncState, now_s: float) -> None:
         """Note how the client stands with what it was sent last."""
         if self.state is not state:

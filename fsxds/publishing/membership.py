@@ -13,7 +13,7 @@ from fsxds.runtime.channels import Channels
 from fsxds.runtime.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from fsxds.transports.admin.operator_control import OperatorControl
+    from fsxds.transports.admin.operator_control import AdminControl, OperatorControl
 
 
 class Targets(Protocol):
@@ -46,7 +46,7 @@ class Alone:
         """Return what says which channel a node follows, given what would if the server were alone."""
         return channels
 
-    def control(self, make: Callable[[Publisher], OperatorControl]) -> OperatorControl:
+    def control(self, make: Callable[[Publisher], OperatorControl]) -> AdminControl:
         """Return what operators decide by, given what makes that of a publisher."""
         if self._publisher is None:
             raise RuntimeError("what publishes is not known yet")

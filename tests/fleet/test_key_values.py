@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -130,6 +131,18 @@ async def test_keys_of_a_lease_go_with_it(engine) -> None:
         await engine.keep_alive(lease)
     with pytest.raises(LeaseLostError):
         await engine.write([Put(b"s/1", b"1", lease)])
+
+
+async def test_a_lease_outlives_a_pause_of_the_engine_itself() -> None:
+    """What was sent while its process did not run is read before the lease ends; it ends after that."""
+    engine = MemoryKeyValues()
+    lease = await engine.grant(1)
+    time.sleep(1.2)  # noqa: ASYNC251 - the process does not run
+    await asyncio.sleep(0.01)
+    await engine.keep_alive(lease)
+    await asyncio.sleep(3)
+    with pytest.raises(LeaseLostError):
+        await engine.keep_alive(lease)
 
 
 async def test_lease_that_nobody_keeps_alive_ends(engine) -> None:

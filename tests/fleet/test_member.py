@@ -7,12 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
+
 from fsxds.events.fleet_events import PublisherElected, PublisherLost, PublisherWaits
+from fsxds.events.process_events import InternalError
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_history import read_history
+from fsxds.fleet.fleet_planner import FleetPlanner
 from fsxds.fleet.key_values import MemoryKeyValues
 from fsxds.fleet.sealing import Sealing
-from fsxds.model.resources import Snapshot
+from fsxds.model.errors import ProtocolError
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.rollout import HoldingRules
 from fsxds.runtime.channels import ChannelKey
@@ -264,11 +268,18 @@ async def test_who_cannot_read_what_is_published_does_not_publish() -> None:
         assert not servers[1].recorder.errors
 
 
-def rolled_back(server: FleetServer, snapshot: Snapshot) -> None:
-    """Roll the fleet back, at the server that publishes."""
-    assert server.member.planner is not None
-    operator = RolloutOperator(server.member.planner.publisher, lambda: [("", ())], None)
-    assert operator.roll_back({(): snapshot}) == 1
+async def rolled_back(servers: list[FleetServer]) -> tuple[Client, FleetPlanner]:
+    """Have a change served that both publishers have, and roll back at the first one; return a client, and what plans there."""
+    before, planner = servers[0]._tree, servers[0].member.planner
+    assert before is not None
+    assert planner is not None
+    client = await servers[2].join("a")
+    for server in servers[:2]:
+        server.save(NEW)
+    await until(lambda: client.clusters() == {"new": "bad"})
+    operator = RolloutOperator(planner.publisher, lambda: [("", ())], None)
+    assert operator.roll_back({(): before}) == 1
+    return client, planner
 
 
 @virtually
@@ -277,23 +288,16 @@ async def test_a_rollback_survives_the_publisher() -> None:
     async with fleet_of(2, 1) as servers:
         await serving(servers, OLD)
         servers[1].save(OLD)
-        before = servers[0]._tree
-        assert before is not None
-        client = await servers[2].join("a")
-        for server in servers[:2]:
-            server.save(NEW)
-        await until(lambda: client.clusters() == {"new": "bad"})
-        rolled_back(servers[0], before)
-        assert servers[0].member.planner is not None
-        await servers[0].member.planner.until_kept()
+        client, planner = await rolled_back(servers)
+        await planner.until_kept()
         await until(lambda: client.clusters() == {"old": "1"})
 
         await servers[0].stop(is_killed=True)
         await until(lambda: servers[1].member.planner is not None)
         await asyncio.sleep(60.0)
         assert client.clusters() == {"old": "1"}
+        assert servers[1].member.planner is not None
         planner = servers[1].member.planner
-        assert planner is not None
         rows = await read_history(FleetContent(servers[1].engine, KEYS))
         assert [row.entry.number for row in rows] == [3, 2, 1]
         RolloutOperator(planner.publisher, lambda: [("", ())], None).resume(None)
@@ -305,15 +309,7 @@ async def test_a_decision_is_kept_when_it_is_answered() -> None:
     """A publisher that is killed right after that loses nothing."""
     async with fleet_of(2, 1) as servers:
         await serving(servers, OLD)
-        before = servers[0]._tree
-        assert before is not None
-        client = await servers[2].join("a")
-        for server in servers[:2]:
-            server.save(NEW)
-        await until(lambda: client.clusters() == {"new": "bad"})
-        rolled_back(servers[0], before)
-        planner = servers[0].member.planner
-        assert planner is not None
+        client, planner = await rolled_back(servers)
         await planner.until_kept()
         await servers[0].stop(is_killed=True)
         await until(lambda: client.clusters() == {"old": "1"}, 120.0)
@@ -345,3 +341,28 @@ async def test_a_removal_that_is_held_waits_on() -> None:
             assert report.approval is not None
             assert operator.approve(report.approval.id) == 1
             await until(lambda: slow.clusters() == {"c0": "1"})
+
+
+class FailingControl:
+    """What operators decide by, with an error of fsxds in it."""
+
+    async def answer(self, request: object) -> object:
+        """Fail."""
+        raise RuntimeError(request)
+
+
+@virtually
+async def test_a_publisher_that_cannot_decide_says_so() -> None:
+    """It has no admin address, or fails: who asked is answered at once, and the publisher goes on."""
+    async with fleet_of(1, 1) as servers:
+        await serving(servers)
+        publisher, other = servers[0].member, servers[1].member
+        with pytest.raises(ProtocolError, match="server-0 publishes, and has no admin address"):
+            await other._commands.ask({"ask": "channels"})
+        planner = publisher.planner
+        publisher._control = FailingControl()  # type: ignore[assignment]
+        with pytest.raises(ProtocolError, match="the log of server-0 says how") as raised:
+            await other._commands.ask({"ask": "channels"})
+        assert raised.value.code == "INTERNAL"
+        assert servers[0].events(InternalError) == ["InternalError"]
+        assert publisher.planner is planner

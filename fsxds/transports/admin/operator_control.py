@@ -12,8 +12,12 @@ from fsxds.transports.admin.rollout_control import RolloutControl
 from fsxds.transports.admin.status_paths import Outlined
 
 
-class OperatorControl(RolloutControl, ShownSnapshots, Outlined, Protocol):
+class AdminControl(RolloutControl, ShownSnapshots, Outlined, Protocol):
     """Shows rollouts, what is served and what was, and does what operators decide."""
+
+
+class OperatorControl(AdminControl, Protocol):
+    """The same of one publisher."""
 
     def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
         """Serve these snapshots in views in place of what differs from them in the tree; return in how many channels."""

@@ -207,8 +207,10 @@ class RestJson:
         # The first poll of one name has no version, and may come from a client that holds other things.
         holds = poll.version_info is not None or (known is not None and poll.subscription not in known.watches)
         watch = None if known is None else known.watches.get(poll.subscription)
-        is_here = watch is not None and watch.knows(poll.version_info)
-        if known is not None and watch is not None and watch.sent is not None and not is_here:
+        sent = None if watch is None else watch.sent
+        is_here = sent is not None and sent.may_leave(poll.version_info)
+        if known is not None and sent is not None and not is_here:
+            # It was led on elsewhere: its place here is another one by now.
             self._clients.forget(known)
         channel = await self.exchange.channel_of(received.asker, holds=holds, holds_of=poll.holds_of, is_here=is_here)
         channel = self._clients.channel_of(self._memory.node_of(poll.node), channel)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -14,7 +15,7 @@ from fsxds.events.process_events import InternalError
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_history import read_history
 from fsxds.fleet.fleet_planner import FleetPlanner
-from fsxds.fleet.key_values import MemoryKeyValues
+from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put
 from fsxds.fleet.sealing import Sealing
 from fsxds.model.errors import ProtocolError
 from fsxds.publishing.rollout_operator import RolloutOperator
@@ -22,7 +23,7 @@ from fsxds.rollout import HoldingRules
 from fsxds.runtime.channels import ChannelKey
 from fsxds.settings.rollout_forms import Canary, NackLimit
 from tests.fleet.fleet_servers import RULES, FleetServer, fleet_of
-from tests.fleet.made import KEYS
+from tests.fleet.made import KEYS, FaultyEngine
 from tests.support.publishing import RDS, Client, virtually
 from tests.support.rollouts import Tree
 
@@ -268,7 +269,7 @@ async def test_who_cannot_read_what_is_published_does_not_publish() -> None:
         assert not servers[1].recorder.errors
 
 
-async def rolled_back(servers: list[FleetServer]) -> tuple[Client, FleetPlanner]:
+async def rolled_back(servers: list[FleetServer], slow: SlowEngine | None = None) -> tuple[Client, FleetPlanner]:
     """Have a change served that both publishers have, and roll back at the first one; return a client, and what plans there."""
     before, planner = servers[0]._tree, servers[0].member.planner
     assert before is not None
@@ -277,6 +278,10 @@ async def rolled_back(servers: list[FleetServer]) -> tuple[Client, FleetPlanner]
     for server in servers[:2]:
         server.save(NEW)
     await until(lambda: client.clusters() == {"new": "bad"})
+    # What was published before is kept by now.
+    await asyncio.sleep(5.0)
+    if slow is not None:
+        slow.pause_s = 0.5
     operator = RolloutOperator(planner.publisher, lambda: [("", ())], None)
     assert operator.roll_back({(): before}) == 1
     return client, planner
@@ -304,15 +309,30 @@ async def test_a_rollback_survives_the_publisher() -> None:
         await until(lambda: client.clusters() == {"new": "bad"})
 
 
+class SlowEngine(FaultyEngine):
+    """An engine whose writes take some time, as they do where it is no memory of this process."""
+
+    pause_s = 0.0
+
+    async def write(self, changes: Sequence[Put | Delete], guards: Collection[Guard] = ()) -> int | None:
+        """Write after a pause."""
+        await asyncio.sleep(self.pause_s)
+        return await super().write(changes, guards)
+
+
 @virtually
 async def test_a_decision_is_kept_when_it_is_answered() -> None:
     """A publisher that is killed right after that loses nothing."""
-    async with fleet_of(2, 1) as servers:
+    engine = MemoryKeyValues()
+    slow = SlowEngine(engine, random.Random(0), 0.0)
+    async with fleet_of(2, 1, engines=[slow, engine, engine]) as servers:
         await serving(servers, OLD)
-        client, planner = await rolled_back(servers)
+        client, planner = await rolled_back(servers, slow)
         await planner.until_kept()
         await servers[0].stop(is_killed=True)
         await until(lambda: client.clusters() == {"old": "1"}, 120.0)
+        await asyncio.sleep(60.0)
+        assert client.clusters() == {"old": "1"}
 
 
 @virtually

@@ -5,6 +5,7 @@
 | A server has taken a step when all of its clients have that it waits for. | Each server leads its clients by steps of its own, from what they have; it says when that is done. |
 | A server that does not say so in time is not waited for. | |
 | What is published is what the rollouts serve, whenever that changed. | |
+| A view that no server has served for ten minutes is dropped, unless it is rolled back. | Each view costs the publisher a load of the tree, and its place in etcd. |
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from fsxds.fleet.publication import Publication
 from fsxds.fleet.records import Records
 from fsxds.fleet.reports import Servers
 from fsxds.model.resources import Snapshot
-from fsxds.model.values import Layers
+from fsxds.model.values import WHOLE_TREE, Layers
 from fsxds.publishing.channel_rollout import ChannelRollout
-from fsxds.publishing.node_channels import ViewLoading
+from fsxds.publishing.node_channels import DROPPED_AFTER_S, ViewLoading
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.rollout import RolloutState
 from fsxds.runtime.access import SECRET
@@ -115,6 +116,8 @@ class FleetPlanner:
         self._clients = FleetClients(self.publisher, self._order_of, self._rollout_of)
         # By view: the generation of what was published last, and its order.
         self._published: dict[ViewKey, tuple[int, Order]] = {}
+        # Since when no server has served a view, on the clock of the event loop.
+        self._unused_since_s: dict[Layers, float] = {}
         now_s = asyncio.get_running_loop().time()
         for rollout in tuple(self.publisher.rollouts.values()):
             # The servers are known; nobody has to return.
@@ -137,13 +140,16 @@ class FleetPlanner:
     def _receive_reports(self) -> None:
         """Take what servers report: which views they serve, and what of it their clients have."""
         reports = self._servers.reports
-        for layers in {view.layers for report in reports.values() for view in report.taken}:
+        for layers in self._served_layers():
             self._loading.want(layers)
         self._clients.receive(reports)
         if not self._is_known:
             self._is_known = True
             self.receive(*self._targets)
         self._note()
+
+    def _served_layers(self) -> set[Layers]:
+        return {view.layers for report in self._servers.reports.values() for view in report.taken}
 
     def _order_of(self, key: ViewKey, generation: int) -> Order | None:
         published, order = self._published.get(key, (0, NOTHING_PUBLISHED))
@@ -201,6 +207,8 @@ class FleetPlanner:
         if self._publication.rise_above(reported):
             self._published.clear()
         await self._publication.publish_head(self._loading.existing)
+        dropped = [key for key in self._publication.served if ChannelKey(*key) not in self.publisher.rollouts]
+        await self._publication.remove(dropped)
         for channel_key, rollout in tuple(self.publisher.rollouts.items()):
             key, current = ViewKey(channel_key.layers, channel_key.is_canary), rollout.channel.store.current
             if current is not None and self._published.get(key, (0, NOTHING_PUBLISHED))[0] != current.generation:
@@ -230,12 +238,29 @@ class FleetPlanner:
         """Remove what no server needs any more, now and then."""
         while True:
             await asyncio.sleep(COLLECT_EVERY_S)
+            self._drop_unused()
             reports = self._servers.reports.values()
             # A server that has nothing yet, or that says nothing which is understood here, reads what is published anew.
             orders = (one.order for one in reports if one.order != NOTHING_PUBLISHED)
             reached = min(orders, default=self._publication.order)
             with suppress(UnreachableError, RejectedRequestError):
                 await self._publication.collect(reached)
+
+    def _drop_unused(self) -> None:
+        """Drop the views that no server has served for `DROPPED_AFTER_S`."""
+        now_s, rollouts = asyncio.get_running_loop().time(), self.publisher.rollouts
+        rolled_back = {key.layers for key, one in rollouts.items() if one.target.is_rolled_back}
+        unused = {key.layers for key in rollouts} - self._served_layers() - rolled_back - {WHOLE_TREE}
+        self._unused_since_s = {layers: self._unused_since_s.get(layers, now_s) for layers in unused}
+        dropped = {layers for layers, since_s in self._unused_since_s.items() if now_s - since_s >= DROPPED_AFTER_S}
+        for key, rollout in tuple(rollouts.items()):
+            if key.layers in dropped:
+                self.publisher.drop(rollout)
+                self._published.pop(ViewKey(key.layers, key.is_canary), None)
+        for layers in dropped:
+            self._loading.drop(layers)
+        if dropped:
+            self._note()
 
 
 def _state_of(rollout: ChannelRollout) -> RolloutState | None:

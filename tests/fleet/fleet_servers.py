@@ -31,10 +31,15 @@ RULES = PublishRules(RolloutOptions(linger_s=0, step_timeout_s=5.0))
 
 
 class Trees:
-    """The tree of a server: what loads its views."""
+    """The tree of a server: what loads its views.
+
+    Attributes:
+        dropped: the views that are not loaded any more.
+    """
 
     def __init__(self) -> None:
         self.existing: frozenset[str] = frozenset()
+        self.dropped: list[Layers] = []
 
     def is_loaded_by(self, views: Views) -> bool:
         """Return True: the rules stay."""
@@ -44,7 +49,8 @@ class Trees:
         """Do nothing: the whole tree is loaded."""
 
     def drop(self, layers: Layers) -> None:
-        """Do nothing."""
+        """Note which view is dropped."""
+        self.dropped.append(layers)
 
 
 class FleetServer:
@@ -57,7 +63,8 @@ class FleetServer:
         self.member = Member(MemberContext(content, self.recorder, has_source), name)
         self.publisher = Publisher(self.member.rules(rules), self.recorder)
         self._targets = self.member.targets(self.publisher)
-        views = self.member.views(Trees())
+        self.trees = Trees()
+        views = self.member.views(self.trees)
         self.channels = self.member.channels(NodeChannels(self.publisher, views, NodeRules(Views(None), rules.canary)))
         self._tree: Snapshot | None = None
         self._number = 0
@@ -91,11 +98,11 @@ class FleetServer:
             one.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def save(self, tree: Tree) -> None:
-        """Load a tree."""
+    def save(self, tree: Tree, *views: Layers) -> None:
+        """Load a tree, for all nodes and for those of some views."""
         self._number += 1
         self._tree = replace(tree_snapshot(tree, self._tree), generation=self._number)
-        self._targets.receive({(): self._tree}, asyncio.get_running_loop().time())
+        self._targets.receive(dict.fromkeys(((), *views), self._tree), asyncio.get_running_loop().time())
 
     async def join(self, name: str, *, is_quick: bool = True) -> Client:
         """Let a node come, when there is something to serve."""

@@ -16,8 +16,10 @@ from fsxds.fleet.content import FleetContent
 from fsxds.fleet.fleet_history import read_history
 from fsxds.fleet.fleet_planner import FleetPlanner
 from fsxds.fleet.key_values import Delete, Guard, MemoryKeyValues, Put
+from fsxds.fleet.pointers import ViewKey
 from fsxds.fleet.sealing import Sealing
 from fsxds.model.errors import ProtocolError
+from fsxds.publishing.node_channels import DROPPED_AFTER_S
 from fsxds.publishing.rollout_operator import RolloutOperator
 from fsxds.rollout import HoldingRules
 from fsxds.runtime.channels import ChannelKey
@@ -25,7 +27,7 @@ from fsxds.settings.rollout_forms import Canary, NackLimit
 from tests.fleet.fleet_servers import RULES, FleetServer, fleet_of
 from tests.fleet.made import KEYS, FaultyEngine
 from tests.support.publishing import RDS, Client, virtually
-from tests.support.rollouts import Tree
+from tests.support.rollouts import Tree, tree_snapshot
 
 OLD: Tree = {"CDS": {"old": "1"}, "RDS": {"r": "1 CDS:old"}}
 NEW: Tree = {"CDS": {"new": "bad"}, "RDS": {"r": "2 CDS:new"}}
@@ -386,3 +388,46 @@ async def test_a_publisher_that_cannot_decide_says_so() -> None:
         assert raised.value.code == "INTERNAL"
         assert servers[0].events(InternalError) == ["InternalError"]
         assert publisher.planner is planner
+
+
+@virtually
+async def test_a_view_that_no_server_serves_is_dropped() -> None:
+    """The publisher loads and publishes it no more after ten minutes; it is there again when a server serves it again."""
+    view = ViewKey(("edge",))
+    async with fleet_of(1, 2) as servers:
+        await serving(servers)
+        server, following = servers[1], servers[1].member.following
+
+        async def served() -> None:
+            following.want(view.layers)
+            server.publisher.rollout_of(ChannelKey(view.layers))
+            servers[0].save(OLD, view.layers)
+            await until(lambda: view in following.snapshots and view in servers[2].member.following.published)
+
+        await served()
+        await asyncio.sleep(2 * DROPPED_AFTER_S)
+        assert servers[0].trees.dropped == []
+
+        server.publisher.drop(server.publisher.rollouts[ChannelKey(view.layers)])
+        following.drop(view.layers)
+        took_s = await until(lambda: view not in servers[2].member.following.published, 2 * DROPPED_AFTER_S)
+        assert took_s >= DROPPED_AFTER_S
+        assert servers[0].trees.dropped == [view.layers]
+        assert ViewKey() in following.published
+        await served()
+
+
+@virtually
+async def test_a_view_that_is_rolled_back_is_not_dropped() -> None:
+    """The rollback would be forgotten."""
+    view = ViewKey(("edge",))
+    async with fleet_of(1, 1) as servers:
+        await serving(servers)
+        servers[0].save(NEW, view.layers)
+        await until(lambda: view in servers[1].member.following.published)
+        planner = servers[0].member.planner
+        assert planner is not None
+        operator = RolloutOperator(planner.publisher, lambda: [("", ())], None)
+        assert operator.roll_back({view.layers: tree_snapshot(OLD)}) == 1
+        await asyncio.sleep(3 * DROPPED_AFTER_S)
+        assert view in servers[1].member.following.published

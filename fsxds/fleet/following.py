@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import cached_property
 from time import monotonic
 from types import MappingProxyType
 from typing import Never
@@ -26,6 +27,7 @@ from fsxds.fleet.key_values import CompactedError, RejectedRequestError, Unreach
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
 from fsxds.model.resources import Rows, Snapshot
 from fsxds.model.values import Layers
+from fsxds.rollout import steps_between
 from fsxds.runtime.store import Latest
 from fsxds.snapshots.load import type_change
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
@@ -35,6 +37,20 @@ PAUSE_S = 0.5
 
 # So many snapshots of a view are remembered: who comes may have been led to one of them elsewhere.
 MOST_RECENT = 16
+
+
+class _RecentPublication:
+    """A published snapshot, and those that were published before it."""
+
+    def __init__(self, snapshot: Snapshot, earlier: tuple[Snapshot, ...]) -> None:
+        self.snapshot = snapshot
+        self._earlier = earlier
+
+    @cached_property
+    def steps(self) -> tuple[Snapshot, ...]:
+        """The steps that lead from earlier snapshots to this one; among 100 000 resources, each takes a millisecond."""
+        steps = (one for earlier in self._earlier for one in steps_between(earlier, self.snapshot))
+        return tuple(one.step.snapshot for one in steps if not one.is_last)
 
 
 class Following:
@@ -72,16 +88,23 @@ class Following:
         self._is_due = asyncio.Event()
         self._generation = 0
         # What was published lately of each view, the newest first.
-        self._recent: dict[ViewKey, deque[Snapshot]] = {}
+        self._recent: dict[ViewKey, deque[_RecentPublication]] = {}
 
     @property
     def published(self) -> Mapping[ViewKey, Pointer]:
         """What is published, as it was read last."""
         return self._pointers
 
-    def recent(self, key: ViewKey) -> tuple[Snapshot, ...]:
-        """Return what was published lately of a view, the newest first."""
-        return tuple(self._recent.get(key, ()))
+    def recent(self, key: ViewKey) -> Iterator[Snapshot]:
+        """Yield the snapshots of a view that a server may have served lately.
+
+        First the published ones, the newest first, then the steps between any two of them: a server that missed
+        publications led its clients by steps that were never published.
+        """
+        published = tuple(self._recent.get(key, ()))
+        yield from (one.snapshot for one in published)
+        for one in published:
+            yield from one.steps
 
     def want(self, layers: Layers) -> None:
         """Have a view at hand from now on."""
@@ -158,7 +181,8 @@ class Following:
             snapshot = await self._content.snapshot(pointer, near)
             if key.layers in self._wanted:
                 self.snapshots[key], self.orders[key] = self._numbered(key, snapshot), pointer.order
-                self._recent.setdefault(key, deque(maxlen=MOST_RECENT)).appendleft(self.snapshots[key])
+                recent = self._recent.setdefault(key, deque(maxlen=MOST_RECENT))
+                recent.appendleft(_RecentPublication(self.snapshots[key], tuple(one.snapshot for one in recent)))
                 changed = True
         if changed:
             self._on_changed(self.snapshots)

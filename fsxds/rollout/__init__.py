@@ -12,6 +12,7 @@ from fsxds.rollout.holding import NO_HOLDS, Composed, Hold, HoldingRules, HoldRe
 from fsxds.rollout.lingering import DrainingListener, Lingering
 from fsxds.rollout.machine import Rollout
 from fsxds.rollout.pending import ResourceVersion
+from fsxds.rollout.planning import steps_between
 from fsxds.rollout.rejections import HeldVersion, Nack, NodeKey, RejectingNode, Rejections, late_nack_of, nack_of
 from fsxds.rollout.rollout_state import RolloutOptions, RolloutState
 from fsxds.rollout.step import (
@@ -71,5 +72,6 @@ __all__ = [
     "late_nack_of",
     "nack_of",
     "snapshot_id",
+    "steps_between",
     "version_of",
 ]

@@ -106,6 +106,14 @@ def next_step(
     return PlannedStep(step, is_last=True, draining=after, lingering=lingering)
 
 
+def steps_between(served: Snapshot, target: Snapshot) -> Iterator[PlannedStep]:
+    """Yield all steps from one snapshot to another, as if each were taken at once and nothing lingered."""
+    is_first = True
+    while (planned := next_step(served, target, (), is_first=is_first, lingers=False)) is not None:
+        yield planned
+        served, is_first = planned.step.snapshot, False
+
+
 def changes_between(served: Snapshot, target: Snapshot) -> dict[TypeUrl, RowsChange]:
     """Return how the types of a target differ from what is served."""
     return {type_url: rows.changes_since(served.resources(type_url)) for type_url, rows in target.by_type.items()}

@@ -148,3 +148,24 @@ async def test_who_was_left_behind_here_and_led_on_elsewhere_does_not_go_back() 
         elsewhere.leave()
         here.leave()
         assert [*(await servers[1].come(elsewhere)).resources(CDS)] == ["new"]
+
+
+@virtually
+async def test_who_was_led_on_by_a_step_that_was_never_published_does_not_go_back() -> None:
+    """A server that missed publications led it by a step of its own; the server that it left before knows that step."""
+    given, link = engines(3)
+    async with fleet_of(1, 2, engines=given) as servers:
+        await serving(servers)
+        quick = await servers[1].join("edge-2")
+        (await servers[1].join("edge-1")).leave()
+        elsewhere, slow = await servers[2].join("edge-1"), await servers[2].join("slow", is_quick=False)
+        link.is_away = True
+        servers[0].save({"CDS": {"mid": "2"}, "RDS": {"r": "2 CDS:mid"}})
+        await until(lambda: quick.clusters() == {"mid": "2"})
+        servers[0].save(NEW)
+        await until(lambda: quick.clusters() == {"new": "bad"})
+        link.is_away = False
+        await until(lambda: elsewhere.clusters() == {"old": "1", "new": "bad"})
+        elsewhere.leave()
+        slow.leave()
+        assert "new" in (await servers[1].come(elsewhere)).resources(CDS)

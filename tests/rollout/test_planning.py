@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
 from fsxds.model.resources import Snapshot
-from fsxds.rollout.planning import next_step, whole_step
+from fsxds.rollout import planning
+from fsxds.rollout.planning import whole_step
 from fsxds.rollout.step import Step, StepKind
 from tests.support.rollouts import Tree, marked, tree_of, tree_snapshot
 from tests.support.snapshots import type_url
@@ -23,14 +25,11 @@ def steps_between(old: Tree, new: Tree) -> list[Step]:
 
 def steps_to(served: Snapshot, target: Snapshot) -> list[Step]:
     """Return all steps from what is served to a target; nothing lingers that did not before."""
-    steps: list[Step] = []
-    while (planned := next_step(served, target, (), is_first=not steps, lingers=False)) is not None:
-        assert len(steps) < 3, "a plan has three steps at most"
-        steps.append(planned.step)
-        served = planned.step.snapshot
-        if planned.is_last:
-            assert next_step(served, target, (), is_first=False, lingers=False) is None
-    return steps
+    planned = [*islice(planning.steps_between(served, target), 4)]
+    assert len(planned) < 4, "a plan has three steps at most"
+    assert [one.is_last for one in planned[:-1]] == [False] * (len(planned) - 1)
+    assert all(one.is_last for one in planned[-1:])
+    return [one.step for one in planned]
 
 
 def story(steps: list[Step]) -> list[tuple[str, dict[str, dict[str, str]]]]:

@@ -2,12 +2,10 @@
 
 | step | transports |
 | --- | --- |
-| Check that the sender may ask as this node and for this type; again after each wait, which may have taken long. | all
-|
+| Check that the sender may ask as this node and for this type; again after each wait, which may have taken long. | all |
 | Find the channel of the node. | all |
 | Ask upstreams for the names, for as long as the request lasts. | all |
-| Count a request that has to wait; wait for a newer snapshot, other access, or the end of the server. | polls, GET,
-Fetch |
+| Count a request that has to wait; wait for a newer snapshot, other access, or the end of the server. | polls, GET, Fetch |
 
 Streams are pushed to, so that an idle stream needs no task; mirrors have no sender.
 """

@@ -4,8 +4,7 @@ Does no I/O, but `content_of` and `compressed` may take long for large resources
 
 | rule | source |
 | --- | --- |
-| The most specific range of `Accept` that names a format decides about it; of equal ones the first in our order is
-sent. | RFC 9110, 12.5.1 |
+| The most specific range of `Accept` that names a format decides about it; of equal ones the first in our order is sent. | RFC 9110, 12.5.1 |
 | A coding is sent only if `Accept-Encoding` names it or `*`. | RFC 9110, 12.5.3 |
 | Different bytes have different strong tags: all but plain JSON have a suffix. | RFC 9110, 8.8.3 |
 | The type is in the URL, and not in the content. | xRFC TP1, "HTTP transport" |

@@ -50,7 +50,7 @@ class AskedNames:
 
     Attributes:
         changed: the names by type, `*` for everything; replaced soon after a change.
-        listeners: callbacks, by owner, for new knowledge of names that no upstream has.
+        listeners: callbacks, by owner, for when upstreams may deny more names.
         upstreams: the upstreams that may have the names.
     """
 
@@ -99,7 +99,7 @@ class AskedNames:
         return frozenset(name for name in found if can_exist(type_url, name))
 
     def answered(self) -> None:
-        """Call the listeners soon, because upstreams may deny more names."""
+        """Call the listeners soon."""
         if not self._are_answers_due:
             self._are_answers_due = True
             asyncio.get_running_loop().call_soon(self._call_listeners)
@@ -139,7 +139,6 @@ class AskedNames:
             self._publish_soon(type_url)
 
     def _let_go(self, type_url: TypeUrl, name: str) -> None:
-        """Record that no client asks for a name any more."""
         if type_url in self._unpublished and name not in self.changed.current.get(type_url, ()):
             if not self._passing:
                 asyncio.get_running_loop().call_later(PASSING_S, self._end_passing)

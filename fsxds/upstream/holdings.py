@@ -36,9 +36,9 @@ class Taken:
     """The changes that a response made.
 
     Attributes:
-        before: the earlier resources under names that are changed or gone.
-        after: the current resources under names that are changed or new.
-        surplus: the names of new resources that exceeded the limit.
+        before: the earlier resources that are changed or gone.
+        after: the current resources that are changed or new.
+        surplus: the names of new resources beyond the limit.
     """
 
     before: tuple[Resource, ...] = ()
@@ -135,7 +135,7 @@ class HeldResources:
         return removed
 
     def drop(self, keys: Iterable[Key]) -> Taken:
-        """Drop resources that are not subscribed to any more."""
+        """Drop resources."""
         of_type: defaultdict[TypeUrl, set[str]] = defaultdict(set)
         for type_url, name in keys:
             of_type[type_url].add(name)
@@ -150,7 +150,7 @@ class HeldResources:
         return self._ends[0][0] if self._ends else None
 
     def expire(self, now_s: float) -> Taken:
-        """Drop resources at the end of their times to live."""
+        """Drop expired resources."""
         over = set[Key]()
         while self._ends and self._ends[0][0] <= now_s:
             _, (type_url, name) = heappop(self._ends)
@@ -167,7 +167,6 @@ class HeldResources:
         }
 
     def _change(self, type_url: TypeUrl, new: Mapping[str, HeldResource], removed: set[str]) -> Taken:
-        """Replace the resources of some names of a type, and drop those of others."""
         table = self.held.get(type_url, NO_TABLE)
         # Equal content keeps its object, so that a comparison finds no difference.
         new = {name: _with_known(each, table.get(name)) for name, each in new.items()}
@@ -198,19 +197,18 @@ class HeldResources:
 
 
 def _is_as_known(known: HeldResource, version: str, server: str) -> bool:
-    """Whether a server repeats a known resource and version; a time to live begins anew, so it never matches."""
+    """Whether a server repeats a known resource and version; never with a time to live, which begins anew."""
     return known.version == version and known.server == server and known.expires_s is None
 
 
 def _with_known(each: HeldResource, known: HeldResource | None) -> HeldResource:
-    """Return the received resource, with the known object if that has equal content."""
+    """Keep the known object if the received resource has equal content."""
     if known is None or not known.resource.equals_for_clients(each.resource):
         return each
     return replace(each, resource=known.resource, received_s=known.received_s)
 
 
 def _with_table(tables: Mapping[TypeUrl, Table], type_url: TypeUrl, table: Table) -> Mapping[TypeUrl, Table]:
-    """Replace the table of one type; an empty table is left out."""
     others = {each: tables[each] for each in tables if each != type_url}
     return MappingProxyType({**others, type_url: table} if table else others)
 

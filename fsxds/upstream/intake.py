@@ -51,11 +51,9 @@ class LinkContext:
 
     Attributes:
         settings: returns the current settings.
-        late_nacks: decides the NACKs for resources that nodes reject.
-        relays: knows the relays upstream and downstream.
         converter: parses the resources of polls.
         back_off: the pauses between connection attempts.
-        vouched: the content that is trusted, by the name of the upstream.
+        vouched: by the name of the upstream.
     """
 
     settings: Callable[[], Settings]
@@ -68,13 +66,7 @@ class LinkContext:
 
 
 class Intake:
-    """Processes the responses of one server of an upstream.
-
-    Attributes:
-        server: the address of the server.
-        access: the credentials and node for the server.
-        context: the context of all links.
-    """
+    """Processes the responses of one server, given by its address."""
 
     def __init__(self, upstream: Upstream, server: str, access: ServerAccess, context: LinkContext) -> None:
         self.upstream = upstream

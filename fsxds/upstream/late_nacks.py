@@ -3,8 +3,7 @@
 | rule | source |
 | --- | --- |
 | Resources that the relay itself rejects are NACKed at once, others are ACKed when they were applied. | xDS protocol, "ACK and NACK semantics summary" |
-| When versions of an upstream are held back from all nodes here, their type is NACKed, with the reason of a node. |
-xRFC TP1, "xDS relay proxy" |
+| When versions of an upstream are held back from all nodes here, their type is NACKed, with the reason of a node. | xRFC TP1, "xDS relay proxy" |
 | The reason names each resource as an Envoy does: the last response may have had others. | `rollout.rejections` |
 | A response with these versions again is NACKed at once: an ACK would say that they are accepted now. | |
 | So is one soon after the upstream took them back: nodes here would reject them again and again. | |
@@ -31,7 +30,7 @@ from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.rollout.rejections import names_as_envoy
 from fsxds.settings.options import Settings
 
-# A version that was taken back is NACKed for this time; it is accepted again for a trial at least every `longest_s`.
+# A version that was taken back is NACKed for this time; its upstream offers it again at least once a minute.
 BACK_OFF = BackOff(first_s=10.0, longest_s=600.0)
 # Limits for remembering how often versions were rejected: their number, and the time after the NACKs end.
 MOST_REMEMBERED = 1000
@@ -47,13 +46,7 @@ NackType = Callable[[TypeUrl, str], object]
 
 
 class LateNacks:
-    """Decides the late NACKs of upstreams. Used on the event loop only.
-
-    Args:
-        settings: returns the current settings.
-        upstreams: the names of all upstreams.
-        held: returns the held resources of an upstream.
-    """
+    """Decides the late NACKs of upstreams. Used on the event loop only."""
 
     def __init__(
         self, settings: Callable[[], Settings], observer: Observer, upstreams: Iterable[str], held: HeldRows
@@ -132,7 +125,7 @@ class LateNacks:
             self._remember(ended)
 
     def _remember(self, ended: Mapping[ResourceVersion, str]) -> None:
-        """Remember the ended versions that their upstream replaced; nodes may accept those that it still has."""
+        """Remember the ended versions that their upstream replaced; nodes may accept the remaining ones."""
         still = {version for upstream in self._upstreams for version, _ in self._of(upstream, ended)}
         now_s = time.monotonic()
         past = {version: one for version, one in self._past.items() if one[1] + REMEMBERED_FOR_S > now_s}
@@ -159,12 +152,12 @@ def _words_of(version: ResourceVersion, nodes: Collection[RejectingNode]) -> str
 
 
 def _begin(key: Key) -> str:
-    """Return the beginning of an Envoy's message about rejected resources of a type."""
+    """Return how Envoy's message about rejected resources of a type begins."""
     return f"Error adding/updating {BY_TYPE_URL[key[0]].noun.removesuffix('s')}(s) "
 
 
 def _joined(words_of: Mapping[str, str]) -> str:
-    """Join the reasons of several resources; the result names each resource."""
+    """Join the reasons, and name each resource."""
     first = next(iter(words_of.values()))
     others = (f"{name}: {words}" for name, words in words_of.items() if not names_as_envoy(name, first))
     return "\n".join((first, *others))

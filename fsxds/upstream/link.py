@@ -44,8 +44,8 @@ class _Asked:
         limit: ends the current session; None without a session.
         error: the reason of the last loss.
         relays: the relays of a call that seems to come from the server itself; empty for none.
-        answered_s: when it gave its first response on the last connection with a response, in event loop time.
-        pauses_until_s: the end of its pause, in event loop time.
+        answered_s: the time of the first response on the last connection with one, in event loop time.
+        pauses_until_s: in event loop time.
     """
 
     rules: StreamRules
@@ -72,7 +72,7 @@ class Link:
         self._access().check()
 
     async def keep_connected(self) -> Never:
-        """Ask the servers, until cancelled."""
+        """Ask the servers until cancelled."""
         self._order = ServerOrder(len(self._servers), self._context.back_off)
         self._context.relays.listeners[self] = self._receive_loop
         try:
@@ -138,7 +138,6 @@ class Link:
         return StreamSession(intake, self._asked[place].rules, answered)
 
     def _explained(self, error: ConnectionLostError) -> ConnectionLostError:
-        """Turn an error about a relay loop into a RelayLoopError."""
         is_loop = OWN_UPSTREAM in str(error) and error.code in {"FAILED_PRECONDITION", "508"}
         return RelayLoopError(str(error), relays_of_words(str(error))) if is_loop else error
 
@@ -206,6 +205,6 @@ class Link:
 
 
 _SILENT = "SILENT"
-# gRPC has one status, and one text, for a request that is too large for its server and a response for its client.
+# gRPC has one status and text for a request too large for the server and a response too large for the client.
 _EXHAUSTED = frozenset({"RESOURCE_EXHAUSTED", TOO_LARGE_RESPONSE})
 _TOO_MANY_PINGS = ("too_many_pings", "too many pings", "enhance_your_calm")

@@ -3,8 +3,7 @@
 | rule | source |
 | --- | --- |
 | The bytes of a resource are served as they came, with fields that this process does not know. | xRFC TP1, "xDS relay proxy" |
-| Resources that Envoy would reject are not served: bytes that are no message, a broken rule of the API, a wrong name. |
-ENVOY.md E12 |
+| Resources that Envoy would reject are not served: bytes that are no message, a broken rule of the API, a wrong name. | ENVOY.md E12 |
 | An unknown message type of an extension is no fault: clients may know it. | |
 | A resource that is held already is not checked again. | |
 """
@@ -50,10 +49,10 @@ class ReadResponse:
 
     Attributes:
         resources: the resources that can be served, by name.
-        versions: the versions that the server gave them, by name.
+        versions: the server's versions of these, by name.
         removed: the names that the response removes.
-        absent: the names that do not exist according to it, which removes nothing.
-        renewed: the names whose times to live begin anew.
+        absent: the names that it says do not exist, which removes nothing.
+        renewed: the names with renewed times to live.
         bad: the problems of resources that cannot be served, by name.
         faults: other problems.
         is_full: names outside of the response are removed too.
@@ -85,13 +84,7 @@ class ResponseReader:
     """Parses the responses of one upstream."""
 
     def __init__(self, catalogue: Catalogue, check: Check, upstream: str, authority: str = "") -> None:
-        """Parse by an Envoy's API.
-
-        Args:
-            catalogue: the message types.
-            check: judges resources like those of files.
-            upstream: the name of the upstream.
-            authority: the authority of structured names that have none.
+        """Parse by an Envoy's API. Structured names without authority belong to `authority`.
 
         Raises:
             ApiError: the catalogue has an unknown field rule.
@@ -103,12 +96,7 @@ class ResponseReader:
         self._names = NameWriter(catalogue, NamingRules(authority), PurePosixPath())
 
     def read(self, update: Update, held: Rows) -> ReadResponse:
-        """Parse a response.
-
-        Args:
-            update: the received response.
-            held: the held resources of this type; unchanged resources keep their objects.
-        """
+        """Parse a response. Resources that equal those in `held` (of its type) keep their objects."""
         row = BY_TYPE_URL.get(update.type_url)
         if row is None:
             fault = "the type of the response is none that was asked for"
@@ -210,7 +198,6 @@ class ResponseReader:
 
 
 def _fault_of(name: str, faults: Iterable[str]) -> str:
-    """Return the fault of a name."""
     return next((fault for fault in faults if f'"{name}"' in fault), "it cannot be read")
 
 
@@ -221,7 +208,6 @@ def _is_same(came: Resource, held: Resource) -> bool:
 
 
 def _more_references(message: DynamicMessage, row: ResourceType) -> Iterator[Reference]:
-    """Yield the references by the rules of the resource's type."""
     rules = rules_of(row)
     if rules is None:
         return

@@ -23,12 +23,7 @@ _FEATURES = frozenset({TTL_FEATURE, *SOTW_TTL_FEATURES})
 
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
-    """The node and credentials of a relay for the servers of one upstream.
-
-    Attributes:
-        rule: has the paths of the files.
-        announced: the node in the settings; None for none.
-    """
+    """The node and credentials of a relay for the servers of one upstream."""
 
     rule: UpstreamRule
     announced: UpstreamNode | None = None

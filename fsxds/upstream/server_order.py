@@ -59,21 +59,19 @@ class ServerOrder:
         return self._servers[place].is_answering
 
     def answered(self, place: int) -> None:
-        """Record the first response of a server on a connection; servers after it must not be asked any longer."""
+        """Record the first response of a server on a connection."""
         self._servers[place] = _Server(is_answering=True, failures=self._servers[place].failures)
 
     def left(self, place: int) -> None:
-        """Record that a server is not asked any more, because one before it answers."""
+        """Record that a server was left, because one before it answers."""
         server = self._servers[place]
         server.is_answering = server.has_failed = False
 
     def failed(self, place: int, answered_s: float, *, is_silent: bool = False) -> bool:
         """Record a lost connection or failed attempt; return whether it is the first since the server was well.
 
-        Args:
-            place: the server.
-            answered_s: the time since its first response on the connection; any number if it gave none.
-            is_silent: it gave no response in time.
+        `answered_s` is the time since the first response on the connection, any number if there was none; `is_silent`
+        means that there was none in time.
         """
         server = self._servers[place]
         was_well = server.is_answering and answered_s >= self._back_off.well_after_s
@@ -84,16 +82,14 @@ class ServerOrder:
         return server.failures == 1
 
     def patience_s(self, place: int, patience_s: float) -> float:
-        """Return how long a server may be silent; `patience_s` is the time of the first attempt."""
+        """Return how long a server may be silent, if it is `patience_s` in the first attempt."""
         return patience_s * min(1 << min(self._servers[place].silences, 8), LONGEST_PATIENCE)
 
     def pause_s(self, place: int, share: float, *, is_final: bool = False) -> float:
         """Return the pause before a failed server is asked again.
 
-        Args:
-            place: the server.
-            share: a random number from 0 to 1.
-            is_final: another attempt would fail alike, unless a configuration changes.
+        `share` is a random number from 0 to 1; `is_final`: another attempt would fail alike, unless a configuration
+        changes.
         """
         if is_final:
             return self._back_off.longest_s * (0.5 + share)

@@ -31,7 +31,6 @@ class StreamRules:
     """Options of a stream.
 
     Attributes:
-        wire: Delta or SotW.
         keepalive_s: the time of silence before the server is pinged.
         brings_versions: a Delta stream begins with the held versions; without them the server sends all resources.
     """
@@ -155,7 +154,6 @@ class StreamSession:
             seen = await changed.other_than(seen)
 
     def _subscribe(self, client: StreamClient) -> None:
-        """Subscribe to the wanted names, and unsubscribe from others."""
         wanted = self._intake.upstream.wanted()
         if wanted is self._wanted:
             return

@@ -9,8 +9,7 @@
 | A referenced name of another upstream is asked for there. | xRFC TP1, "Redirects" |
 | Unneeded names are asked for ten minutes longer, for clients that come back, or until other names need the space. | |
 | Whether an asked name exists is unknown until an answer, or until the server was silent for 15 s. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
-| A full state without a name that it never had is no answer: it may have been sent before the name was asked for. |
-gRPC A27 |
+| A full state without a name that it never had is no answer: it may have been sent before the name was asked for. | gRPC A27 |
 """
 
 from __future__ import annotations
@@ -182,11 +181,11 @@ class Subscriptions:
         self._publish(changed, now_s)
 
     def connect(self, now_s: float) -> None:
-        """Record that a server is asked for all wanted names, on a new connection."""
+        """Record a new connection, on which all wanted names are asked for."""
         self._answers.connect(now_s)
 
     def disconnect(self) -> None:
-        """Record that no server is asked for anything."""
+        """Record the loss of the connection."""
         self._answers.disconnect()
 
     def answer(self, response: ReadResponse, now_s: float) -> None:
@@ -217,7 +216,6 @@ class Subscriptions:
         return not self._scope.covers(key[1])
 
     def _refer_elsewhere(self, added: Iterable[Key], gone: Iterable[Key]) -> None:
-        """Count added and removed references to names of other upstreams."""
         changed = set[TypeUrl]()
         for type_url, name in added:
             names = self._elsewhere.setdefault(type_url, Counter())
@@ -235,7 +233,6 @@ class Subscriptions:
             self.elsewhere = MappingProxyType({**self.elsewhere, **named})
 
     def _change(self, added: Iterable[Key], gone: Iterable[Key], now_s: float) -> None:
-        """Count added and removed reasons to ask for names."""
         changed = set[TypeUrl]()
         for key in filter(self._counts, added):
             self._reasons[key] += 1
@@ -256,7 +253,7 @@ class Subscriptions:
         return changed
 
     def _counts(self, key: Key) -> bool:
-        """Whether a name belongs to this upstream, and is not covered by the names that are always asked for."""
+        """Whether a name belongs to this upstream, and is not always asked for anyway."""
         type_url, name = key
         always = self._scope.always
         return key in always or (
@@ -270,7 +267,7 @@ class Subscriptions:
             self._idle[key] = now_s
 
     def _add(self, key: Key) -> set[TypeUrl]:
-        """Ask for a name, if the limit allows; return the changed types."""
+        """Ask for a name, within the limit; return the changed types."""
         type_url, name = key
         changed = {type_url}
         if self._size >= self._scope.most_names:
@@ -286,7 +283,6 @@ class Subscriptions:
         return changed
 
     def _remove(self, key: Key) -> None:
-        """Drop an unneeded name."""
         type_url, name = key
         del self._idle[key]
         self._names[type_url].discard(name)
@@ -337,7 +333,7 @@ class _Answers:
         return frozenset(type_url for type_url, names in self._needed.items() if names != {WILDCARD})
 
     def awaits(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a name has no answer."""
+        """Whether a name awaits an answer."""
         return name in self._since.get(type_url, ())
 
     def hold_up(self, keys: Iterable[Key]) -> None:
@@ -347,7 +343,7 @@ class _Answers:
                 self._needed.setdefault(type_url, set()).add(name)
 
     def ask(self, type_url: TypeUrl, added: AbstractSet[str], gone: AbstractSet[str], now_s: float) -> None:
-        """Begin to wait for some names, and end it for others."""
+        """Await answers for added names, and none for those that are gone."""
         since_s = None if self._connected_s is None else now_s
         self._since.setdefault(type_url, {}).update(dict.fromkeys(added, since_s))
         self._end(type_url, gone)

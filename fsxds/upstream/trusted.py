@@ -81,9 +81,9 @@ class VouchedContent:
         """Decide for the upstream of this name.
 
         Args:
-            upstream: the name.
+            upstream: its name.
             seen: remembers trusted manifests; None: only for this process.
-            on_changed: is called when the manifests offered to relays downstream change.
+            on_changed: is called when `offered` changes.
         """
         self.anchors: TrustedSigners | None = None
         self.changed = Latest(0)
@@ -111,12 +111,7 @@ class VouchedContent:
         self.take(self._examined(self._offers, now_s))
 
     def examine(self, content: bytes, now_s: float) -> ExaminedOffers:
-        """Verify a server's offers. May block, and may be called in a thread.
-
-        Args:
-            content: the received message.
-            now_s: seconds since 1970.
-        """
+        """Verify a server's offers, at `now_s` since 1970. May block, and may be called in a thread."""
         try:
             return self._examined(read_offers(content), now_s)
         except ManifestError as error:
@@ -171,9 +166,7 @@ class VouchedContent:
     def admitted(self, response: ReadResponse, rows: Rows) -> ReadResponse:
         """Return the trusted part of a response; the rest is recorded as bad, and waits for a manifest.
 
-        Args:
-            response: the received response.
-            rows: the held resources of its type.
+        `rows` are the held resources of its type.
         """
         if self.anchors is None:
             return response

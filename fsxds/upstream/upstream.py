@@ -54,7 +54,7 @@ class Received:
 
     Attributes:
         sequence: content with this sequence, or a higher one, includes all resources that were applied.
-        keys: the resources of the response that are held, also unchanged ones, and the removed ones.
+        keys: the held resources of the response, also unchanged ones, and the removed ones.
         faults: the reasons of the NACK; none if all was applied.
         changed: the number of new or changed resources.
         removed: the number of removed resources.
@@ -214,11 +214,7 @@ class Upstream:
         return earliest(self._holdings.next_end_s, self._subscriptions.next_s, gathered_s)
 
     def expire(self, now_s: float) -> frozenset[Key]:
-        """Drop expired resources, and those that are not asked for any more.
-
-        Returns:
-            The expired resources.
-        """
+        """Drop expired resources, and those that are not asked for any more; return the expired ones."""
         expired = self._holdings.expire(now_s)
         self._follow(expired, now_s)
         self._subscriptions.expire(now_s)
@@ -244,7 +240,6 @@ class Upstream:
         )
 
     def _follow(self, taken: Taken, now_s: float) -> None:
-        """Ask for the references of changed resources."""
         self._subscriptions.refer(taken.before, taken.after, now_s)
 
     def _drop_unwanted(self, now_s: float) -> Taken:
@@ -340,19 +335,13 @@ class Gathering:
     """
 
     def __init__(self, types: Iterable[TypeUrl], now_s: float) -> None:
-        """Await an answer of each type."""
+        """Await these types."""
         self.until_s: float | None = now_s + QUIET_S
         self._awaited = set(types)
         self._longest_s = now_s + LONGEST_S
 
     def answer(self, type_url: TypeUrl, referred: AbstractSet[TypeUrl], now_s: float) -> None:
-        """Record an answer.
-
-        Args:
-            type_url: the type of the answer.
-            referred: the types of referenced names that had no answer before it.
-            now_s: in seconds since 1970.
-        """
+        """Record an answer; `referred` are the types of references without an answer before it."""
         if type_url in self._awaited or type_url in referred:
             self._awaited.discard(type_url)
             self.until_s = min(now_s + QUIET_S, self._longest_s)

@@ -82,7 +82,6 @@ class UpstreamContext:
         settings: returns the current settings.
         catalogue: the message types of the Envoy in use.
         check: judges resources like those of files.
-        seen: remembers trusted manifests.
         on_offered: is called when `offered` changes.
     """
 
@@ -101,10 +100,6 @@ class Upstreams(RowSource):
         upstreams: in order of precedence.
         contents: the content of each upstream, in the same order.
         asked: the names that clients ask for.
-        late_nacks: decides the NACKs for resources that nodes reject.
-        tree_needs: asks for resources that files of the tree need.
-        relays: knows the relays upstream and downstream.
-        vouched: decides which resources are trusted, by the name of the upstream.
     """
 
     def __init__(self, context: UpstreamContext) -> None:
@@ -238,13 +233,7 @@ Rejected = Mapping[tuple[str, Key], str]
 def own_statuses(
     upstreams: Iterable[Upstream], rejected: Rejected, node: Callable[[Upstream], Node]
 ) -> Iterator[OwnStatus]:
-    """Yield the state of this process as a client of each upstream.
-
-    Args:
-        upstreams: all upstreams.
-        rejected: the rejections of clients.
-        node: returns the node of this process for an upstream.
-    """
+    """Yield the state of this process as a client of each upstream; `node` returns its node for an upstream."""
     for upstream in upstreams:
         status = upstream.status()
         by_clients = {key: words for (name, key), words in rejected.items() if name == status.name}

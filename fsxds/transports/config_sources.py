@@ -73,7 +73,7 @@ class ConfigSourceFinder:
         self._visitor = MessageVisitor(catalogue, lambda field: _leads_to_source(field.message_type))
 
     def parse(self, resource: Resource) -> Message:
-        """Parse the body of a resource."""
+        """Parse a resource."""
         return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
 
     def rewrite(self, resource: Resource, change: Change) -> bytes | None:
@@ -217,7 +217,7 @@ class SnapshotRewriter(Protocol):
     """Derives the snapshot for streams from a channel's snapshot."""
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot for streams. Only one call at a time; yields to the event loop meanwhile."""
+        """Return the snapshot for streams."""
 
 
 class Rewriting:
@@ -234,7 +234,7 @@ class Rewriting:
         self._published: asyncio.Queue[Channel] = asyncio.Queue()
 
     def follow(self, channel: Channel) -> None:
-        """Rewrite each newer snapshot of a channel, for the lifetime of the channel."""
+        """Rewrite each newer snapshot of a channel."""
         channel.store.listeners[self] = partial(self._published.put_nowait, channel)
 
     async def keep_rewritten(self) -> Never:
@@ -267,9 +267,8 @@ _Unresolved = Mapping[str, Resource]
 class PassedRedirects:
     """Serves locators in place of redirected content, on top of the snapshot before.
 
-    Rows without redirects stay the same object. Redirects that cannot be resolved here are included, because clients
-    may resolve them elsewhere. The version of a redirect is that of its locator, so it does not follow changes of the
-    target.
+    Rows without redirects stay the same object. Unresolved redirects are included, because clients may resolve them
+    elsewhere. The version of a redirect is that of its locator, so it does not follow changes of the target.
     """
 
     def __init__(self) -> None:

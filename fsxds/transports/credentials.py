@@ -37,9 +37,6 @@ def read_access(settings: Settings) -> Access:
 class Credentials:
     """Applies changes of access settings and token files while the server runs. `keep_current` has to run as a task.
 
-    Attributes:
-        access: the access that is in force.
-
     Raises:
         UsageError: a file cannot be used.
     """

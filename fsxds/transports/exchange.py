@@ -36,8 +36,6 @@ class Asker:
     """The sender and the subject of a request. Compared by identity.
 
     Attributes:
-        peer: the sender.
-        node: the node that the sender asks as.
         type_url: the requested type; None while it is not known yet.
         asked: the requested names; `*` stands for all resources.
     """
@@ -49,24 +47,14 @@ class Asker:
 
 
 class Waiting(Protocol):
-    """A client or reader that waits for the next snapshot of its channel.
-
-    Attributes:
-        channel: the channel that serves it.
-        limits: its timeouts while it waits.
-    """
+    """Waits for the next snapshot of its channel; `limits` are its timeouts meanwhile."""
 
     channel: Channel
     limits: set[asyncio.Timeout]
 
 
 class Reader:
-    """Waits without being a client of its channel, so that no rollout step waits for it.
-
-    Attributes:
-        channel: the channel of its node.
-        limits: its timeout while it waits.
-    """
+    """Waits without being a client of its channel, so that no rollout step waits for it."""
 
     __slots__ = ("channel", "limits")
 
@@ -76,7 +64,7 @@ class Reader:
 
 
 class _Asking(AbstractContextManager[None]):
-    """Asks upstreams while it lasts. Not a generator: each held request keeps one, and a generator takes 0.5 kB."""
+    """Asks upstreams while it lasts. Not a generator, which would take 0.5 kB for each held request."""
 
     __slots__ = ("_asker", "_on_demand")
 
@@ -100,9 +88,8 @@ class Exchange:
     """Takes the requests of one listener, by the steps of the table above.
 
     Args:
-        channels: finds the channel of each node.
-        limiter: limits the use by clients; None: the default limits.
-        access: decides who may ask; None: everyone may.
+        limiter: None: the default limits.
+        access: None: everyone may ask.
         store_of: returns the store of a channel to answer from.
 
     Attributes:
@@ -129,7 +116,7 @@ class Exchange:
 
     @classmethod
     def of_streams(cls, channels: Channels, limiter: Limiter | None = None, access: AccessInUse | None = None) -> Self:
-        """Create an exchange that answers with the snapshots for streams, which may be rewritten."""
+        """Create an exchange that answers with the snapshots for streams."""
         return cls(channels, limiter, access, lambda channel: channel.streams)
 
     def __len__(self) -> int:
@@ -154,7 +141,7 @@ class Exchange:
                 by_owner.pop(self, None)
 
     def check(self, asker: Asker) -> None:
-        """Check that the sender may ask for this now. Raises ProtocolError."""
+        """Check that the sender may ask now. Raises ProtocolError."""
         access = self.access.current
         if asker.type_url is None:
             access.check_node(asker.peer, asker.node)
@@ -182,15 +169,8 @@ class Exchange:
     async def wait(self, asker: Asker, waiting: Waiting, snapshot: Snapshot | None, wait: Wait) -> float:
         """Wait for a newer snapshot, another channel, other access, a time, or the end of the server.
 
-        Args:
-            asker: the waiting request.
-            waiting: gives the channel, and takes the timeouts.
-            snapshot: the snapshot that led to the decision to wait.
-            wait: the time limit, in event loop time, and whether also to wait for upstreams to answer which names do
-                not exist.
-
-        Returns:
-            The event loop time after the wait.
+        `snapshot` is the one that led to the decision to wait; `wait` has the time limit, and whether upstreams'
+        answers about missing names end the wait too. Times, also the returned one, are event loop times.
 
         Raises:
             ProtocolError: the sender may no longer ask for this.
@@ -232,7 +212,7 @@ class Exchange:
         return now_s
 
     async def pause(self, pause_s: float) -> None:
-        """Wait for `pause_s`, other access, or the end of the server, whichever comes first."""
+        """Wait for `pause_s`, other access, or the end of the server."""
         if self.is_draining:
             return
         with suppress(TimeoutError):
@@ -257,7 +237,7 @@ class Exchange:
         _end([limit for reader in self._readers for limit in reader.limits])
 
     def wake_for_answers(self) -> None:
-        """Wake the requests that wait for upstreams to answer which names do not exist."""
+        """Wake the requests that wait for upstreams' answers about missing names."""
         _end(tuple(self._awaiting))
 
 

@@ -69,9 +69,9 @@ class Limiter:
     Attributes:
         settings: the current options.
         streams: open long-lived calls of all peers.
-        names: names in the subscriptions of streams and in held polls.
-        held: held requests: polls, GETs, and unary gRPC requests.
-        body_bytes: received bytes of bodies that are still incomplete.
+        names: names that streams subscribe to, or that held polls have.
+        held: held polls, GETs, and unary gRPC requests.
+        body_bytes: received bytes of incomplete bodies.
     """
 
     def __init__(self, settings: Settings = DEFAULTS, now_s: Callable[[], float] = monotonic) -> None:
@@ -118,7 +118,7 @@ class Limiter:
                 del self._streams_by_peer[network]
 
     def most_connections(self) -> int:
-        """Return the maximum number of connections per address."""
+        """Return the maximum number of connections per listener."""
         return self.settings.max_connections
 
     def admit_view(self, count: int) -> None:
@@ -156,7 +156,7 @@ class Limiter:
         self.names += count - before
 
     def check_names(self, count: int) -> None:
-        """Raise LimitError if one client may not name so many resources."""
+        """Raise LimitError if one client names too many resources."""
         if count > self.settings.max_names:
             raise LimitError("max-names", f"{count} names are subscribed to")
 

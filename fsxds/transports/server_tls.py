@@ -73,10 +73,7 @@ class TlsFiles:
 class Certificates:
     """The content of the files at one moment, as TLS contexts.
 
-    Attributes:
-        strict: requires a client certificate if there is a CA of clients.
-        lenient: accepts a client certificate if there is a CA of clients.
-        of_grpc: for gRPC.
+    If there is a CA of clients, `strict` requires a client certificate, and `lenient` accepts one.
     """
 
     strict: ssl.SSLContext
@@ -113,11 +110,7 @@ class Tls:
         return self._files.client_ca is not None
 
     def context(self, *, is_strict: bool) -> ssl.SSLContext:
-        """Return the context for the next handshake of asyncio.
-
-        Args:
-            is_strict: reject a client without a certificate, if there is a CA of clients.
-        """
+        """Return the context for the next handshake; `is_strict` requires a client certificate if there is a CA."""
         return self._current.strict if is_strict else self._current.lenient
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
@@ -139,7 +132,7 @@ class Tls:
         self._wanted.set()
 
     async def keep_current(self, observer: Observer) -> Never:
-        """Read the files again whenever they change, until cancelled."""
+        """Read changed files again, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
@@ -252,7 +245,7 @@ class ListenerSecurity:
         self._observer = observer
 
     async def keep_current(self) -> None:
-        """Read the TLS files again whenever they change, until cancelled; return at once if there are none."""
+        """Read changed TLS files again, until cancelled; return at once if there are none."""
         if self._tls is not None:
             await self._tls.keep_current(self._observer)
 

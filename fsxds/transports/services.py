@@ -54,10 +54,7 @@ class Clients:
 class ServiceContext:
     """The dependencies of a service; its module has `services(context)`.
 
-    Attributes:
-        clients: the connected clients and their status.
-        own: returns the state of this process as a client of its upstreams.
-        offered: the manifests of the served resources.
+    `own` returns the state of this process as a client of its upstreams.
     """
 
     clients: Clients
@@ -69,13 +66,7 @@ class ServiceContext:
 
 @dataclass(frozen=True, slots=True)
 class ExtraServices:
-    """The handlers of a service.
-
-    Attributes:
-        posts: handlers of POST, by path.
-        documents: handlers of GET, by path.
-        calls: handlers of gRPC.
-    """
+    """The handlers of a service: for POST and GET by path, and for gRPC."""
 
     posts: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
     documents: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))

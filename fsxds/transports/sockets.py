@@ -31,7 +31,7 @@ SOCKET_MODE = 0o660
 
 @dataclass(frozen=True, slots=True)
 class SocketAccess:
-    """Permissions of a unix socket: its mode, and the ids of its owner and group; -1 keeps those of the process."""
+    """Permissions of a unix socket: its mode, and the ids of its owner and group; -1 keeps the ids of the process."""
 
     mode: int = SOCKET_MODE
     user_id: int = -1
@@ -92,10 +92,7 @@ async def unbindable(addresses: Mapping[str, Address], *, is_shared: bool = Fals
 
 
 async def reject_unbindable(addresses: Mapping[str, Address], *, is_shared: bool = False) -> None:
-    """Raise one UsageError that names all addresses that cannot be bound, and their options.
-
-    Meant for the start, before anything would have to be torn down.
-    """
+    """Raise one UsageError that names all addresses that cannot be bound, and their options. Meant for the start."""
     reasons = await unbindable(addresses, is_shared=is_shared)
     if reasons:
         options = " and ".join(f"--{option} HOST:PORT" for option in reasons)
@@ -286,10 +283,7 @@ def close_all(listeners: list[socket.socket]) -> None:
 async def drain(work: Coroutine[object, object, object], progress: Callable[[], object], limit_s: float) -> bool:
     """Run `work` until it is done, stalls, or reaches the time limit; return whether it is done.
 
-    Args:
-        work: is cancelled if it stalls or takes too long.
-        progress: returns a value that differs after each step.
-        limit_s: the time limit.
+    It is cancelled otherwise. `progress` returns a value that differs after each step.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
@@ -308,10 +302,8 @@ async def drain(work: Coroutine[object, object, object], progress: Callable[[], 
 class Listener:
     """A server at an address, as a component: a restart binds the same address again.
 
-    `is_shared`: another process may listen there too, or replace the unix socket.
-
-    Attributes:
-        address: the bound address, once `is_up` is set.
+    `is_shared`: another process may listen there too, or replace the unix socket. `address` is the bound address once
+    `is_up` is set.
     """
 
     def __init__(

@@ -68,8 +68,8 @@ def check_host(
     Args:
         headers: the headers of the request.
         address: the listener's address.
-        allowed: allowed names beside those of `leads_here`, `*` for any; None if the option is not given.
-        authorities: authorities that are served here, which are also allowed.
+        allowed: more allowed names than in `leads_here`, `*` for any; None if the option is not given.
+        authorities: authorities that are served here, also allowed.
 
     Raises:
         ProtocolError: it could be such a name.

@@ -87,7 +87,7 @@ class AskedNames:
             self._exchange(type_url, names, NO_NAMES)
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names`, none of which is served, that at least one upstream does not deny."""
+        """Return the subset of `names` that at least one upstream does not deny; nothing served has any of them."""
         left, found = frozenset(names), NO_NAMES
         for upstream in self.upstreams:
             if type_url == VIRTUAL_HOSTS and upstream.is_away:

@@ -1,4 +1,4 @@
-"""Parses an upstream's responses: which resources can be served, and the problems of the others. Pure.
+"""Parses an upstream's responses: which resources can be served, and the problems of the rest. Pure.
 
 | rule | source |
 | --- | --- |

@@ -343,7 +343,7 @@ class _Answers:
                 self._needed.setdefault(type_url, set()).add(name)
 
     def ask(self, type_url: TypeUrl, added: AbstractSet[str], gone: AbstractSet[str], now_s: float) -> None:
-        """Await answers for added names, and none for those that are gone."""
+        """Begin to await answers for `added`, and end it for `gone`."""
         since_s = None if self._connected_s is None else now_s
         self._since.setdefault(type_url, {}).update(dict.fromkeys(added, since_s))
         self._end(type_url, gone)

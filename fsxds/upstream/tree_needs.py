@@ -25,7 +25,7 @@ from fsxds.upstream.upstream import Upstream
 
 
 class TreeNeeds:
-    """Asks upstreams for resources that files need but do not define, and answers what upstreams may have."""
+    """Asks upstreams for resources that files need but do not define."""
 
     def __init__(self, upstreams: Sequence[Upstream], asked: AskedNames, observer: Observer) -> None:
         self._upstreams = upstreams

@@ -214,7 +214,7 @@ class Upstream:
         return earliest(self._holdings.next_end_s, self._subscriptions.next_s, gathered_s)
 
     def expire(self, now_s: float) -> frozenset[Key]:
-        """Drop expired resources, and those that are not asked for any more; return the expired ones."""
+        """Drop expired resources, and resources that are not asked for any more; return the expired ones."""
         expired = self._holdings.expire(now_s)
         self._follow(expired, now_s)
         self._subscriptions.expire(now_s)
@@ -266,7 +266,7 @@ class Upstream:
         return (f"{len(taken.surplus)} resources are more than the {self._most} that are held, such as {examples}",)
 
     def _reject(self, response: ReadResponse) -> None:
-        """Remember problems of resources, and forget those of resources that are good or gone."""
+        """Remember problems of resources, and forget problems of resources that are good or gone."""
         type_url = response.type_url
         kept = {
             (of_type, name): words

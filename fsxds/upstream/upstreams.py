@@ -81,7 +81,7 @@ class UpstreamContext:
     Attributes:
         settings: returns the current settings.
         catalogue: the message types of the Envoy in use.
-        check: judges resources like those of files.
+        check: judges resources as in files.
         on_offered: is called when `offered` changes.
     """
 

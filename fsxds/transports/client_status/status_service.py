@@ -54,8 +54,8 @@ class _Request:
 
     Attributes:
         waiting: the number of clients without an answer yet.
-        made_for: the number of requests that had come when the answer was begun: all of them may have it.
-        answer: the answer; None if it would be too large.
+        made_for: the number of requests received before the answer was begun; all of them may have it.
+        answer: None if it would be too large.
     """
 
     waiting: int = 0
@@ -67,10 +67,7 @@ class ClientReports:
     """Answers requests for the status of clients.
 
     Answers may be large, so they are made one after another, in time slices, without delaying other clients. Equal
-    waiting requests share an answer; requests that went away get none.
-
-    Attributes:
-        made: the number of begun answers.
+    waiting requests share an answer; requests that went away get none. `made` counts begun answers.
     """
 
     def __init__(self, clients: Clients, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]] = tuple) -> None:
@@ -171,7 +168,6 @@ class _Answer:
             self._slice_end_s = self._clock() + SLICE_S
 
     async def count(self, status: ClientStatus | OwnStatus) -> None:
-        """Count the resources of a client."""
         if isinstance(status, OwnStatus):
             self._rows_left -= status.count
             return
@@ -180,7 +176,6 @@ class _Answer:
             await self.pause()
 
     async def add(self, status: ClientStatus | OwnStatus) -> None:
-        """Add a client."""
         rows = await self._rows(status)
         if self.is_too_large:
             return

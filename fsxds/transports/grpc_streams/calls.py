@@ -87,7 +87,7 @@ class LastingCalls:
         self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
     def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """Return a handler with guarded methods, whose streaming calls `end` can end."""
+        """Return a handler with guarded methods; `end` can end its streaming calls."""
         return _AdaptedHandler(handler, self._adapted)
 
     async def end(self) -> None:

@@ -144,7 +144,7 @@ class GrpcServices:
         unready: the reason why clients are not served; empty while they are.
 
     Attributes:
-        handlers: the handlers to register: bytes go in and out.
+        handlers: the handlers to register; bytes go in and out.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 No call of an unknown method can end this server. grpcio decodes the path of each call in the one task that accepts
 calls, and ends the whole server if the path is not UTF-8: one request of a stranger would end all streams, for good
-(seen in grpcio 1.85; `tests/fuzzing` found it). Here every method is registered, so that gRPC compares the bytes of
-paths with those of known methods, and all other calls are rejected without reading their path.
+(seen in grpcio 1.85; `tests/fuzzing` found it). Here every method is registered, so that gRPC compares paths as bytes
+with known methods, and rejects all other calls without decoding their path.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ OPTIONS = (
 def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
     """Return the channel arguments of a server with these limits.
 
-    gRPC itself limits floods of pings and settings: it stops reading from a connection whose answers it cannot write,
-    and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them.
+    gRPC itself limits floods of pings and settings: it stops reading from a connection to which it cannot write
+    answers, and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them.
     """
     streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
     return (
@@ -126,7 +126,7 @@ def keep_freed_memory() -> None:
     """Let the C library keep some freed memory: 64 MB, twice the largest freed buffer.
 
     A response with the whole state takes megabytes, and is copied once for each client. A copy to new pages of the
-    kernel takes up to ten times as long as to those of the copy before. Only glibc learns this, unless
+    kernel takes up to ten times as long as to reused pages. Only glibc learns this, unless
     `rest.server.keep_large_buffers_apart` was called; elsewhere nothing is lost, as these pages are not touched.
     """
     bytes(_LARGEST_LEARNED_BYTES)
@@ -232,7 +232,7 @@ class KnownMethodsServer(_server.Server):  # type: ignore[misc]  # grpc has no t
     """A server of `grpc.aio` with a fixed set of methods.
 
     Args:
-        handlers: must have `_method_handlers`, like those of `grpc.method_handlers_generic_handler`.
+        handlers: must have `_method_handlers`, as `grpc.method_handlers_generic_handler` makes them.
         options: channel arguments.
     """
 

@@ -2,7 +2,7 @@
 
 An idle stream is one task, which waits for the next request. Snapshots and the core's timer come from outside: the core
 is asked at once, and only if it returns responses, a second task is made to write them. Events during a write are
-handled after it; so a slow client skips what it missed, and costs one response at a time.
+handled after it; so a slow client skips the versions that it missed, and costs one response at a time.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class StreamRegistry(Protocol):
 
 
 class StreamCore(Protocol):
-    """The interface of `SotwStream` and `DeltaStream`; requests and responses are those of the variant.
+    """The interface of `SotwStream` and `DeltaStream`, with their own request and response types.
 
     Times are event loop times.
     """
@@ -96,7 +96,7 @@ class StreamCore(Protocol):
 
     @property
     def has_members(self) -> bool:
-        """Whether the client is sent members of a collection, which it does not list when it reconnects."""
+        """Whether the client is sent members of a collection, and does not report which of them it has."""
 
     @property
     def awaits_answers(self) -> bool:
@@ -109,7 +109,7 @@ class StreamCore(Protocol):
         """Process a newer snapshot."""
 
     def receive_timer(self, now_s: float) -> Responses:
-        """Do what is due."""
+        """Process the time: return the responses that are due."""
 
     def standing(self, step: Step) -> Standing:
         """Return the client's position in a step."""
@@ -130,11 +130,8 @@ class StreamCore(Protocol):
 class StreamContext:
     """The context that all streams of a server share.
 
-    Args:
-        relays: knows the relays upstream and downstream; None without any.
-
     Attributes:
-        forgets_members: the loss of removals at a restart, as there is no state file, was not reported yet.
+        forgets_members: removals will be lost at a restart, as there is no state file, and this was not reported yet.
         knows_authority_is_missing: a client that asks for names without authority was reported already.
         ttl_mode: the resources that keep their time to live.
     """
@@ -397,7 +394,6 @@ class StreamCall:
                 self._channel.on_nack(self, acknowledgement.nack)
 
     def _ask_elsewhere(self, type_url: TypeUrl) -> None:
-        """Have upstreams asked for the client's subscription."""
         self._shared.exchange.channels.on_demand.ask(self, type_url, self._core.subscription_of(type_url).asked)
         self._note_waiting()
 
@@ -431,7 +427,6 @@ class StreamCall:
         return channel
 
     async def _wait_for_turn(self) -> None:
-        """Wait until no other task writes."""
         while self._is_writing:
             if self._written is None:
                 self._written = asyncio.Event()
@@ -474,7 +469,6 @@ class StreamCall:
         self._progress()
 
     def _progress(self) -> None:
-        """Have a step that waits for the client check its position."""
         if self._channel is not None:
             self._channel.progressed(self)
 

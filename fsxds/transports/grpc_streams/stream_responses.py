@@ -239,18 +239,14 @@ WAKE_SLICE_S = 0.005
 
 
 class Awaiting(Protocol):
-    """A stream that waits for upstreams to answer which names do not exist."""
+    """A stream that waits for upstreams' answers about missing names."""
 
     def wake_for_answers(self) -> None:
         """Process new answers of upstreams."""
 
 
 class Waking:
-    """Wakes the clients of the followed channels.
-
-    Attributes:
-        awaiting: the streams that wait for upstreams to answer which names do not exist.
-    """
+    """Wakes the clients of the followed channels, and the streams in `awaiting` when upstreams answer."""
 
     def __init__(self, on_demand: OnDemand) -> None:
         self.awaiting: dict[Awaiting, None] = {}
@@ -260,7 +256,7 @@ class Waking:
         self._on_demand = on_demand
 
     def follow(self, channel: Channel) -> None:
-        """Wake the clients of a channel for each newer snapshot for streams, for the lifetime of the channel."""
+        """Wake the clients of a channel for each newer snapshot for streams."""
         if self not in channel.streams.listeners:
             channel.streams.listeners[self] = partial(self._due.put_nowait, channel)
 

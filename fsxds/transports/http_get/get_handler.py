@@ -52,7 +52,7 @@ class HttpGet:
 
     Args:
         exchange: is shared with polls.
-        rules: returns the current settings for GET.
+        rules: returns the current settings.
 
     Attributes:
         documents: handlers of paths that name no resource.
@@ -153,7 +153,6 @@ class HttpGet:
         return await self.responses.send(request, get, selected)
 
     def _report(self, get: GetRequest, selected: Selected, detected_s: float | None) -> None:
-        """Report a sent resource or list."""
         match selected.found:
             case FoundResource(resource):
                 subscription = Subscription.for_request(resource.type_url, (resource.name,))

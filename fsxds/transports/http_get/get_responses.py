@@ -1,8 +1,7 @@
 """The answers to GET: headers, and content, which is made once for all clients and cached within limits.
 
-Expensive content is made in one thread, one item after the other. Started work is finished and cached; work without
-waiting clients is not started. So clients that request everything in every format, and leave, occupy at most one
-thread.
+Expensive content is made in one thread, item by item. Started work is finished and cached; work without waiting clients
+is not started. So clients that request everything in every format, and leave, occupy at most one thread.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class GetRules:
     Attributes:
         authority: the authority of the server; empty for none.
         authorities: URLs of other authorities; of the server's authority if clients see it under another URL.
-        cors_origins: the origins whose pages may read answers; `*` is any.
+        cors_origins: pages of these origins may read answers; `*` is any.
     """
 
     authority: str = ""
@@ -93,7 +92,7 @@ class GetRules:
 
     @property
     def elsewhere(self) -> frozenset[str]:
-        """The other authorities with a URL."""
+        """Authorities that have a URL in the settings."""
         return frozenset(name for name, authority in self.authorities.items() if authority.url)
 
 
@@ -102,7 +101,6 @@ class Selected:
     """The answer to a request, in the representation that its client accepts.
 
     Attributes:
-        urls: URLs of the resources that this one references.
         representation: None if there is no content.
         version: the basis of the entity tag.
     """

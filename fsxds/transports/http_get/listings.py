@@ -32,7 +32,7 @@ class Urls:
     Attributes:
         base_url: the URL of this server as the client has it, without a final slash.
         authority: the authority of this server; empty for none.
-        authorities: URLs of other authorities.
+        authorities: other authorities with their URLs.
         node: the parameters that name the node; URLs of this server repeat them, to lead into the node's view.
     """
 
@@ -55,7 +55,7 @@ class Urls:
         return self.own + self._for_node(f"/{message_type}/")
 
     def _for_node(self, url: str, name: ResourceName | None = None) -> str:
-        """Add the node's parameters to a URL, except those that the name has already."""
+        """Add the node's parameters to a URL, unless the name has them already."""
         own = {key for key, _ in name.context} if name is not None else set()
         query = query_of(tuple(pair for pair in self.node if pair[0] not in own))
         return f"{url}{'&' if '?' in url else '?'}{query}" if query else url

@@ -59,9 +59,7 @@ class RestContext:
     """The dependencies of the REST listener. A capability adds its paths by `join(context, application)`.
 
     Attributes:
-        clients: gets the status of polling clients.
         address: the listener's address; None accepts any `Host`.
-        relays: knows the relays upstream and downstream.
         posts: handlers of more POST paths.
         documents: handlers of paths that name no resource.
     """
@@ -86,10 +84,9 @@ class ReceivedPoll:
 
 
 def make_application(rest: RestJson) -> web.Application:
-    """Make the application that answers polls.
+    """Make the application that answers polls; its shutdown answers all held polls at once.
 
-    Run it with `server.listening`, because handlers must be cancelled when their client goes. Its shutdown answers all
-    held polls at once.
+    Run it with `server.listening`, because handlers must be cancelled when their client goes.
     """
     application = rest.edge.application(rest.handlers)
     application[REST] = rest
@@ -111,9 +108,8 @@ class RestJson:
     """Answers REST requests; `protocol.poll` decides the answer to a poll, and its time.
 
     Attributes:
-        handlers: handlers of POST, by path.
-        elsewhere: handler of other paths, except POST to paths that cannot name a resource; None if there is none.
-        edge: passes requests to the handlers.
+        handlers: of POST, by path.
+        elsewhere: handles other paths, except POST to paths that cannot name a resource; None if there is none.
     """
 
     def __init__(self, context: RestContext) -> None:
@@ -157,6 +153,7 @@ class RestJson:
         return await handler(request)
 
     def _check_page(self, request: web.Request) -> None:
+        """Raise ProtocolError if a page of another origin sends the request."""
         settings, may_be_linked = self.exchange.limiter.settings, request.method in {"GET", "HEAD"}
         own_origin, origins = origin_of(request), settings.cors_origin or ()
         check_page(request.headers, own_origin=own_origin, origins=origins, may_be_linked=may_be_linked)

@@ -68,9 +68,9 @@ class HttpEdge:
         self._admit = admit
 
     def application(self, paths: Iterable[str] = ()) -> web.Application:
-        """Make the application that answers through this edge; run it with `listening`, which cancels handlers.
+        """Make the application of this edge; run it with `listening`, which cancels handlers of clients that go.
 
-        `paths` are routed first, as frequent ones.
+        Frequent `paths` are routed first.
         """
         application = web.Application(middlewares=(self._answer_elsewhere,))
         # A dot does not match a line feed, which a path may have.

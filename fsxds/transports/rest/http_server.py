@@ -86,7 +86,6 @@ class ListenerOptions:
     Attributes:
         option: names the address in errors.
         tls: None for plain text.
-        access: permissions of a unix socket.
         max_connections: returns the limit; connections beyond are answered with 503.
         is_shared: other processes may listen at the same address, so that no connection may be lost at the end.
         observer: receives clients that do not read, and malformed requests.
@@ -267,7 +266,7 @@ def _has_room(descriptor: int, share: float) -> bool:
 
 
 def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: asyncio.Event) -> MakeProtocol:
-    """Return the factory of connections whose responses say `connection: close` once `stopping` is set."""
+    """Return the factory of connections; responses say `connection: close` once `stopping` is set."""
     loop, server = asyncio.get_running_loop(), runner.server
     if server is None:
         raise RuntimeError("the runner is set up before")
@@ -305,7 +304,7 @@ class Connection(web.RequestHandler):
     """A connection with limits that aiohttp lacks.
 
     Attributes:
-        surplus: the reason to reject its requests, as there were too many connections; empty if it is served.
+        surplus: the reason to reject its requests, if there were too many connections; else empty.
         layer: its TLS; None for plain text.
         has_asked: whether the head of a request was received.
     """
@@ -353,7 +352,7 @@ class Connection(web.RequestHandler):
         self._limit_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop the timers; report a client whose connection the kernel gave up because it did not read."""
+        """Stop the timers; report a client that did not read until the kernel gave up the connection."""
         self._forget_limit()
         self._forget_unread()
         if isinstance(exc, TimeoutError):
@@ -449,7 +448,7 @@ class Connection(web.RequestHandler):
 
 
 def _limit_sending(transport: asyncio.BaseTransport) -> str:
-    """Have the kernel give up a connection whose client does not read; return the client's address."""
+    """Have the kernel give up the connection if the client does not read; return the client's address."""
     connection = transport.get_extra_info("socket")
     peer = transport.get_extra_info("peername")
     if not isinstance(peer, tuple):

@@ -78,7 +78,7 @@ class _TypeBodies:
 
     Attributes:
         fragments: the JSON of resources by their version.
-        swept_at: the newest generation for which the fragments were swept.
+        swept_at: the generation of the last sweep.
         rows: the resources of that generation.
         whole: the last body with all resources of the type, and its key.
         rendering: is set when the current rendering ends; None if there is none.
@@ -110,14 +110,10 @@ class ResponseBodies:
         self._types: dict[TypeUrl, _TypeBodies] = {}
 
     async def payload_of(self, selection: Selection, snapshot: Snapshot, *, is_whole: bool) -> Payload:
-        """Return the body of a response with `selection`.
+        """Return the body of a response with `selection` from `snapshot`.
 
-        Waits for another rendering of this type. Safe to cancel: finished fragments are kept.
-
-        Args:
-            selection: the resources to send.
-            snapshot: the snapshot of the selection; drops fragments of older ones.
-            is_whole: `selection` has all resources of its type, so that other clients will get the same bytes.
+        Waits for another rendering of this type. Safe to cancel: finished fragments are kept. `is_whole`: other clients
+        will get the same bytes, because the selection has all resources of its type.
         """
         bodies = self._types.setdefault(selection.type_url, _TypeBodies())
         # Authored versions may be equal for different resources.

@@ -23,8 +23,6 @@ class RestClient:
     """One polling node.
 
     Attributes:
-        polls: the state of its polls.
-        channel: the channel that serves it.
         identity: the identity that shares one vote, as of its last poll.
         limits: the timeouts of its held polls.
     """
@@ -90,7 +88,7 @@ class RestClient:
 
 
 class RestClients:
-    """Knows the client of each node, while it polls."""
+    """Knows the client of each polling node."""
 
     def __init__(self) -> None:
         self._clients: dict[PollingNode, RestClient] = {}
@@ -108,7 +106,7 @@ class RestClients:
     def channel_of(self, polls: PollingNode | None, channel: Channel) -> Channel:
         """Return the channel that the node follows, if it has the same view as `channel`, else `channel`.
 
-        `channel` is where the node belongs now; rollout steps move the node there.
+        The node belongs to `channel` now; rollout steps move it there.
         """
         client = None if polls is None else self._clients.get(polls)
         if client is None or client not in client.channel.clients:

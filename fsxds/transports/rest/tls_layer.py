@@ -34,12 +34,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class HttpTls:
-    """TLS of a listener.
-
-    Attributes:
-        context: returns the context of the next handshake.
-        observer: receives failed handshakes.
-    """
+    """TLS of a listener; `context` returns the context of the next handshake."""
 
     context: Callable[[], ssl.SSLContext]
     observer: Observer

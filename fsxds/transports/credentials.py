@@ -76,7 +76,6 @@ class Credentials:
                 self._report(path, tokens, unknown)
 
     def _receive(self, found: dict[Path, Tokens | str]) -> None:
-        """Use the content that two successive looks found."""
         settled = {path: now for path, now in found.items() if self._seen.get(path) == now != self._decided.get(path)}
         self._seen = found
         self._decided |= settled

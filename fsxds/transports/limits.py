@@ -34,8 +34,6 @@ DEFAULTS = Settings()
 
 @dataclass(slots=True)
 class _Bucket:
-    """Requests that a peer has left, as of `at_s`."""
-
     left: float
     at_s: float
 

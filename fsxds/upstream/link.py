@@ -158,7 +158,6 @@ class Link:
         return False
 
     def _answered(self, place: int) -> None:
-        """Record that a server answers, and leave the servers after it."""
         if self._order.is_answering(place):
             return
         self._order.answered(place)
@@ -185,7 +184,6 @@ class Link:
                 end_wait(asked.limit, asyncio.get_running_loop().time())
 
     def _lost(self, place: int, error: ConnectionLostError) -> None:
-        """Record a lost connection or a failed attempt; others may be asked now."""
         name, server, asked = self._upstream.rule.name, self._servers[place], self._asked[place]
         now_s = asyncio.get_running_loop().time()
         is_first = self._order.failed(place, now_s - asked.answered_s, is_silent=error.code == _SILENT)

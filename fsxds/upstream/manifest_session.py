@@ -56,7 +56,6 @@ async def follow_polls(intake: Intake) -> Never:
 
 
 async def _fetch(session: aiohttp.ClientSession, intake: Intake) -> tuple[int, bytes]:
-    """Return the status, and the content of a 200."""
     headers = dict((*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards)))
     url = f"{base_of(intake.server)}{PATH}"
     async with session.get(url, headers=headers, allow_redirects=False) as response:

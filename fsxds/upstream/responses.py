@@ -202,7 +202,6 @@ def _fault_of(name: str, faults: Iterable[str]) -> str:
 
 
 def _is_same(came: Resource, held: Resource) -> bool:
-    """Whether the received resource is certain to equal the held one."""
     is_content = came.redirect == held.redirect and (bool(held.redirect) or came.body == held.body)
     return is_content and came.ttl_s == held.ttl_s and came.aliases == held.aliases
 

@@ -329,11 +329,9 @@ class _Answers:
 
     @property
     def referred(self) -> frozenset[TypeUrl]:
-        """The types of needed names without an answer, except `*`."""
         return frozenset(type_url for type_url, names in self._needed.items() if names != {WILDCARD})
 
     def awaits(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a name awaits an answer."""
         return name in self._since.get(type_url, ())
 
     def hold_up(self, keys: Iterable[Key]) -> None:
@@ -351,7 +349,6 @@ class _Answers:
             self._await(since_s)
 
     def connect(self, now_s: float) -> None:
-        """Begin to count the time."""
         self._connected_s = now_s
         self._since = {type_url: dict.fromkeys(names, now_s) for type_url, names in self._since.items()}
         self._patient_until_s = now_s + PATIENCE_S
@@ -359,11 +356,9 @@ class _Answers:
         self._settle(now_s)
 
     def disconnect(self) -> None:
-        """Stop counting the time until the next connection."""
         self._connected_s = self.next_s = None
 
     def take(self, response: ReadResponse, now_s: float) -> None:
-        """Record the names that a response answers."""
         names = self._since.get(response.type_url, {})
         if names.get(WILDCARD, self._connected_s) == self._connected_s:
             self._end(response.type_url, (WILDCARD,))
@@ -376,7 +371,6 @@ class _Answers:
         self._settle(now_s)
 
     def expire(self, now_s: float) -> None:
-        """End waits that took too long."""
         if self._connected_s is None or self.next_s is None or now_s < self.next_s:
             return
         for type_url, names in tuple(self._since.items()):
@@ -421,7 +415,6 @@ def _answered_by(response: ReadResponse) -> Iterator[str]:
 
 
 def _beside_wildcard(names: AbstractSet[str]) -> Iterator[str]:
-    """Yield the names to ask for beside `*`."""
     return (name for name in names if name == WILDCARD or is_structured(name))
 
 

@@ -52,7 +52,6 @@ class TreeNeeds:
         return self._denied_now() != self._denied
 
     def _denied_now(self) -> frozenset[Key]:
-        """Return the needed resources that every upstream denies."""
         return frozenset(
             (type_url, name)
             for type_url, names in _by_type(self._needed).items()

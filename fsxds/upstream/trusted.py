@@ -45,8 +45,6 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Vouched:
-    """A verified manifest, and its received form."""
-
     signed: SignedManifest
     offered: OfferedManifest
 

@@ -243,7 +243,6 @@ class Upstream:
         self._subscriptions.refer(taken.before, taken.after, now_s)
 
     def _drop_unwanted(self, now_s: float) -> Taken:
-        """Drop resources that are not asked for any more, and their problems."""
         shrunk, wants_name = self._subscriptions.shrunk(), self._subscriptions.wants_name
         if shrunk and self.rejected:
             kept = {key: words for key, words in self.rejected.items() if key[0] not in shrunk or wants_name(*key)}

@@ -178,11 +178,9 @@ class _Recent(Generic[_Key, _Value]):
         return len({**self._before, **self._now})
 
     def turn(self) -> None:
-        """Begin another turn, and drop values that were last used in the turn before this one."""
         self._now, self._before = {}, self._now
 
     def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        """Return the cached value, or make it."""
         if key not in self._now:
             self._now[key] = self._before[key] if key in self._before else make()
         return self._now[key]

@@ -145,8 +145,6 @@ class ClientReports:
 
 
 class _Answer:
-    """An answer that grows, in time slices."""
-
     def __init__(self, form: Form, *, with_contents: bool) -> None:
         self._rows_left, self._bytes_left = MOST_ROWS, MOST_ANSWER_BYTES
         self._form, self._with_contents = form, with_contents
@@ -158,11 +156,9 @@ class _Answer:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the request is rejected."""
         return min(self._rows_left, self._bytes_left) < 0
 
     async def pause(self) -> None:
-        """Yield to the event loop when the slice is over."""
         if self._clock() >= self._slice_end_s:
             await asyncio.sleep(0)
             self._slice_end_s = self._clock() + SLICE_S
@@ -191,12 +187,10 @@ class _Answer:
         self._small_bytes += len(piece)
 
     def pieces(self) -> list[bytes]:
-        """Return the whole answer."""
         self._join()
         return self._large
 
     async def _rows(self, status: ClientStatus | OwnStatus) -> list[bytes]:
-        """Write the resources of a client, up to the size limit."""
         rows: list[bytes] = []
         for each in status.resources if isinstance(status, OwnStatus) else resource_statuses(status):
             shown = each.resource if self._with_contents else None

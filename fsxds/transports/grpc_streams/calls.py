@@ -129,8 +129,6 @@ _MAKERS = {
 
 
 class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """Has the methods of a handler, each adapted."""
-
     def __init__(
         self,
         handler: grpc.GenericRpcHandler,
@@ -146,7 +144,6 @@ class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has
         return {name: self._adapt(method, name) for name, method in methods.items()}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        """Return the called method, or None if it belongs to another service."""
         method = self._handler.service(handler_call_details)
         return None if method is None else self._adapt(method, handler_call_details.method)
 
@@ -169,7 +166,6 @@ class _TrackedContext:
         self._context = context
 
     async def write(self, response: object) -> None:
-        """Write a response."""
         self.idle.clear()
         try:
             await self._context.write(response)
@@ -177,5 +173,4 @@ class _TrackedContext:
             self.idle.set()
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of gRPC's context."""
         return getattr(self._context, name)

@@ -249,7 +249,6 @@ class _Core(cygrpc.AioServer):  # type: ignore[misc]
     """Accepts calls of registered methods, and rejects all others with UNIMPLEMENTED."""
 
     async def _request_call(self) -> object:
-        """Reject calls of unknown methods, until the server ends, which gRPC raises as an error."""
         loop, resolver = asyncio.get_running_loop(), cygrpc._MethodResolver([], {})  # noqa: SLF001
         ended: cygrpc._RequestCallError | None = None
         async with asyncio.TaskGroup() as rejecting:

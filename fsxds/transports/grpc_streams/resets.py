@@ -121,7 +121,6 @@ def _asked(ask: Callable[..., bytes], *arguments: int) -> dict[str, Any]:
 
 
 def _endpoint(address: dict[str, Any] | None) -> Endpoint | None:
-    """Return the IP address and port of one end; None for a unix socket."""
     tcp = (address or {}).get("tcpipAddress")
     return None if tcp is None else (_written(base64.b64decode(tcp["ipAddress"])), int(tcp["port"]))
 
@@ -142,7 +141,6 @@ def _close(ends: set[tuple[Endpoint, Endpoint]]) -> None:
 
 
 def _end(name: Any) -> Endpoint:
-    """Return the endpoint of a socket name; the name of a unix socket is a path."""
     return (_written(name[0]), name[1]) if isinstance(name, tuple) else (str(name), 0)
 
 

@@ -398,7 +398,6 @@ class StreamCall:
         self._note_waiting()
 
     def _note_waiting(self) -> None:
-        """Register for answers of upstreams while the core waits for them."""
         if self._core.awaits_answers and not self._is_closed:
             self._shared.waking.awaiting[self] = None
         else:
@@ -530,7 +529,6 @@ class StreamCall:
         return True
 
     def _report_ignored(self, ignored: str, status: str, reason: str) -> None:
-        """Report an ignored type or name, once."""
         if ignored not in self._ignored and len(self._ignored) < MOST_IGNORED_REPORTED:
             self._ignored = (*self._ignored, ignored)
             self._shared.observer(RequestRejected(self._peer, status, reason))

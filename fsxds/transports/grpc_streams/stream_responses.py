@@ -138,7 +138,6 @@ class _Kept:
 
 
 def _own_part(response: Response) -> bytes:
-    """Serialize the part for one stream."""
     heartbeats = map(_heartbeat, response.heartbeats)
     if isinstance(response, SotwResponse):
         message = discovery_pb2.DiscoveryResponse(

@@ -49,7 +49,6 @@ async def _answer_description(request: web.Request) -> web.StreamResponse:
 # One entry per coding.
 @cache
 def _description(coding: str) -> tuple[str, bytes]:
-    """Return the version and the content of the description in a coding."""
     content = dump(openapi_document(__version__))
     return hashlib.sha256(content).hexdigest()[:32], compressed(content, coding)
 

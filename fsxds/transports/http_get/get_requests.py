@@ -140,7 +140,6 @@ def _path_of(target: str) -> str:
 
 
 def _listed(request: web.Request, name: str) -> str:
-    """Return a header that may occur several times."""
     return ",".join(request.headers.getall(name, ()))[:MOST_HEADER_CHARACTERS]
 
 

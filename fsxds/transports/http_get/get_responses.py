@@ -145,7 +145,6 @@ def _is_collection(resource: Resource) -> bool:
 
 
 def _version_with(version: str, urls: Urls) -> str:
-    """Return the version of content that includes URLs."""
     authorities = (f"{name} {each.url}" for name, each in urls.authorities.items())
     texts = (version, urls.own, urls.authority, query_of(urls.node), *authorities)
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]

@@ -253,12 +253,10 @@ class RestJson:
         return poll, patience_s
 
     def _forget(self, node: PollingNode) -> None:
-        """Remove a node that is no longer remembered from its channel."""
         self._clients.forget(node)
         self._observer(LimitReached("max-nodes", node.node.peer))
 
     def _receive(self, poll: PollRequest, snapshot: Snapshot | None) -> Decision:
-        """Process an arriving poll, and report its ACK or NACK."""
         now_s = asyncio.get_running_loop().time()
         decision, acknowledgement = self._memory.receive_request(poll, snapshot, now_s)
         if acknowledgement is not None:

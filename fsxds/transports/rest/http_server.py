@@ -531,7 +531,6 @@ _OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
 def _lower_those_of_clients(record: logging.LogRecord) -> bool:
-    """Lower aiohttp's messages about clients to debug messages."""
     if record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS):
         record.levelno, record.levelname = logging.DEBUG, "DEBUG"
     return True

@@ -134,7 +134,6 @@ async def _read_raw(content: StreamReader, most_bytes: int, count: Callable[[int
 
 
 def _decoded(body: bytes, coding: str, most_bytes: int) -> bytes:
-    """Decompress a body, up to the size limit."""
     if coding in {"", "identity"}:
         return body
     if coding not in _WINDOW_BITS:

@@ -100,7 +100,6 @@ class _Unconnected(asyncio.Protocol):
         self._layer = layer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Replace this protocol by the connection."""
         connection = self._make(self._layer)
         transport.set_protocol(connection)
         connection.connection_made(transport)

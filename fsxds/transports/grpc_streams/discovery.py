@@ -136,7 +136,7 @@ def import_descriptors(services: Iterable[str]) -> None:
 
 
 class GrpcServices:
-    """All services of a gRPC server. Run them with `server.listening_grpc`.
+    """All services of a gRPC server. Run them with `grpc_server.listening_grpc`.
 
     Args:
         shared: the context of all streams.

@@ -127,7 +127,7 @@ def keep_freed_memory() -> None:
 
     A response with the whole state takes megabytes, and is copied once for each client. A copy to new pages of the
     kernel takes up to ten times as long as to reused pages. Only glibc learns this, unless
-    `rest.server.keep_large_buffers_apart` was called; elsewhere nothing is lost, as these pages are not touched.
+    `rest.http_server.keep_large_buffers_apart` was called; elsewhere nothing is lost, as these pages are not touched.
     """
     bytes(_LARGEST_LEARNED_BYTES)
 

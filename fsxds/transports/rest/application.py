@@ -86,7 +86,7 @@ class ReceivedPoll:
 def make_application(rest: RestJson) -> web.Application:
     """Make the application that answers polls; its shutdown answers all held polls at once.
 
-    Run it with `server.listening`, because handlers must be cancelled when their client goes.
+    Run it with `http_server.listening`, because handlers must be cancelled when their client goes.
     """
     application = rest.edge.application(rest.handlers)
     application[REST] = rest

@@ -19,7 +19,7 @@ _OF_STREAM = "node cluster service peer"
 
 @dataclass(frozen=True, slots=True)
 class HandshakeFailed(Event):
-    """A client connected to REST or admin, and did not get as far as a request: `reason` is what TLS says of it."""
+    """A TLS handshake with a client of REST or admin failed for `reason`."""
 
     rows = (
         log_row(
@@ -58,7 +58,7 @@ class StreamOpened(Event):
 
 @dataclass(frozen=True, slots=True)
 class StreamClosed(Event):
-    """A stream that was opened is over, on either side."""
+    """A stream ended, on either side."""
 
     is_frequent = True
     rows = (log_row("stream_closed", "debug", "A stream ended.", _OF_STREAM),)
@@ -75,10 +75,11 @@ class StreamClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ResponseSent(Event):
-    """A version was handed over to a client.
+    """A version was sent to a client.
 
-    `detected_s` is the monotonic clock at the first sign of the change that it brings to a client who waited for it; None
-    where the client asked for it just now, or nobody changed a file for it.
+    `detected_s` is the monotonic time of the first sign of the change, if the client waited for it; None if the client
+    has
+    just asked for it, or no file change caused it.
     """
 
     is_frequent = True
@@ -110,7 +111,7 @@ class AckReceived(Event):
 
 @dataclass(frozen=True, slots=True)
 class NackReceived(Event):
-    """A client NACKed a version, which came from `files` (none where that is not known any more)."""
+    """A client NACKed a version, which came from `files` (empty if no longer known)."""
 
     rows = (
         log_row(
@@ -147,7 +148,7 @@ def _of(node: Node, type_url: TypeUrl, version: Version) -> Details:
 def ack_or_nack(
     node: Node, subscription: Subscription, acknowledgement: Acknowledgement, snapshot: Snapshot | None
 ) -> AckReceived | NackReceived:
-    """Return the event of an ACK or NACK that was received while `snapshot` was current."""
+    """Return the event for an ACK or NACK that was received while `snapshot` was current."""
     if acknowledgement.accepted:
         return AckReceived(node, subscription, acknowledgement.version)
     files = () if snapshot is None else files_of(subscription, acknowledgement.version, snapshot)
@@ -158,7 +159,7 @@ def ack_or_nack(
 class RequestRejected(Event):
     """A request was answered with an error, or ignored; `status` is an HTTP status or the name of a gRPC status.
 
-    `subject` is what it was about, such as a node; rejections that differ in it alone are repetitions.
+    `subject` is the topic, such as a node; rejections that differ only in it are repetitions.
     """
 
     rows = (
@@ -184,12 +185,12 @@ class RequestRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitReached(Event):
-    """Something was rejected, closed or forgotten because an option allows no more.
+    """A request, stream or entry was rejected, closed or forgotten because of a limit.
 
     Attributes:
-        limit: the name of the option without its dashes, such as `max-streams`.
-        peer: the IP address of the client; empty for a unix socket, or where nobody is to blame.
-        text: what to say of a limit that no option sets; empty for the others.
+        limit: the option without its dashes, such as `max-streams`.
+        peer: the IP address of the client; empty for a unix socket, or if no client caused it.
+        text: the message for a limit that no option sets; else empty.
     """
 
     rows = (
@@ -227,7 +228,7 @@ class RequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotKept(Event):
-    """A client has members of a collection, and what is removed of these is not known to the next process."""
+    """A client has members of a collection, and the next process will not know which of them were removed."""
 
     rows = (
         log_row(
@@ -248,7 +249,7 @@ class MembersNotKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class AuthorityMissing(Event):
-    """A client asks for a name without authority, and is answered with names that have that of the settings."""
+    """A client subscribes to a name without authority; the answer has names with the authority of the settings."""
 
     rows = (
         log_row(

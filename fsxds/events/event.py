@@ -1,4 +1,4 @@
-"""The base of events, the line of the log that one becomes, and the metrics that it changes."""
+"""The base of events, with their log lines and metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsxds.model.values import PlainValue
 
 
 class Level(IntEnum):
-    """The severity of a line, as `logging` counts."""
+    """The severity of a line, with the numbers of `logging`."""
 
     DEBUG = 10
     INFO = 20
@@ -26,14 +26,14 @@ Details: TypeAlias = dict[str, PlainValue]
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line, of which `log_catalogue.CATALOGUE` has a row.
+    """One line of the log; `log_catalogue.CATALOGUE` has its row.
 
     Attributes:
-        level: its severity.
         event: its name in the catalogue.
-        text: the line as people read it.
-        details: the fields that programs read beside it.
-        admitted_as: the level by which a log decides to write it, where that is not its own: the end of a problem
+        text: the line for people.
+        details: the fields for programs.
+        admitted_as: the level by which a log decides whether to write the line, if it is not `level`: the end of a
+            problem
             belongs in every log that had the problem.
     """
 
@@ -46,13 +46,13 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """What a line of the log may be.
+    """Describes one kind of log line.
 
     Attributes:
         event: its name, `event` in JSON.
-        levels: its level; several where it depends.
+        levels: its level; several if it depends.
         meaning: one sentence.
-        fields: what JSON has beside `ts`, `level`, `event` and `message`; `log_catalogue.FIELDS` has their meanings.
+        fields: the JSON fields beside `ts`, `level`, `event` and `message`, explained in `log_catalogue.FIELDS`.
     """
 
     event: str
@@ -62,18 +62,18 @@ class LogRow:
 
 
 def log_row(event: str, levels: str, meaning: str, fields: str = "") -> LogRow:
-    """Return a row; levels and fields are written with spaces between them."""
+    """Return a row; levels and fields are separated by spaces."""
     return LogRow(event, tuple(Level[word.upper()] for word in levels.split()), meaning, tuple(fields.split()))
 
 
 class Measure(NamedTuple):
-    """What an event changes of a metric: a counter grows, a gauge is set, a histogram gets a value.
+    """The effect of an event on a metric: a counter grows, a gauge is set, a histogram gets a value.
 
     Attributes:
-        name: that of the metric, without `fsxds_`.
-        value: a number, or the attribute of the event that has it, or whose length it is.
+        name: of the metric, without `fsxds_`.
+        value: a number, or an attribute of the event that is a number or has a length.
         labels: attributes of the event, in the order of the metric's labels.
-        fixed: labels that are the same for all events, behind those.
+        fixed: labels that are the same for all events, after `labels`.
     """
 
     name: str
@@ -83,13 +83,13 @@ class Measure(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words of a line, and what differs from the row of its event.
+    """The text of a line, and its differences from the row of its event.
 
     Attributes:
-        text: the line as people read it.
-        details: fields that are no attributes of the event, or are shown in another way; None for one that is left out.
-        level: its level; None for the first one of the row.
-        event: the name of its row; empty if the event has one alone.
+        text: the line for people.
+        details: fields that are no attributes of the event, or are shown in another way; None omits one.
+        level: None for the first one of the row.
+        event: the name of the row; empty if the event has only one.
         admitted_as: as in `LogLine`.
     """
 
@@ -102,13 +102,13 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened.
+    """An event.
 
     Attributes:
-        rows: the lines of the log that it may become by itself, whatever happened before.
+        rows: the log lines that it may become, independent of earlier events.
         measures: the metrics that it changes by itself.
-        is_frequent: there may be thousands at once, and below their level they are not worded.
-        reporter: the module whose `Reports` have its lines, as they depend on what happened before; empty for none.
+        is_frequent: there may be thousands at once, so they are not worded below the level of the log.
+        reporter: the module with the `Reports` that write its lines, if they depend on earlier events; else empty.
     """
 
     rows: ClassVar[tuple[LogRow, ...]] = ()
@@ -117,7 +117,7 @@ class Event:
     reporter: ClassVar[str] = ""
 
     def line(self) -> LogLine:
-        """Return its line: of the fields of its row, those that are not given with its words are its attributes."""
+        """Return the log line. Fields of the row that `_words` does not set are attributes of the event."""
         said = self._words()
         words = Words(said) if isinstance(said, str) else said
         row = next(row for row in self.rows if words.event in {"", row.event})
@@ -141,4 +141,4 @@ def _plain(value: object) -> PlainValue:
 
 
 Observer: TypeAlias = Callable[[Event], object]
-"""Receives events. Called where they happen, in the midst of other work: it must be quick, and must not raise."""
+"""Receives events. It is called synchronously by the sender, so it must be quick and must not raise."""

@@ -1,4 +1,4 @@
-"""The catalogue of metrics: what `/metrics` may show, by name, and what each label means."""
+"""The catalogue of metrics at `/metrics` and of their labels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class MetricRow:
     """One metric.
 
     Attributes:
-        name: as Prometheus writes it in queries; a histogram has `_bucket`, `_sum` and `_count` behind it.
+        name: its name in queries; a histogram has `_bucket`, `_sum` and `_count` appended.
         metric_type: `counter`, `gauge` or `histogram`.
         meaning: one sentence.
-        labels: their names, in the order in which values are given; `LABELS` has their meanings.
+        labels: their names, in the order of the values; `LABELS` has their meanings.
     """
 
     name: str
@@ -165,4 +165,4 @@ LABELS = MappingProxyType(
         "where": "what ended: a request, a stream or a component",
     }
 )
-"""What each label means; each has few values, whoever connects."""
+"""The meaning of each label; each has a bounded number of values, whatever clients connect."""

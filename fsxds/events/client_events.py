@@ -78,8 +78,7 @@ class ResponseSent(Event):
     """A version was sent to a client.
 
     `detected_s` is the monotonic time of the first sign of the change, if the client waited for it; None if the client
-    has
-    just asked for it, or no file change caused it.
+    has just asked for it, or no file change caused it.
     """
 
     is_frequent = True

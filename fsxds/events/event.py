@@ -33,8 +33,7 @@ class LogLine:
         text: the line for people.
         details: the fields for programs.
         admitted_as: the level by which a log decides whether to write the line, if it is not `level`: the end of a
-            problem
-            belongs in every log that had the problem.
+            problem belongs in every log that had the problem.
     """
 
     level: Level

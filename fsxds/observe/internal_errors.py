@@ -1,8 +1,7 @@
 """Reports of errors of fsxds itself and messages of libraries, with tracebacks and limited repetition.
 
 A message that a client's mistake or departure caused is a `debug` line. Any other message that libraries or Python
-would
-write to stderr is a `library_error`.
+would write to stderr is a `library_error`.
 """
 
 from __future__ import annotations

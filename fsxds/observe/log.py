@@ -1,8 +1,7 @@
 """The log: turns events into lines on stderr.
 
 A line is rendered for people or for programs, and written without waiting for a reader. Lines that may be caused in
-large
-numbers are limited: equal ones to one in a while, and their total.
+large numbers are limited: equal ones to one in a while, and their total.
 """
 
 from __future__ import annotations

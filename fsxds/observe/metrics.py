@@ -1,8 +1,7 @@
 """The metrics: events are counted as they come, and current values are read on each scrape.
 
 Each response is counted on its path, always in the event loop: numbers in a dict need no lock. The library's objects
-are
-made only when metrics are read.
+are made only when metrics are read.
 """
 
 from __future__ import annotations

@@ -94,8 +94,7 @@ class Source:
         """Return the line of a problem and those around it, with their numbers; none for a secret.
 
         A line shows names of the API, and harmless values such as numbers after such a name; without a name it is
-        hidden. The
-        problem's line also shows the words that the problem quotes.
+        hidden. The problem's line also shows the words that the problem quotes.
         """
         if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
             return ()

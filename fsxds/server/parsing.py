@@ -144,10 +144,8 @@ class Parsing:
     """Parses files without stalling the event loop.
 
     Use as a context manager; workers start when they are needed, and end with the context. `keep_parsing` parses files
-    apart,
-    and `keep_written` writes the cache; both must run as tasks. The first worker stays. Others start when much waits,
-    and end
-    when nothing does.
+    apart, and `keep_written` writes the cache; both must run as tasks. The first worker stays. Others start when much
+    waits, and end when nothing does.
     """
 
     def __init__(
@@ -175,8 +173,7 @@ class Parsing:
         self._is_first = True
         self._queue = ParseQueue()
         # Large files that the first worker did not parse itself, with their results: it learns of each before it parses
-        # the next
-        # content, so that the first edit costs no more than others.
+        # the next content, so that the first edit costs no more than others.
         self._unlearned = _make_unlearned()
         # The same for the parser of this process.
         self._unlearned_here = _make_unlearned()
@@ -199,8 +196,8 @@ class Parsing:
         """Parse files, in their order. Every problem is in the results.
 
         A file that takes long, or that its parser dies on, has a problem that says so, and no digest: it should be
-        parsed again
-        when `look_again` is called. Other files wait for it until none was finished for `patience_s`, and only once.
+        parsed again when `look_again` is called. Other files wait for it until none was finished for `patience_s`, and
+        only once.
         """
         parsed = await self._known(files)
         parsed |= await self._edited(tuple(file for file in files if file_key(file) not in parsed))

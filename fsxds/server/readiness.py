@@ -316,8 +316,7 @@ async def reject_exposed_secrets(
     snapshots = (publisher.published.current or {}).values()
     secrets = (secret for snapshot in snapshots for secret in snapshot.resources(SECRET).values())
     # Secrets of upstreams, which have no line, come and go: a restart would fail because of an upstream's update.
-    # Access rules
-    # (`runtime/access.py`) keep them, and other later ones, from other machines.
+    # Access rules (`runtime/access.py`) keep them, and other later ones, from other machines.
     origins = [secret.origin for secret in secrets if secret.origin.line]
     for layers in wanted - {key.layers for key in publisher.rollouts}:
         loading.drop(layers)

@@ -140,8 +140,7 @@ class Reload:
     """Loads every settled tree and gives it to the publisher; a bad file keeps its last good content.
 
     The loaded views survive a failure. A tree on which loading failed three times in a row (errors of fsxds itself) is
-    loaded
-    without the changes that it fails on: they are set aside as problems, until their files change.
+    loaded without the changes that it fails on: they are set aside as problems, until their files change.
 
     Attributes:
         views: the last loaded ones; None before the first.
@@ -216,8 +215,7 @@ class Reload:
         """Load a tree, and give it to the publisher.
 
         A tree that is not trusted, or lacks a layer that the one before had, may be an incomplete edit: it is skipped
-        if another
-        one follows soon.
+        if another one follows soon.
         """
         decision = await loader.trusted(settled.tree, self.trust)
         if decision.faults and settled.tree is not self._distrusted and self._trees.current is not None:

@@ -1,8 +1,7 @@
 """Reports the state to systemd, or another parent with NOTIFY_SOCKET: ready, reloading, stopping, and alive.
 
 Source: sd_notify(3), sd_watchdog_enabled(3). A unit has `Type=notify-reload` and, to be restarted when its event loop
-hangs,
-`WatchdogSec=`.
+hangs, `WatchdogSec=`.
 """
 
 from __future__ import annotations

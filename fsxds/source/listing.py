@@ -97,8 +97,8 @@ def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
 class TreeListing:
     """One walk over a tree, done by the constructor.
 
-    Real directories come first, then the linked ones in the order of their names, and each directory is visited once:
-    a link to a visited directory, or to a parent of the tree, adds nothing.
+    Real directories come first, then the linked ones in the order of their names, and each directory is visited once: a
+    link to a visited directory, or to a parent of the tree, adds nothing.
 
     Attributes:
         files: the files to read.
@@ -391,8 +391,7 @@ class Exclusion:
     """The names and paths that the user excludes.
 
     A pattern without a slash matches names of files and directories at any depth. One with a slash matches paths from
-    the
-    top of the tree; `**` stands for any directories. A directory's exclusion covers all below it.
+    the top of the tree; `**` stands for any directories. A directory's exclusion covers all below it.
 
     >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
     >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]

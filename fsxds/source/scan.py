@@ -151,8 +151,7 @@ class Scanner:
 
         Returns:
             None if the whole tree must be looked at: a path is, or was, more than a file with one name in a listed
-                directory,
-            it cannot be read, or there are too many paths.
+            directory, it cannot be read, or there are too many paths.
         """
         look = self._look
         if look is None or not look.is_steady or self._is_too_large or len(paths) > _MOST_LOOKED_AT:
@@ -353,8 +352,7 @@ def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | 
     """Return a file's content; None if it is gone or was just replaced by another kind of entry."""
     try:
         # If a pipe has replaced the file, O_NONBLOCK keeps the open from waiting for a writer. The path has no links: a
-        # link that
-        # replaced it may lead anywhere.
+        # link that replaced it may lead anywhere.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None

@@ -14,14 +14,10 @@ The quiet time after the last event, until a change is considered complete:
 | any, while git holds the lock on its index | until git has finished, or `--settle-cap` |
 
 A move brings a finished file, and so does a write in place that is closed, unless a file is written in several steps:
-the
-first of these leaves it empty or shorter, others append to it. A file that is created or removed is often one of
-several:
-`git checkout` deletes and creates each file, up to 32 ms after the one before. `rsync` begins the next temporary file
-as
-soon as it has moved the one before. Of a series of saves at most the first is taken alone: the others follow it too
-soon.
-Without events, nothing is taken early. If `--settle` is shorter than 10 ms, it applies to all rows.
+the first of these leaves it empty or shorter, others append to it. A file that is created or removed is often one of
+several: `git checkout` deletes and creates each file, up to 32 ms after the one before. `rsync` begins the next
+temporary file as soon as it has moved the one before. Of a series of saves at most the first is taken alone: the others
+follow it too soon. Without events, nothing is taken early. If `--settle` is shorter than 10 ms, it applies to all rows.
 """
 
 from __future__ import annotations
@@ -179,8 +175,7 @@ class Activity:
         """Return the time until which writers should be waited for; a past time if there are none.
 
         A writer is a process that modified a file, or created one that is still empty, and did not close it. Patience
-        counts
-        from the last modification, and a writer that has been modifying for long is not waited for.
+        counts from the last modification, and a writer that has been modifying for long is not waited for.
         """
         self._forget(patience_s, now_s)
         modified = [last_s for first_s, last_s in self._modified.values() if last_s - first_s < _RESTLESS_WRITER_S]

@@ -47,8 +47,8 @@ async def watch(
     If another watcher yielded `last` before, the first tree is yielded only if it differs from that.
 
     A notification only means "look again", so a lost one costs a delay and not a wrong answer. A tree that disappears,
-    or that
-    loses all its files at once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's threads.
+    or that loses all its files at once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's
+    threads.
     """
     watcher = _Watcher(scanner, options, observer, last)
     try:

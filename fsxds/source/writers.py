@@ -78,8 +78,7 @@ class Writers:
         """Return how many seconds to wait for a running git command, 0.0 for none.
 
         Git holds the lock on its index while it replaces files, so half of a checkout is recognized. A command that
-        began and
-        ended since the last call changed the index; then a moment is returned.
+        began and ended since the last call changed the index; then a moment is returned.
         """
         for directory in (self._root, *self._root.parents):
             if (git := _git_directory(directory)) is not None:
@@ -124,8 +123,7 @@ def is_open_for_writing(path: Path) -> bool | None:
     """Ask the kernel whether any process has a file open for writing; None if it does not say.
 
     A read lease is granted only if none has. It is released at once. It is not granted on the files of other users
-    (unless
-    to root), nor by all filesystems.
+    (unless to root), nor by all filesystems.
 
     Source: fcntl(2), "Leases".
     """
@@ -158,8 +156,7 @@ def _open_with_lease(path: Path) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         # The kernel sends a signal if the file is opened for writing at this very moment. The default, SIGIO, would end
-        # the
-        # process; SIGURG is ignored by default.
+        # the process; SIGURG is ignored by default.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:

@@ -9,8 +9,8 @@ A client's state for a type follows from its versions and the current one alone:
 | NOT SENT | it subscribes to the type, and nothing was sent: there is nothing for it |
 | SYNCED | it accepted the current version |
 
-A client's state is its worst type's; NOT SENT types count only if nothing was sent at all.
-Source: `istioctl proxy-status`.
+A client's state is its worst type's; NOT SENT types count only if nothing was sent at all. Source: `istioctl
+proxy-status`.
 """
 
 from __future__ import annotations

@@ -45,8 +45,7 @@ class GraphNode:
         type: the short name of the type.
         place: its position in the tree, such as `cds.yaml:3`, and the target of a redirect; empty if it is not served.
         state: `served`; `missing`, so that its users do not work; or `outside`: of the bootstrap, or of a type that the
-            tree
-            does not declare.
+            tree does not declare.
     """
 
     id: str

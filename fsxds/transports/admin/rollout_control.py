@@ -115,8 +115,7 @@ class ChannelReport:
         views: the names of the views with these layers; `("",)` without views.
         layers: empty for the whole tree.
         cohort: `main`, `canary`, `rejecting` for nodes that reject a version, or `catching up` for nodes that are
-            slower than
-            the others or on their way to another view.
+            slower than the others or on their way to another view.
         clients: their number.
         served: the id of the served snapshot; None before the first.
         target: the id of the snapshot to reach; None before the first.
@@ -274,8 +273,7 @@ class RolloutControl(Protocol):
 
     Raises:
         ProtocolError: the decision is impossible, with the remedy: `NOT_FOUND` for a number that the history does not
-            have,
-            `FAILED_PRECONDITION` without `--state`.
+            have, `FAILED_PRECONDITION` without `--state`.
     """
 
     @property

@@ -58,8 +58,7 @@ class ProblemReport:
         message: the fact.
         remedy: the advice; may be empty.
         state: of the file: `good`, `held`, `broken`, or `ignored` if it is not read; `upstream` without a file;
-            `rejected` if
-            nodes reject a resource in it; `kept` if an older version of one is served for another reason.
+            `rejected` if nodes reject a resource in it; `kept` if an older version of one is served for another reason.
         since_s: how long it has been there.
         source: lines around the place; none of files with secrets.
     """

@@ -84,8 +84,7 @@ class MirrorDirectory:
 
         Envoy reloads a file only when another is renamed over it (ENVOY.md E23), so files are never written in place.
         `is_private` gives access to our user alone, for the file and for folders that are made here. `changed_at_s` is
-        the
-        modification time of the file; None for now.
+        the modification time of the file; None for now.
         """
         target, temporary = self.root / path, self.root / _TEMPORARY
         self.make_folders(path, is_private=is_private)

@@ -2,10 +2,8 @@
 
 | rule | source |
 | --- | --- |
-| Clusters and listeners are taken when an update was accepted since they were written, their version shows, and none of
-them is warming. | ENVOY.md E57, E59 |
-| Routes are taken when each changed route configuration that Envoy subscribes to was accepted once more. | ENVOY.md E58
-|
+| Clusters and listeners are taken when an update was accepted since they were written, their version shows, and none of them is warming. | ENVOY.md E57, E59 |
+| Routes are taken when each changed route configuration that Envoy subscribes to was accepted once more. | ENVOY.md E58 |
 | An update that was rejected after the files were written is a NACK of them. | ENVOY.md E59 |
 | An Envoy that shows the version of a list collection reads that file, and no listeners beside it. | ENVOY.md E79 |
 | A type that Envoy does not subscribe to is not waited for. | |

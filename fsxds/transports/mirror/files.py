@@ -39,10 +39,8 @@ def file_name_of(name: str) -> str:
     """Return a file name, without suffix, that is unique to a resource name.
 
     Letters, digits, `_`, `-` and dots stay; every other character, and a leading dot, becomes `%XX` per byte of UTF-8.
-    A
-    result longer than 200 bytes is cut and ends in `%~` and a digest of the name; only the manifest leads back from
-    there.
-    Names that differ in case alone need a case-sensitive file system.
+    A result longer than 200 bytes is cut and ends in `%~` and a digest of the name; only the manifest leads back from
+    there. Names that differ in case alone need a case-sensitive file system.
     """
     if not name:
         return EMPTY

@@ -1,9 +1,8 @@
 """List collections as Envoy reads them from files: with all of their listeners inline.
 
 Envoy silently skips an entry that is a locator, and a collection with only such entries removes every listener
-(ENVOY.md
-E80). So the resource that a locator leads to is written in its place, and a collection that ends up empty is not
-written.
+(ENVOY.md E80). So the resource that a locator leads to is written in its place, and a collection that ends up empty is
+not written.
 """
 
 from __future__ import annotations

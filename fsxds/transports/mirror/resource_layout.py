@@ -1,8 +1,7 @@
 """The layout `resources`: one `Resource` per file, at the path of its name; a glob corresponds to a folder.
 
 `xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the plain name `foo/bar` of the type, as in
-URLs.
-Names of other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
+URLs. Names of other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
 """
 
 from __future__ import annotations

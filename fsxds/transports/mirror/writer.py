@@ -325,14 +325,11 @@ class Mirroring:
     latest at the next rescan.
 
     A step of a rollout is taken when its files are written and `MirrorOptions.pause_s` has passed: Envoys have read
-    them then.
-    If a reader follows the Envoy, its answer counts instead.
+    them then. If a reader follows the Envoy, its answer counts instead.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, ... 30 seconds, and with
-    each
-    newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside: the files stay as
-    they are
-    until the next one.
+    each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside: the files stay
+    as they are until the next one.
 
     Attributes:
         node: the node that the directory is the view of.

@@ -77,8 +77,8 @@ class StreamClosed(Event):
 class ResponseSent(Event):
     """A version was sent to a client.
 
-    `detected_s` is the monotonic time of the first sign of the change, if the client waited for it; None if the client
-    has just asked for it, or no file change caused it.
+    `detected_s` is the monotonic time of the first sign of the change that the client waited for; None if it did not
+    wait, or no file changed.
     """
 
     is_frequent = True
@@ -156,9 +156,9 @@ def ack_or_nack(
 
 @dataclass(frozen=True, slots=True)
 class RequestRejected(Event):
-    """A request was answered with an error, or ignored; `status` is an HTTP status or the name of a gRPC status.
+    """A request was answered with an error, or ignored; `status` is an HTTP status or a gRPC status name.
 
-    `subject` is the topic, such as a node; rejections that differ only in it are repetitions.
+    Rejections that differ only in `subject`, such as a node, are repetitions.
     """
 
     rows = (
@@ -187,9 +187,9 @@ class LimitReached(Event):
     """A request, stream or entry was rejected, closed or forgotten because of a limit.
 
     Attributes:
-        limit: the option without its dashes, such as `max-streams`.
-        peer: the IP address of the client; empty for a unix socket, or if no client caused it.
-        text: the message for a limit that no option sets; else empty.
+        limit: the option without dashes, such as `max-streams`.
+        peer: the client's IP address; empty for a unix socket, or without a culprit.
+        text: the message for a limit without an option.
     """
 
     rows = (
@@ -212,7 +212,7 @@ class LimitReached(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered(Event):
-    """A request or a stream ended, at the listener `name` (REST, gRPC, admin); `status` is as in `RequestRejected`."""
+    """A request or a stream ended at a listener (REST, gRPC, admin); `status` is as in `RequestRejected`."""
 
     is_frequent = True
     rows = (log_row("request_answered", "debug", "A request or a stream ended.", "name peer status"),)
@@ -227,7 +227,7 @@ class RequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotKept(Event):
-    """A client has members of a collection, and the next process will not know which of them were removed."""
+    """A client has members of a collection; the next process will not know which were removed."""
 
     rows = (
         log_row(
@@ -248,7 +248,7 @@ class MembersNotKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class AuthorityMissing(Event):
-    """A client subscribes to a name without authority; the answer has names with the authority of the settings."""
+    """A client subscribes to a name without authority; the answer has the authority of the settings."""
 
     rows = (
         log_row(

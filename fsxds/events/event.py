@@ -26,14 +26,14 @@ Details: TypeAlias = dict[str, PlainValue]
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the log; `log_catalogue.CATALOGUE` has its row.
+    """One line of the log.
 
     Attributes:
-        event: its name in the catalogue.
-        text: the line for people.
-        details: the fields for programs.
-        admitted_as: the level by which a log decides whether to write the line, if it is not `level`: the end of a
-            problem belongs in every log that had the problem.
+        event: its name in `log_catalogue.CATALOGUE`.
+        text: for people.
+        details: for programs.
+        admitted_as: the level that decides whether the line is written, if not `level`: the end of a problem belongs in
+            every log that had the problem.
     """
 
     level: Level
@@ -49,9 +49,9 @@ class LogRow:
 
     Attributes:
         event: its name, `event` in JSON.
-        levels: its level; several if it depends.
+        levels: several if it depends.
         meaning: one sentence.
-        fields: the JSON fields beside `ts`, `level`, `event` and `message`, explained in `log_catalogue.FIELDS`.
+        fields: in JSON, beside `ts`, `level`, `event` and `message`; see `log_catalogue.FIELDS`.
     """
 
     event: str
@@ -69,10 +69,10 @@ class Measure(NamedTuple):
     """The effect of an event on a metric: a counter grows, a gauge is set, a histogram gets a value.
 
     Attributes:
-        name: of the metric, without `fsxds_`.
+        name: without `fsxds_`.
         value: a number, or an attribute of the event that is a number or has a length.
-        labels: attributes of the event, in the order of the metric's labels.
-        fixed: labels that are the same for all events, after `labels`.
+        labels: attributes of the event, in the metric's order.
+        fixed: constant labels, after `labels`.
     """
 
     name: str
@@ -85,10 +85,9 @@ class Words(NamedTuple):
     """The text of a line, and its differences from the row of its event.
 
     Attributes:
-        text: the line for people.
-        details: fields that are no attributes of the event, or are shown in another way; None omits one.
+        details: fields that differ from the event's attributes; None omits one.
         level: None for the first one of the row.
-        event: the name of the row; empty if the event has only one.
+        event: the name of the row; empty for the only one.
         admitted_as: as in `LogLine`.
     """
 
@@ -104,10 +103,10 @@ class Event:
     """An event.
 
     Attributes:
-        rows: the log lines that it may become, independent of earlier events.
-        measures: the metrics that it changes by itself.
-        is_frequent: there may be thousands at once, so they are not worded below the level of the log.
-        reporter: the module with the `Reports` that write its lines, if they depend on earlier events; else empty.
+        rows: its log lines, if they are independent of earlier events.
+        measures: its effects on metrics.
+        is_frequent: there may be thousands at once, so they are worded only if logged.
+        reporter: the module with the `Reports` of its lines, if they depend on earlier events.
     """
 
     rows: ClassVar[tuple[LogRow, ...]] = ()
@@ -116,7 +115,7 @@ class Event:
     reporter: ClassVar[str] = ""
 
     def line(self) -> LogLine:
-        """Return the log line. Fields of the row that `_words` does not set are attributes of the event."""
+        """Return the log line, with attributes for the fields that `_words` does not set."""
         said = self._words()
         words = Words(said) if isinstance(said, str) else said
         row = next(row for row in self.rows if words.event in {"", row.event})

@@ -138,7 +138,7 @@ class CacheFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TreeLoaded(Event):
-    """A tree was loaded in `duration_s`: its problems, and files that are served as they were before or not at all."""
+    """A tree was loaded in `duration_s`, with its problems and held files."""
 
     problems: tuple[Problem, ...]
     held: tuple[HeldFile, ...]
@@ -147,7 +147,7 @@ class TreeLoaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPublished(Event):
-    """A snapshot is served from now on; `detected_s` is the monotonic time of the first sign of its change."""
+    """A snapshot is served; `detected_s` is the monotonic time of the first sign of its change."""
 
     snapshot: Snapshot
     detected_s: float

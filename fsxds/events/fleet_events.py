@@ -65,7 +65,7 @@ class SnapshotUnreadable(Event):
 
 @dataclass(frozen=True, slots=True)
 class SecretsNotPublished(Event):
-    """A tree with secrets is not published, as they would be stored in clear; `place` is the first secret's."""
+    """A tree with secrets is not published, as they would be stored in clear; `place` is the first one's."""
 
     rows = (
         log_row(
@@ -112,7 +112,7 @@ class PublisherElected(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublisherWaits(Event):
-    """The last publication is newer than the tree of this server, which waits `retry_s` seconds for a newer tree."""
+    """The last publication is newer than this server's tree, which may change within `retry_s` seconds."""
 
     rows = (
         log_row(

@@ -10,7 +10,7 @@ from fsxds.events.event import Event, Measure
 
 @dataclass(frozen=True, slots=True, order=True)
 class Remark:
-    """A deviation from the request: `subject` is a path or a resource, `reason` a sentence with the remedy."""
+    """A deviation from the request: a path or a resource, and a sentence with the remedy."""
 
     subject: str
     reason: str
@@ -22,13 +22,12 @@ class FilesWritten(Event):
 
     Attributes:
         written: in order; a bundle that lost clusters is twice in it.
-        removed: files of removed resources.
         unchanged: the number of files that were up to date.
-        kept: files and resources that stay although the snapshot lacks them.
+        kept: stay although the snapshot lacks them.
         left_sources: config sources that were not pointed at a file.
-        blocked: files that are not written because files of others are there.
-        restored: the written files that others had removed or changed.
-        pause_s: for how long further changes by others are left as they are; 0 at first.
+        blocked: not written because files of others are there.
+        restored: written files that others had changed.
+        pause_s: for how long further changes by others are left; 0 at first.
     """
 
     measures = (
@@ -53,7 +52,7 @@ class FilesWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class MirrorFailed(Event):
-    """The directory could not be written; the next attempt is in `retry_s` seconds, or with the next snapshot."""
+    """The directory could not be written; it is tried again in `retry_s` seconds, or with the next snapshot."""
 
     measures = (Measure("mirror_failures_total"),)
 

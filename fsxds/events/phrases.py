@@ -45,13 +45,13 @@ def shortened(text: str) -> str:
 
 
 def type_name(type_url: TypeUrl) -> str:
-    """Return the short name of a type (`cds`), or its URL if it is not in the table."""
+    """Return the short name of a type (`cds`), or its URL if unknown."""
     row = BY_TYPE_URL.get(type_url)
     return row.short_name if row else type_url
 
 
 def noun_of(type_url: TypeUrl) -> str:
-    """Return the noun of a type's resources (`clusters`), or its URL if it is not in the table."""
+    """Return the noun of a type's resources (`clusters`), or its URL if unknown."""
     row = BY_TYPE_URL.get(type_url)
     return row.noun if row else type_url
 
@@ -74,7 +74,7 @@ def duration(time_s: float) -> str:
 
 
 def omitted(repeats: int, noun: str) -> str:
-    """Return the note about omitted lines before this one: ` (2 NACKs before it omitted)`; empty for none."""
+    """Return the note about omitted lines: ` (2 NACKs before it omitted)`; empty for none."""
     return f" ({count_of(repeats, noun)} before it omitted)" if repeats else ""
 
 
@@ -94,5 +94,5 @@ def written_keys(keys: Iterable[Key]) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """Return a foreign text masked and shortened. It is cut first, since masking takes longer the longer it is."""
+    """Return a foreign text masked and shortened; it is cut first, since masking takes longer for longer texts."""
     return shortened(mask_reason(text[:LONGEST_READ]))

@@ -119,12 +119,7 @@ class CertificatesKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensRead(Event):
-    """A token file was read, at the start or because it changed.
-
-    Attributes:
-        count: the number of tokens.
-        unknown: the names in rules of `access` that no token has.
-    """
+    """A token file was read, at the start or because it changed; no token has the `unknown` names of `access` rules."""
 
     rows = (
         log_row(
@@ -224,7 +219,7 @@ class StopRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class SettingsReloaded(Event):
-    """SIGHUP applied new settings: the options that changed, and those that need a restart to change."""
+    """SIGHUP applied new settings: the changed options, and options that need a restart to change."""
 
     rows = (log_row("settings_reloaded", "info warning", "SIGHUP applied new settings.", "changed needs_restart"),)
     measures = (
@@ -262,7 +257,7 @@ class SettingsRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class InternalError(Event):
-    """An unexpected exception ended a request, a stream or a component: the one that `where` names."""
+    """An unexpected exception ended a request, a stream or a component, named in the attribute."""
 
     where: str
     error: BaseException
@@ -300,7 +295,7 @@ class ComponentRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSetAside(Event):
-    """A component failed on a snapshot three times in a row by an error of fsxds, and waits for the next one."""
+    """A component failed on a snapshot three times by an error of fsxds, and waits for the next one."""
 
     rows = (
         log_row(
@@ -326,14 +321,14 @@ class SnapshotSetAside(Event):
 
 
 def fault_of(error: BaseException) -> str:
-    """Return the facts for a report to the authors of fsxds: the error's type and place, and the version."""
+    """Return an error's type, place and fsxds version, for its authors."""
     return f"{type(error).__name__} at {place_of(error)} of fsxds {__version__}"
 
 
 def place_of(error: BaseException) -> str:
     """Return the innermost place of an exception in fsxds: `snapshots/load.py:88 in _change`.
 
-    For a group, return the place of its first exception.
+    A group has the place of its first exception.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -44,12 +44,9 @@ _ROLLOUT = "layers cohort version"
 
 @dataclass(frozen=True, slots=True)
 class RolloutCommanded(Event):
-    """An operator made a decision at the admin address.
+    """An operator made a decision at the admin address: a path below `/api` with parameters.
 
-    Attributes:
-        command: the path below `/api`, such as `rollout/abort`.
-        words: the parameters of the request.
-        peer: the client's IP address; empty for a unix socket.
+    `peer` is the client's IP address; empty for a unix socket.
     """
 
     rows = (
@@ -72,9 +69,9 @@ class RolloutChanged(Event):
     """An event in the rollout of a channel.
 
     Attributes:
-        layers: those of the channel; empty for the whole tree.
+        layers: empty for the whole tree.
         cohort: `main`, `canary`, `rejecting` or `catching up`.
-        names: the names of the clients in `happened`.
+        names: of the clients in `happened`.
     """
 
     rows = (
@@ -125,7 +122,6 @@ class RolloutChanged(Event):
         return Words(f"rollout {version}{where}{cohort}: {text}", {"version": version, **details}, event=name)
 
     def _happened(self) -> tuple[str, str, Details]:
-        """Return the name of the row, the text and the fields."""
         match self.happened:
             case StepStarted(_, step):
                 worded = _started(step)
@@ -198,7 +194,7 @@ def shares_of(removals: Iterable[Removal]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HoldsChanged(Event):
-    """The held versions of the tree, and those that nodes reject, changed; they are problems of their files."""
+    """The held and rejected versions of the tree changed; they are problems of their files."""
 
     problems: tuple[Problem, ...]
 

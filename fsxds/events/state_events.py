@@ -78,7 +78,7 @@ class StateRestored(Event):
 
 @dataclass(frozen=True, slots=True)
 class LingeringDropped(Event):
-    """The process ends without a state directory, so `count` lingering resources are dropped."""
+    """The process ends without a state directory, and drops `count` lingering resources."""
 
     rows = (log_row("lingering_dropped", "warning", "The end of the process ends what lingers.", "count"),)
 
@@ -91,7 +91,7 @@ class LingeringDropped(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateIgnored(Event):
-    """A part of the state directory cannot be used, and stays as it is: `subject` is a path or a view."""
+    """A path or view in the state directory cannot be used, and stays as it is."""
 
     rows = (log_row("state_ignored", "warning", "Something in the state directory is not used.", "subject reason"),)
 

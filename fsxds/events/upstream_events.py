@@ -1,6 +1,6 @@
-"""Events of upstreams, the other xDS servers that are sources.
+"""Events of upstreams: xDS servers that are sources.
 
-Texts from a server (reasons, names, versions) are unmodified in these values; the log shortens and masks them.
+Texts from a server are unmodified here; the log shortens and masks them.
 """
 
 from __future__ import annotations
@@ -72,9 +72,8 @@ class UpstreamLost(UpstreamEvent):
     """A connection with a server ended, or an attempt to connect failed; sent for each of them.
 
     Attributes:
-        server: its address.
         retry_s: the time until the next attempt.
-        resources: the number held of the upstream, all of which stay.
+        resources: the number held of the upstream; they stay.
     """
 
     rows = (
@@ -107,8 +106,7 @@ class UpstreamFailedOver(UpstreamEvent):
 
     Attributes:
         before: the previous server.
-        server: the new one.
-        reason: why the previous one is not used; empty if the new one is earlier in the list and answers again.
+        reason: why that is not used; empty if the new one is earlier in the list and answers again.
     """
 
     rows = (
@@ -140,10 +138,9 @@ class UpstreamChanged(UpstreamEvent, _OfType):
     """A response changed the resources of an upstream.
 
     Attributes:
-        server: its sender.
-        version: the server's version of it.
+        version: the server's.
         changed: the number of new or different resources.
-        removed: the number of removed resources.
+        removed: the number of removed ones.
     """
 
     rows = (
@@ -193,7 +190,7 @@ class UpstreamExpired(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamUnanswered(UpstreamEvent):
-    """A change from a new connection is published without answers about these types, which it may concern."""
+    """A change from a new connection is published without answers about these possibly affected types."""
 
     rows = (
         log_row(
@@ -217,8 +214,7 @@ class UpstreamRejected(UpstreamEvent, _OfType):
     """fsxds itself NACKed a response; its valid resources are used.
 
     Attributes:
-        server: its sender.
-        version: the server's version of it.
+        version: the server's.
         faults: a text for each rejected resource, bounded.
     """
 
@@ -250,11 +246,10 @@ class UpstreamRejected(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamNacked(UpstreamEvent, _OfType):
-    """So many nodes reject versions of an upstream that these are held back from all nodes.
+    """Too many nodes reject versions of an upstream, which are held back from all nodes.
 
     Attributes:
         reason: the message of a node, with its name.
-        names: the resources.
         was_sent: a server of the upstream is connected, and got a NACK.
     """
 
@@ -283,11 +278,9 @@ class UpstreamNacked(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLooped(UpstreamEvent):
-    """A server uses this process as its upstream: it would return our resources, and is not used.
+    """A server has this process as an upstream, and is not used: it would return our resources.
 
-    Attributes:
-        server: its address.
-        relays: the ids of the relays from it to this process.
+    `relays` are the ids from it to this process.
     """
 
     rows = (
@@ -313,11 +306,9 @@ class UpstreamLooped(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamShadowed(UpstreamEvent):
-    """Earlier sources have resources of the upstream too, and win.
+    """Earlier sources have `count` resources of the upstream too, and win; 0 if no more.
 
-    Attributes:
-        count: the number of such resources; 0 if there are no more.
-        examples: the first of them, each with the source that wins.
+    `examples` have the winning source.
     """
 
     rows = (
@@ -348,10 +339,7 @@ class UpstreamShadowed(UpstreamEvent):
 class UpstreamsRestored(Event):
     """The resources that an earlier process held of upstreams were restored.
 
-    Attributes:
-        directory: the state directory.
-        resources: their number, by upstream.
-        age_s: the age of the oldest one in seconds; 0 for none.
+    `resources` are counts by upstream; `age_s` is the age of the oldest one in seconds, 0 for none.
     """
 
     rows = (

@@ -22,14 +22,14 @@ MOST_GATHERING_S = 5.0
 
 @dataclass(slots=True)
 class PublishedChange:
-    """One published snapshot, and the clients that it was sent to.
+    """One published snapshot, and the clients that got it.
 
     Attributes:
-        types: the changes by type, without unchanged types.
+        types: the changes of changed types.
         detected_s: monotonic time of the first sign of the change.
-        last_s: monotonic time of the publication, later of the last answer.
-        clients: the ids of the nodes that got it, an ordered set.
-        rejected_by: the ids of the nodes that rejected a part of it, likewise.
+        last_s: monotonic time of the publication, then of the last answer.
+        clients: node ids, an ordered set.
+        rejected_by: ids of the nodes that rejected a part of it, likewise.
     """
 
     types: Mapping[TypeUrl, TypeChange]
@@ -39,7 +39,7 @@ class PublishedChange:
     rejected_by: dict[str, None] = field(default_factory=dict)
 
     def line(self) -> LogLine:
-        """Return the report: the changes, their files, the clients that got it, and the time it took."""
+        """Return the report."""
         counts = [_counts(type_url, change) for type_url, change in self.types.items()]
         files = sorted({str(path) for change in self.types.values() for path in change.files})
         took_ms = round((self.last_s - self.detected_s) * 1000)
@@ -69,7 +69,7 @@ class ChangeReports:
         self._gathering: list[PublishedChange] = []
 
     def publish(self, snapshot: Snapshot, detected_s: float) -> None:
-        """Start the report of a snapshot that was just published."""
+        """Start the report of a new snapshot."""
         types = {
             type_url: change
             for type_url, change in snapshot.changes.items()
@@ -89,7 +89,7 @@ class ChangeReports:
             change.last_s = self._now_s()
 
     def reject(self, type_url: TypeUrl, client: str) -> None:
-        """Record that a client rejected the newest change of a type, unless that is reported already."""
+        """Record that a client rejected the newest change of a type, unless it is reported already."""
         if change := self._newest_of(type_url):
             change.rejected_by[client[:LONGEST_NAME]] = None
 

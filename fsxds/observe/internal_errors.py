@@ -1,7 +1,6 @@
 """Reports of errors of fsxds itself and messages of libraries, with tracebacks and limited repetition.
 
-A message that a client's mistake or departure caused is a `debug` line. Any other message that libraries or Python
-would write to stderr is a `library_error`.
+A message caused by a client's mistake or departure is a `debug` line, any other message for stderr a `library_error`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class RepeatLimit:
         self._left_out = 0
 
     def admit(self, key: Hashable, now_s: float) -> int | None:
-        """Return the number of rejections since the last admission; None if this one is rejected too."""
+        """Return the number of rejections since the last admission; None if rejected."""
         while self._seen and next(iter(self._seen.values())) <= now_s - self._pause_s:
             self._seen.popitem(last=False)
         if key in self._seen or len(self._seen) >= self._most:
@@ -48,18 +47,14 @@ class RepeatLimit:
 
 
 class InternalErrors:
-    """Counts errors by their place, and makes lines of those that were not logged lately.
-
-    Attributes:
-        counts: the number of errors, by the task that they ended: `mirror`, `REST request`.
-    """
+    """Counts errors by the task that they ended (`mirror`, `REST request`), and logs each at most once a minute."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._limit = RepeatLimit(pause_s=60.0)
 
     def lines(self, event: InternalError, now_s: float) -> Iterator[LogLine]:
-        """Count an error and yield its line; none if the same one was logged a moment ago."""
+        """Count an error and yield its line, unless the same one was just logged."""
         where, error = event.where, event.error
         self.counts[where] += 1
         name, place = type(error).__name__, place_of(error)
@@ -84,7 +79,6 @@ def traceback_of(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> Iterator[str]:
-    """Yield the parts of a traceback, causes first."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None:
         yield from _trace(before)

@@ -1,7 +1,6 @@
-"""The log: turns events into lines on stderr.
+"""The log: turns events into lines on stderr, for people or programs.
 
-A line is rendered for people or for programs, and written without waiting for a reader. Lines that may be caused in
-large numbers are limited: equal ones to one in a while, and their total.
+Writing never waits for a reader. Lines that may be caused in large numbers are limited, each and in total.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Reporter(Protocol):
     """Makes the lines of some events."""
 
     def lines(self, event: Event, now_s: float) -> Iterator[LogLine]:
-        """Yield the lines of an event; none if an equal one was logged a moment ago."""
+        """Yield the lines of an event, unless equal ones were just logged."""
 
 
 class Log:
@@ -114,7 +113,7 @@ class Log:
         await self._reports.report()
 
     def receive(self, event: Event) -> None:
-        """Log an event, at once or together with related ones."""
+        """Log an event, at once or with related ones."""
         if isinstance(event, ResponseSent):
             self._reports.answer(event.subscription.type_url, name_of(event.node))
         elif isinstance(event, NackReceived):
@@ -125,7 +124,7 @@ class Log:
             self.write(line)
 
     def write(self, line: LogLine) -> None:
-        """Write one line, if its level is logged; a line about the success of an edit also names held files.
+        """Write one line, if its level is logged; a successful edit also names held files.
 
         A line that cannot be written is only counted.
         """
@@ -197,7 +196,7 @@ class Log:
                 return self._limited(self._nacks, about, event, "NACK")
 
     def _limited(self, limit: RepeatLimit, said: Hashable, event: Event, noun: str) -> Iterator[LogLine]:
-        """Yield the line of an event, at most one of equal ones in ten seconds, with the number omitted before it."""
+        """Yield the line of an event, at most one of equal ones in ten seconds."""
         repeats = limit.admit(said, self._clock.now_s())
         if repeats is not None:
             line = event.line()
@@ -211,7 +210,7 @@ def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
     Args:
         log_format: `human`, `json`, or `auto` for human on a terminal and JSON elsewhere.
         log_level: `debug`, `info`, `warning` or `error`.
-        worker: the number of this process, which its lines name; 0 if it is the only one, or the first.
+        worker: the number of this process in its lines; 0 for none.
     """
     is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
     render = human_renderer(Console(stderr=True)) if is_human else json_renderer
@@ -259,7 +258,7 @@ def _numbered(render: Renderer, worker: int) -> Renderer:
 
 
 def json_renderer(line: LogLine, moment: datetime) -> str:
-    """Render a line for programs: one JSON object with `ts`, `level`, `event`, `message` and the details."""
+    """Render a line for programs: one JSON object with `ts`, `level`, `event`, `message` and details."""
     facts = {
         "ts": moment.isoformat(timespec="milliseconds"),
         "level": line.level.name.lower(),
@@ -280,7 +279,7 @@ def _masked(fact: PlainValue) -> PlainValue:
 class LineSink:
     """Writes whole lines to a file descriptor and never waits for its reader. Any thread may write.
 
-    If the reader is slow, lines are queued here; if too many are queued, new ones are dropped and counted.
+    Lines for a slow reader are queued; if too many are queued, new ones are dropped and counted.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -11,10 +11,10 @@ class MetricRow:
     """One metric.
 
     Attributes:
-        name: its name in queries; a histogram has `_bucket`, `_sum` and `_count` appended.
+        name: as in queries; a histogram has `_bucket`, `_sum` and `_count` appended.
         metric_type: `counter`, `gauge` or `histogram`.
         meaning: one sentence.
-        labels: their names, in the order of the values; `LABELS` has their meanings.
+        labels: in the order of the values; see `LABELS`.
     """
 
     name: str

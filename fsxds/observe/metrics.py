@@ -1,7 +1,7 @@
-"""The metrics: events are counted as they come, and current values are read on each scrape.
+"""The metrics: events are counted as they come, current values are read on each scrape.
 
-Each response is counted on its path, always in the event loop: numbers in a dict need no lock. The library's objects
-are made only when metrics are read.
+Each response is counted, always in the event loop: numbers in a dict need no lock, and the library's objects are made
+on a scrape only.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Distribution:
 
     @property
     def buckets(self) -> list[tuple[str, float]]:
-        """The number of values up to each bound, the last being infinite, in the library's form."""
+        """The number of values up to each bound, as the library takes them."""
         buckets, count = [], 0
         for bound, own in zip((*BOUNDS_S, "+Inf"), self.counts, strict=True):
             count += own
@@ -91,11 +91,7 @@ class Distribution:
 
 
 class Metrics(Collector):
-    """Counts events. Call it only in the event loop, where its registry is read too.
-
-    Attributes:
-        registry: the rows of the catalogue, and the library's metrics of the process.
-    """
+    """Counts events. Call it only in the event loop, as must the reader of its registry."""
 
     def __init__(self, read: Callable[[], Readings] = tuple) -> None:
         """Count from now on; `read` returns the current values of gauges."""
@@ -143,7 +139,6 @@ class Metrics(Collector):
             yield family
 
     def _begin(self) -> None:
-        """Set the values that exist from the start."""
         for row in CATALOGUE:
             if row.metric_type == "histogram" and not row.labels:
                 self._distributions[row.name][()]
@@ -158,7 +153,7 @@ class Metrics(Collector):
         self._set("fsxds_state_failing", 0)
 
     def _find_receivers(self) -> dict[type[Event], Callable[[Any], None]]:
-        """Return the counting methods of events for which `measures` is not enough."""
+        """Return the methods for events with more effects than `measures`."""
         return {
             ResponseSent: self._receive_response,
             AckReceived: self._receive_ack,

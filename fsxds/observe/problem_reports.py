@@ -27,7 +27,7 @@ _LINE = re.compile(r"(?<=:)\d+\b")
 
 
 class ProblemReports:
-    """Remembers the reported problems, and the held files with the time since then.
+    """Remembers the reported problems, and since when files are held.
 
     Args:
         level: the minimum level of the log. Problems below it are reported neither as found nor as fixed.
@@ -47,7 +47,7 @@ class ProblemReports:
         }
 
     def update(self, problems: Iterable[Problem], held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Yield the lines about changes of a tree's problems and held files: fixed, found, not served."""
+        """Yield the lines about changed problems and held files: fixed, found, not served."""
         present: dict[Severity, dict[Identity, list[Problem]]] = {severity: {} for severity in LEVELS}
         for problem in problems:
             present[problem.severity].setdefault(_identity(problem), []).append(problem)
@@ -82,8 +82,6 @@ class ProblemReports:
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """The problems of one severity to report, and the numbers of those beyond the limit."""
-
     fixed: list[Problem]
     fixed_unreported: int
     found: list[Problem]
@@ -93,7 +91,7 @@ class _Update:
 class _Reported:
     """The reported problems of one severity, and the number of those beyond the limit.
 
-    A problem in a held file may be hidden by another one. It counts as fixed only when the file is served.
+    Another problem may hide one in a held file, which counts as fixed only when the file is served.
     """
 
     def __init__(self) -> None:
@@ -101,7 +99,6 @@ class _Reported:
         self._unreported: dict[Identity, int] = {}
 
     def update(self, present: dict[Identity, list[Problem]], held: frozenset[PurePosixPath]) -> _Update:
-        """Return the problems to report, given the present ones."""
         gone = {identity: known[len(present.get(identity, ())) :] for identity, known in self._reported.items()}
         fixed = [one for identity, ones in gone.items() if identity[0] not in held for one in ones]
         still = {identity: group[: len(self._reported.get(identity, ()))] for identity, group in present.items()}
@@ -138,7 +135,7 @@ def _merged(
 
 
 def _identity(problem: Problem) -> Identity:
-    """Return the parts of a problem that stay the same when lines or resources are inserted before it."""
+    """Return the parts of a problem that do not change if lines or resources are inserted before it."""
     return problem.path, _INDEX.sub("[]", problem.pointer), problem.rule, _LINE.sub("", problem.message)
 
 

@@ -93,8 +93,8 @@ class Source:
     def lines_around(self, problem: Problem, before: int = 2, after: int = 2) -> tuple[tuple[int, str], ...]:
         """Return the line of a problem and those around it, with their numbers; none for a secret.
 
-        A line shows names of the API, and harmless values such as numbers after such a name; without a name it is
-        hidden. The problem's line also shows the words that the problem quotes.
+        A line shows names of the API, and after such a name harmless values such as numbers. The problem's line also
+        shows the words that the problem quotes.
         """
         if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
             return ()
@@ -119,7 +119,7 @@ class Source:
         return word in ("", "@type") or self._is_word(word) or may_quote_type(word.rpartition("/")[2])
 
     def _may_show(self, problem: Problem) -> Callable[[str], bool]:
-        """Return a function that decides whether a word may be shown: quoted by the problem, or a name of the API."""
+        """Return the test whether a word may be shown: quoted by the problem, or a name of the API."""
         quoted = f"{problem.message} {problem.remedy}"
         named = {*_IN_QUOTES.findall(quoted), *re.split(r"[.\[\]]", problem.pointer)}
         return lambda word: word in named or self._may_quote(word)
@@ -127,7 +127,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of a line, from a column on, with its shown text; `is_cut` if a part of it is hidden."""
+    """A part of a line, with its shown text; `is_cut` if a part of it is hidden."""
 
     column: int
     text: str
@@ -139,11 +139,8 @@ def _pieces(
 ) -> Iterator[_Piece]:
     """Yield the parts of a line; all text after the name of a secret is one hidden part.
 
-    Args:
-        line: the line.
-        may_show: whether a word may be shown.
-        is_name: whether a word is a name of the API, after which a value at the end of a line is shown too.
-        with_values: show numbers, durations and the like.
+    After a word that `is_name`, a value at the end of the line is shown too; `with_values` shows numbers, durations and
+    the like.
     """
     is_behind_name = is_value = False
     for match in _PIECE.finditer(line):
@@ -167,7 +164,7 @@ def _pieces(
 
 
 def _hidden(pieces: Iterable[_Piece], start: int, end: int) -> Iterator[str]:
-    """Yield the shown text before the place, at it, and after it; adjacent hidden parts become one."""
+    """Yield the shown text before, at and after the place; adjacent hidden parts become one."""
     shown: tuple[list[str], list[str], list[str]] = ([], [], [])
     is_cut = False
     for piece in pieces:

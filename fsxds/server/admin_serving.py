@@ -83,11 +83,9 @@ class AdminAddress:
             yield bound
 
     def _is_word(self, word: str) -> bool:
-        """Whether a word is a name of the API, which may be shown."""
         return self._application.catalogue.knows_word(word)
 
     def _receive(self, event: Event) -> None:
-        """Record events of files for the status."""
         match event:
             case TreeLoaded() if (views := self._application.reload.views) is not None:
                 self._files.receive(views, monotonic())
@@ -95,7 +93,6 @@ class AdminAddress:
                 self._files.receive_holds(problems, monotonic())
 
     def _paths(self) -> AdminPaths:
-        """Return the handlers of the admin address."""
         of = self._application
         history = of.keeper.state if of.keeper else None
         operator = of.member.control(partial(RolloutOperator, views=lambda: of.channels.views, kept=history))

@@ -93,8 +93,8 @@ class RunningServer:
     """A server that listens.
 
     Attributes:
-        addresses: by transport (`REST`, `gRPC`), without those that are off.
-        tasks: the task group of the listeners, for tasks that end together with them.
+        addresses: by transport (`REST`, `gRPC`); absent if off.
+        tasks: the task group of the listeners, for tasks that end with them.
     """
 
     addresses: Mapping[str, str]
@@ -117,10 +117,10 @@ class MirroredDirectory(Protocol):
 
 
 class ListeningPart(Protocol):
-    """A capability with a private address that also receives events; it is made before all other components.
+    """A capability with a separate address that also receives events; it is made before other components.
 
     Attributes:
-        observers: receive events; an error of one does not affect the others.
+        observers: an error of one does not affect the rest.
     """
 
     observers: Mapping[str, Observer]
@@ -136,22 +136,18 @@ class Application:
     """The components that every lasting command needs, wired together: a directory is watched, loaded and served.
 
     Attributes:
-        settings: the current ones; replaced when they change.
+        settings: the current ones.
         views: loads the views of clients: `reload`, or the publisher of this server's fleet.
         channels: knows the channel of each node.
         clients_channels: the same for new clients, which may have to wait until this server has caught up with its
             fleet.
-        clients: the connected clients, and their resources.
         directory: the tree; None if only upstreams are served.
-        services: answer other requests of clients, over REST and over gRPC.
+        services: answer other requests of clients, over REST and gRPC.
         parts: capabilities that listen, by transport.
-        listeners: by transport.
         observer: receives events, for the log and the parts.
         member: this server's role in its fleet, or alone.
-        upstreams: other servers that are sources; empty without any in the settings.
-        security: the certificates and socket owners of listeners.
-        credentials: decides which clients may request which resources.
-        offered: the manifests that vouch for the served resources, for relays below.
+        upstreams: other servers that are sources; may be empty.
+        offered: the manifests of the served resources, for relays below.
         keeper: holds the state directory until `close`, and writes the served state to it; None without one.
     """
 
@@ -203,7 +199,6 @@ class Application:
                 self.upstreams.keep_in(self.keeper, self.store.current)
 
     def _opened_state(self, settings: Settings) -> StateWriter | None:
-        """Hold the state directory; None without one."""
         if settings.state is None:
             return None
         from fsxds.history.state_writer import StateWriter  # noqa: PLC0415 - a capability, loaded if it is used
@@ -211,13 +206,12 @@ class Application:
         return StateWriter.open(settings.state, self.directory, self.observer)
 
     def _rewriting_of(self, settings: Settings) -> Rewriting | None:
-        """Return the rewriters that apply to streamed snapshots, or None if there are none."""
+        """Return the rewriters of streamed snapshots, or None if there are none."""
         rewriters: list[SnapshotRewriter] = [AdsConfigSources(self.catalogue)] if settings.ads_config_sources else []
         rewriters += [PassedRedirects()] if settings.redirects == "client" else []
         return Rewriting(rewriters, self.observer) if rewriters else None
 
     def _upstreams_of(self, rules: LoadingRules) -> RowSource:
-        """Return the upstreams; they hold nothing yet."""
         if not rules_of(self.settings):
             return RowSource()
         from fsxds.upstream.upstreams import UpstreamContext, Upstreams  # noqa: PLC0415 - loaded if it is used
@@ -232,7 +226,6 @@ class Application:
         return upstreams
 
     def _member_of(self, settings: Settings) -> Alone:
-        """Return this server's role in its fleet, or alone."""
         if settings.fleet is None:
             return Alone()
         from fsxds.fleet.member import member_of  # noqa: PLC0415 - a capability, loaded if it is used
@@ -247,7 +240,6 @@ class Application:
         return NodeRules(_views_of(settings), settings.canary, self.limiter.admit_view)
 
     def _offer_manifests(self) -> None:
-        """Offer the manifests of the served resources to relays below."""
         offered = (*self.reload.trust.offered, *self.upstreams.offered)
         if offered != self.offered.current:
             self.offered.replace(offered)
@@ -307,7 +299,7 @@ class Application:
             await reject_exposed_secrets(clear, self.publisher, self.channels, self.views)
 
     async def _load(self, rules: LoadingRules) -> None:
-        """Load the newest tree by these rules, until cancelled; a change of rules checks all files again."""
+        """Load the newest tree by these rules, until cancelled; new rules check all files again."""
         limits, directory = rules.limits, self.directory
         if self.reload.views is not None:
             # Other components wait longer only for the first load.
@@ -327,18 +319,17 @@ class Application:
                 self.start(tasks, "reload", partial(self.reload.keep_current, self._trees, loader))
 
     def _load_again(self) -> None:
-        """Make the newest tree load again, because more is known of its files, or the rules changed."""
+        """Load the newest tree again: more is known of its files, or the rules changed."""
         if self._trees.current is not None:
             self._trees.replace(replace(self._trees.current, detected_s=monotonic()))
 
     async def _follow_upstreams(self) -> Never:
-        """Load the newest tree again whenever the resources of upstreams change."""
         while True:
             await self.upstreams.contents.replaced()
             self._load_again()
 
     async def _watch(self, directory: Path) -> None:
-        """Pass on each settled tree that differs from the last one, even if another watcher passed that on."""
+        """Pass on each settled tree that differs from the last one, also from that of another watcher."""
         scanner, options = scanner_of(directory, self.settings), self._watching.current.options
         last = None if self._trees.current is None else self._trees.current.tree
         async with aclosing(watch(scanner, options, self.observer, last=last)) as trees:
@@ -354,7 +345,7 @@ class Application:
         self.observer(StartDelayed(waits_for, elapsed_s))
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
-        """Apply changeable settings after each SIGHUP; if there is a mistake in them, the old ones stay."""
+        """Apply changeable settings after each SIGHUP; with a mistake in them, the old ones stay."""
         while True:
             await reader.wanted()
             self.security.look_now()
@@ -460,7 +451,6 @@ class Application:
             raise
 
     def _receive(self, event: Event) -> None:
-        """Log an event, and forward it to the components that need it."""
         self.observer(event)
         match event:
             case TreeLoaded():
@@ -513,7 +503,7 @@ class Application:
         return self._loading.current.parsing.check.is_static(key)
 
     def is_in_clear(self, name: str, address: str) -> bool:
-        """Whether other machines can read the traffic of a client transport at an address."""
+        """Whether other machines can read a client transport's traffic."""
         return name != ADMIN and self.security.is_exposed(parse_address(address))
 
 
@@ -526,7 +516,7 @@ class Transport:
         address_of: returns the setting of its address, or `off`.
         listen: serves at an address within a context, and yields the bound address.
         option: the flag of its address.
-        module: the module of a capability with `part(application)`, imported unless its address is `off`.
+        module: of a capability with `part(application)`, imported unless its address is `off`.
     """
 
     name: str
@@ -571,7 +561,6 @@ def _views_of(settings: Settings) -> Views:
 
 
 def _first_resource(directory: Path | None, count: int) -> str:
-    """Return the condition to wait for if none of a directory's files can be served."""
     if directory is None:
         return "the first resource of an upstream"
     if not count:

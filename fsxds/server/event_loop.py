@@ -22,10 +22,10 @@ def run(work: Coroutine[object, object, None]) -> None:
     stopped accepting connections for good: seen with 0.22.1 and 0.23.0 when uvloop itself accepted (with the latter,
     the listening socket was no longer in its epoll set). One cause is known: if code between a connection and its
     acceptance raises, such as the factory of protocols, uvloop takes the listening socket out of the set and never puts
-    it back. What raised is not known. Since `fsxds.transports.rest.http_server` accepts by itself, 80,000 departures
-    with either version, over TCP and unix sockets, with gRPC on, did no harm; but with the older code too only one of
-    nine runs showed a poll that waited for over 30 s, so this proves little. Besides, uvloop forks to start a process,
-    of which gRPC complains.
+    it back. The source of such an exception is not known. Since `fsxds.transports.rest.http_server` accepts by itself,
+    80,000 departures with either version, over TCP and unix sockets, with gRPC on, did no harm; but with the older code
+    too only one of nine runs showed a poll that waited for over 30 s, so this proves little. Besides, uvloop forks to
+    start a process, of which gRPC complains.
 
     Raises:
         FsxdsError: with the texts of all errors of fsxds that its tasks ended with, if there are no others.

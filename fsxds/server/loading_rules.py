@@ -49,9 +49,7 @@ MOST_IGNORED = 5
 def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalogue:
     """Return the message types of the Envoy in use; ApiError if there are none.
 
-    Args:
-        settings: name the Envoy, descriptors and the cache.
-        ask: runs an Envoy with unknown features; None to run none.
+    `ask` runs an Envoy with unknown features; None to run none.
     """
     return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir, ask=ask)
 
@@ -93,7 +91,7 @@ def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
 
 
 def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
-    """Return why a tree is not trusted; empty if it is, or if no signature is required.
+    """Return why a tree is not trusted; empty if it is, or needs no signature.
 
     Raises:
         UsageError: the CAs of signers cannot be read.
@@ -125,7 +123,7 @@ class LoadingRules:
 
     Attributes:
         views: the rules that make folders layers; None if the whole tree is the one view.
-        variables: apply where those of no view do.
+        variables: apply if a view has none of the same name.
         anchors: the trusted signers of the tree; None if no signature is required.
     """
 
@@ -139,7 +137,7 @@ class LoadingRules:
 
     @classmethod
     def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
-        """Return the rules for the tree in a directory, or for one without a place if it is None.
+        """Return the rules for the tree in a directory (None: in none).
 
         Raises:
             UsageError: the CAs of signers cannot be read.
@@ -210,9 +208,9 @@ def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: 
 def load_trees(
     trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()
 ) -> tuple[LoadedViews, ...]:
-    """Load each tree as one view, as serving would; a file that is in several of them is parsed once.
+    """Load each tree as one view, as serving would; a file in several of them is parsed once.
 
-    The parsed files are cached under `directory` for the next time.
+    The results are cached under `directory`.
     """
     require_libyaml()
     rules = LoadingRules.of(settings, catalogue, check, directory)
@@ -245,7 +243,7 @@ def with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check)
 
 
 def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | None:
-    """Return one note about all ignored files, at the first; None if there are none, or the rule is off."""
+    """Return one note about all ignored files, at the first; None for none, or if the rule is off."""
     if not paths:
         return None
     first, *others = paths

@@ -1,4 +1,4 @@
-"""The directories of mirrored files of a server, each of which follows its node's channel and the settings."""
+"""The directories of mirrored files of a server. Each follows its node's channel and the settings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 
 
 class ServedMirror:
-    """One directory with options that follow the settings.
-
-    Attributes:
-        mirroring: keeps it in step.
-        reader: follows the Envoy that reads it; None if unknown.
-    """
+    """One directory with options that follow the settings; `reader` is None if its Envoy is unknown."""
 
     def __init__(self, application: Application, rule: MirrorRule) -> None:
         self.rule = rule

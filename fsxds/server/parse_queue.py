@@ -26,7 +26,7 @@ def file_key(file: SourceFile) -> FileKey:
 class ParseJob:
     """A file to parse apart: its result, how often its parser died on it, and when it is tried (again).
 
-    `is_suspect`: the parser died on it, or on another that was parsed with it.
+    `is_suspect`: the parser died on it, or on another one parsed with it.
     """
 
     file: SourceFile
@@ -42,11 +42,7 @@ class ParseJob:
 
 
 class ParseQueue:
-    """The files to parse apart: small ones first, suspect ones last. Each is with one worker at a time.
-
-    Attributes:
-        jobs: all requested files, with their results.
-    """
+    """The files to parse apart: small ones first, suspect ones last. Each is with one worker at a time."""
 
     def __init__(self) -> None:
         self.jobs: dict[FileKey, ParseJob] = {}
@@ -56,7 +52,7 @@ class ParseQueue:
         self._order: list[ParseJob] | None = None
 
     def request(self, files: Iterable[SourceFile]) -> set[ParseJob]:
-        """Request these files, and no others; return those that were not requested before."""
+        """Request exactly these files; return the newly requested ones."""
         before, self.jobs = self.jobs, {}
         for file in files:
             self.jobs[file_key(file)] = before.get(file_key(file)) or ParseJob(file)
@@ -99,7 +95,7 @@ class ParseQueue:
         return min((job.due_s for job in self._left()), default=None)
 
     def waiting_bytes(self) -> int:
-        """Return the number of due bytes that no worker has taken yet."""
+        """Return the number of due bytes that no worker has taken."""
         if self._order is None:
             self._order = self._due()
         return self._waiting_bytes

@@ -47,7 +47,7 @@ _starting = threading.Lock()
 def without_main() -> Iterator[None]:
     """Hide the main module from multiprocessing, which would run it again in the new process.
 
-    A worker needs nothing of it, and a script that calls `fsxds.load` may do anything when it is run.
+    A worker does not need it, and a script that calls `fsxds.load` may do anything when run.
     """
     with _starting:
         main = sys.modules["__main__"]
@@ -62,7 +62,7 @@ def without_main() -> Iterator[None]:
 class ParseRules:
     """The rules for a parser: the API, the severity of an unknown field, the check, variables, and naming.
 
-    `variables` are `texts` and `unset` of `Variables`, by name, as rows that can be sent to another process.
+    `variables` are `texts` and `unset` of `Variables`, as rows that can be sent to another process.
     """
 
     catalogue: Catalogue
@@ -161,12 +161,9 @@ class ParseWorker:
     def parse(
         self, files: tuple[SourceFile, ...], limit_s: float, known: tuple[tuple[SourceFile, bytes], ...] = ()
     ) -> tuple[bytes, ...]:
-        """Parse files within some seconds of processor time; return the results as `decode` reads them.
+        """Parse files within `limit_s` seconds of processor time; return the results as `decode` reads them.
 
-        Args:
-            files: the files.
-            limit_s: the seconds.
-            known: results of other parsers, which the worker learns before.
+        The worker first learns the `known` results of other parsers.
 
         Raises:
             OutOfTimeError: it exceeded the time; the worker has ended.
@@ -201,7 +198,7 @@ def parse_all(parser: FileParser, files: tuple[SourceFile, ...]) -> tuple[Parsed
 
 
 def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
-    """Parse a file; if fsxds fails on it several times in a row, return a problem, until the content changes.
+    """Parse a file; if fsxds fails on it several times in a row, return a problem.
 
     Raises:
         MemoryError: there is not enough; this is no fault of the file.

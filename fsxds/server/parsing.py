@@ -112,7 +112,7 @@ class ParseLimits:
         return self.time_s * max(1.0, size_bytes / MIB)
 
     def apart(self, files: tuple[SourceFile, ...]) -> list[SourceFile]:
-        """Return the files to parse in workers: the large ones, and all if the others are many."""
+        """Return the files to parse in workers: the large ones, and all if the rest is large too."""
         small = sum(file.size_bytes for file in files if file.size_bytes <= self.file_apart_above_bytes)
         are_many = small > self.apart_above_bytes
         return [file for file in files if are_many or file.size_bytes > self.file_apart_above_bytes]
@@ -128,24 +128,20 @@ def _make_unlearned() -> Lru[PurePosixPath, _KnownFile]:
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """One worker, if it runs, and the files that it parses, with the time of their start."""
-
     worker: ParseWorker | None = None
     running: tuple[list[ParseJob], float] | None = None
 
     def end(self) -> None:
-        """End the worker; a thread that waits for it gets an error."""
         worker, self.worker = self.worker, None
         if worker is not None:
             worker.end()
 
 
 class Parsing:
-    """Parses files without stalling the event loop.
+    """Parses files without stalling the event loop; a context manager that ends its workers.
 
-    Use as a context manager; workers start when they are needed, and end with the context. `keep_parsing` parses files
-    apart, and `keep_written` writes the cache; both must run as tasks. The first worker stays. Others start when much
-    waits, and end when nothing does.
+    `keep_parsing` parses files apart, and `keep_written` writes the cache; both must run as tasks. The first worker
+    stays. Others start when much waits, and end when nothing does.
     """
 
     def __init__(
@@ -160,7 +156,7 @@ class Parsing:
         Args:
             rules: the rules of parsing.
             limits: the limits of parsing.
-            look_again: called when there is a new result of a file that `parse` did not wait for.
+            look_again: called when there is a new result that `parse` did not wait for.
             cache: the results of earlier processes; None for no cache.
         """
         self._rules = rules
@@ -195,9 +191,8 @@ class Parsing:
     async def parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
         """Parse files, in their order. Every problem is in the results.
 
-        A file that takes long, or that its parser dies on, has a problem that says so, and no digest: it should be
-        parsed again when `look_again` is called. Other files wait for it until none was finished for `patience_s`, and
-        only once.
+        A file that takes long, or that its parser dies on, has a problem and no digest: it should be parsed again when
+        `look_again` is called. Other files wait for it until none was finished for `patience_s`, and only once.
         """
         parsed = await self._known(files)
         parsed |= await self._edited(tuple(file for file in files if file_key(file) not in parsed))
@@ -217,7 +212,7 @@ class Parsing:
         return tuple(parsed[file_key(file)] for file in files)
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget the results of files that are no longer in the tree: with ever new names they would accumulate.
+        """Forget the results of files that left the tree: with ever new names they would accumulate.
 
         Call this while no file is parsed.
         """
@@ -227,7 +222,7 @@ class Parsing:
         self._parser.forget_gone(tree)
 
     async def keep_parsing(self) -> Never:
-        """Parse the queued files, and retry those that a parser died on.
+        """Parse the queued files, and retry the ones that a parser died on.
 
         Raises:
             WorkerStartError: a worker ended before it could parse.
@@ -260,7 +255,7 @@ class Parsing:
             await asyncio.to_thread(cache.write)
 
     async def _known(self, files: tuple[SourceFile, ...]) -> dict[FileKey, ParsedFile]:
-        """Return the cached results of files, if the cache is worth a look: at a start, and when many files change."""
+        """Return the cached results of files, but only at a start, and when many files change."""
         if self._cache is None or not (self._is_first or len(files) >= MANY_FILES):
             return {}
         results = await asyncio.to_thread(self._cache.find, files)
@@ -364,7 +359,6 @@ class Parsing:
         loop.call_soon_threadsafe(self._receive_batch, lane, batch, results)
 
     def _living_worker(self, lane: _Lane) -> ParseWorker:
-        """Return the worker of a lane; start one if there is none."""
         worker = lane.worker
         if worker is None or not worker.is_alive:
             worker = lane.worker = ParseWorker.start(self._rules)
@@ -421,7 +415,7 @@ _Result = tuple[ParsedFile, bytes | None]
 def _parse_edits(
     parser: FileParser, edits: list[tuple[SourceFile, _KnownFile | None]], most_bytes: int
 ) -> list[_KnownFile]:
-    """Return the files with few new bytes and their results, each parsed on top of its former content."""
+    """Return the files with few new bytes and their results, each parsed as an edit."""
     parsed: list[_KnownFile] = []
     for file, known in edits:
         try:
@@ -479,7 +473,7 @@ def parse_now(
 def _parse_by_workers(
     files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None
 ) -> tuple[ParsedFile, ...] | None:
-    """Parse files by several processes; None if that is not worth it, or not possible."""
+    """Parse files by several processes; None if not worth it, or not possible."""
     size_bytes = sum(file.size_bytes for file in files)
     if limits.workers == 1 or size_bytes < PARSE_BY_WORKERS_ABOVE_BYTES or _is_in_event_loop():
         return None

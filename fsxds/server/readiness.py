@@ -52,12 +52,7 @@ def report_times() -> Iterator[float]:
 
 
 async def report_waits(waits_for: Callable[[], str], report: Report) -> None:
-    """Report the condition that a start waits for, until there is none.
-
-    Args:
-        waits_for: returns the present condition; empty when the start is over.
-        report: receives it.
-    """
+    """Report the condition that a start waits for, until `waits_for` returns an empty text."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     for time_s in report_times():
@@ -102,7 +97,7 @@ class FirstAnswers:
         silent: upstreams that never answered this process or an earlier one, though a subscription was sent.
         count: the number of upstreams.
         is_over: the start no longer waits for them.
-        has_unasked: an upstream is connected but has no subscription yet: it answers when clients ask.
+        has_unasked: a connected upstream has no subscription yet: it answers when clients ask.
     """
 
     silent: tuple[UpstreamStatus, ...] = ()
@@ -134,11 +129,11 @@ def unready_reason(
 ) -> str:
     """Return why clients should use another server, without details of the configuration; empty if they are served.
 
-    Degraded components other than listeners do not matter: the served snapshot stays, and no other server may be
+    Other degraded components than listeners do not matter: the served snapshot stays, and no other server may be
     better.
 
     Args:
-        views: the served snapshot of each loaded view; None before the first load.
+        views: the served snapshots; None before the first load.
         is_mirrored: each mirror has its first files.
         lost: the degraded listeners for clients.
         answers: the awaited answers of upstreams.
@@ -216,10 +211,6 @@ class Readiness:
         find: returns why clients are not served; empty if they are.
         degraded: the degraded components.
         observer: receives changes.
-
-    Attributes:
-        reason: the result of `find` at the last look.
-        state: the reason, and the degraded components.
     """
 
     def __init__(self, find: Callable[[], str], degraded: Latest[tuple[str, ...]], observer: Observer) -> None:
@@ -247,10 +238,7 @@ class Readiness:
     ) -> None:
         """Look again after each load, when a mirror has its first files, and when the degraded components change.
 
-        Args:
-            published: replaced by each load.
-            mirrored: set when mirrors have their first files.
-            answered_within_s: the time after which upstreams are no longer awaited, and a last look is due.
+        A last look follows after `answered_within_s`, when upstreams are no longer awaited.
         """
         async with asyncio.TaskGroup() as tasks:
             for source in (published, self._degraded):
@@ -272,13 +260,7 @@ class Readiness:
     async def keep_file(
         self, file: ReadyFile, store: SnapshotStore, content: Callable[[tuple[str, ...]], dict[str, PlainValue]]
     ) -> Never:
-        """Keep the ready file, with its current content, while clients are served.
-
-        Args:
-            file: the file.
-            store: each snapshot published in it may change the content.
-            content: returns the content, given the degraded components.
-        """
+        """Keep the ready file while clients are served; each snapshot published in `store` may change its content."""
         store.listeners[file] = self._changed.set
         written: dict[str, PlainValue] | None = None
         while True:
@@ -296,13 +278,9 @@ class Readiness:
 async def reject_exposed_secrets(
     exposed: Mapping[str, str], publisher: Publisher, channels: NodeChannels, loading: ViewLoading
 ) -> None:
-    """Reject a first tree with a secret. Views are loaded for this; those without clients are dropped again.
+    """Reject a first tree with a secret, given the addresses that other machines can read, by transport.
 
-    Args:
-        exposed: the addresses that other machines can read, by transport.
-        publisher: has the tree.
-        channels: knows all views.
-        loading: loads them.
+    All views are loaded for this; those without clients are dropped again.
 
     Raises:
         UsageError: it has one.

@@ -45,9 +45,8 @@ class Surroundings:
     """The inputs of loading besides the files of a tree and the rules of acceptance.
 
     Attributes:
-        resolution: how served snapshots are made of loaded files.
         elsewhere: returns the present and possible resources of upstreams.
-        verifier: verifies the signatures of trees; None if none are required.
+        verifier: of signatures; None if none are required.
     """
 
     resolution: ResolutionRules = field(default_factory=ResolutionRules)
@@ -58,11 +57,7 @@ class Surroundings:
 class Loader:
     """Loads trees by one set of rules, each on top of the one before.
 
-    Args:
-        parsing: parses files.
-        acceptance: how trees are accepted.
-        rules: the rules that make folders layers; None if the whole tree is the one view.
-        around: other inputs.
+    `rules` make folders layers; None if the whole tree is the one view.
     """
 
     def __init__(
@@ -150,7 +145,7 @@ class Reload:
     def __init__(
         self, targets: Targets, observer: Observer, on_loaded: Callable[[LoadedViews], object] = lambda _: None
     ) -> None:
-        """Load for `targets`; `on_loaded` is called with the views that are given to them."""
+        """Load for `targets`; `on_loaded` receives the same views."""
         self.views: LoadedViews | None = None
         self.trust = TreeTrust()
         self._on_loaded = on_loaded
@@ -176,7 +171,7 @@ class Reload:
 
     @property
     def existing(self) -> frozenset[str]:
-        """The folders of the last loaded tree, each of which may be a layer."""
+        """The folders of the last loaded tree, all possible layers."""
         return frozenset() if self.views is None else self.views.existing
 
     def is_loaded_by(self, views: Views) -> bool:
@@ -262,7 +257,6 @@ class Reload:
         return True
 
     async def _failing(self, tree: SourceTree, loader: Loader) -> dict[PurePosixPath, _SetAside]:
-        """Return the changes of a tree that loading fails on, each with its problem."""
         before = {file.path: file for file in self._loaded_files()}
         now = {file.path: file for file in tree.files}
         paths = sorted((before.keys() | now.keys()) - self._set_aside.keys())
@@ -283,7 +277,7 @@ class Reload:
         return failing
 
     def _loaded_files(self) -> Iterable[SourceFile]:
-        """Return the last loaded files of the tree; with views, those of their layers."""
+        """Return the last loaded files of the tree; with views, only from their layers."""
         if self.views is None or self.views.memory is None:
             return self._tree.files
         return self.views.memory.files()
@@ -302,7 +296,7 @@ def _missing_layers(views: LoadedViews) -> frozenset[PurePosixPath]:
 
 
 def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
-    """Return views of the last trusted tree, with the problems of the present one."""
+    """Return views of the last trusted tree with the present one's problems."""
     if not decision.faults:
         return views
     held = {one.path for one in views.held}
@@ -329,7 +323,6 @@ def _mixed(
     now: Mapping[PurePosixPath, SourceFile],
     changed: Collection[PurePosixPath],
 ) -> SourceTree:
-    """Return the tree before, with only these paths changed."""
     paths = sorted(before.keys() | now.keys(), key=lambda path: path.parts)
     chosen = ((now if path in changed else before).get(path) for path in paths)
     return SourceTree(tuple(file for file in chosen if file is not None))

@@ -63,7 +63,7 @@ class ServiceManager:
 
         Args:
             waits_for: returns the condition that the start waits for; empty when it is over.
-            status: returns the status after the start, in words.
+            status: returns the status after the start.
             reloads: returns how often settings were read again.
         """
         is_ready, last, reloaded = False, "", reloads()

@@ -27,7 +27,7 @@ class Beside(Protocol):
     """A companion of an application: its workers, or a worker's duties towards its parent process.
 
     Attributes:
-        is_second: another process listens at the addresses until this one has something to serve.
+        is_second: another process listens at the addresses until this one has a first snapshot.
     """
 
     is_second: bool

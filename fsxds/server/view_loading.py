@@ -26,14 +26,7 @@ Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
 
 
 class ViewLoader:
-    """Loads views as serving would, each tree separately.
-
-    Args:
-        settings: have the views, and how to read.
-        catalogue: the message types.
-        check: the check of files.
-        directory: the key of cached results.
-    """
+    """Loads views as serving would, each tree separately; results are cached under `directory`."""
 
     def __init__(self, settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()) -> None:
         self.views = Views(settings.views, settings.variables, check.adjusted)
@@ -60,7 +53,7 @@ class ViewLoader:
         return only_view(views)
 
     def folders_of(self, tree: SourceTree) -> frozenset[str]:
-        """Return the folders of a tree, each of which may be a layer."""
+        """Return the folders of a tree, all possible layers."""
         return LayeredTree.of(tree, self.views, None).folders
 
     def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:

@@ -56,14 +56,7 @@ class WorkerEndedError(FsxdsError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """A worker's settings among the processes of a server.
-
-    Attributes:
-        number: 2 for the first worker.
-        http: the shared address, or `off`.
-        grpc: the same, for streams.
-        fleet: the store of the fleet.
-    """
+    """A worker's settings: its number (2 for the first one), the shared addresses or `off`, and the fleet's store."""
 
     number: int
     http: str
@@ -71,7 +64,7 @@ class WorkerPlace:
     fleet: FleetRule
 
     def settings_of(self, settings: Settings) -> Settings:
-        """Return the worker's settings, given those of the server: without sources, state and files."""
+        """Return the worker's settings, given the server's: without sources, state and files."""
         authorities = {name: replace(each, upstream=()) for name, each in (settings.authorities or {}).items()}
         return replace(
             settings,
@@ -114,10 +107,7 @@ async def shared(
 ) -> AsyncIterator[tuple[Settings, Workers]]:
     """Hold the addresses of a server for all of its processes, and the store of their fleet, within the context.
 
-    Args:
-        settings: those of the server.
-        reader: reads them again.
-        serve: runs in each worker.
+    `serve` runs in each worker.
 
     Yields:
         The settings of the first process, which `reader` reads from now on, and the workers, which have not started.
@@ -183,7 +173,7 @@ async def _free_port(address: TcpAddress) -> int:
 
 
 class Workers:
-    """The workers of a server, each of which is a component.
+    """The workers of a server; each is a component.
 
     Args:
         places: one for each worker.

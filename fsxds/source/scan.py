@@ -57,11 +57,11 @@ class Look:
     """The result of one look at a tree.
 
     Attributes:
-        is_steady: false if the tree kept changing while it was read, so that `tree` may mix generations.
+        is_steady: false if the tree kept changing, so that `tree` may mix generations.
         tops: the real paths of the root and of linked directories.
         directories: the real paths of all listed directories.
         paths: the real paths of the files, by their paths in the tree.
-        turning_points: linked files, and the paths whose replacement would change the target of the root or a link.
+        turning_points: linked files, and paths that, if replaced, change the target of a link or the root.
     """
 
     tree: SourceTree
@@ -96,8 +96,8 @@ class Scanner:
 
         Args:
             root: the directory, which may be a link.
-            is_read: whether a format claims a file of this name; the others are listed as ignored.
-            exclusion: the user's; excluded files are neither read nor ignored.
+            is_read: whether a format claims a file of this name; else it is listed as ignored.
+            exclusion: excluded files are neither read nor ignored.
             bounds: the limits.
         """
         self.root = root.absolute()
@@ -113,7 +113,7 @@ class Scanner:
         self._is_too_large = False
 
     def scan(self) -> SourceTree:
-        """Return the present tree, of one generation even while links are being swapped.
+        """Return the present tree, of one generation even while links are swapped.
 
         Raises:
             TreeLost: the root is missing or is not a directory.
@@ -144,14 +144,11 @@ class Scanner:
         return self._look
 
     def look_at(self, paths: Collection[str]) -> Look | None:
-        """Return the last look's tree with these files as they are now, for a caller that knows that no others changed.
-
-        Args:
-            paths: real paths.
+        """Return the last look's tree with these real paths read again, for a caller that knows that no others changed.
 
         Returns:
             None if the whole tree must be looked at: a path is, or was, more than a file with one name in a listed
-            directory, it cannot be read, or there are too many paths.
+                directory, it cannot be read, or there are too many paths.
         """
         look = self._look
         if look is None or not look.is_steady or self._is_too_large or len(paths) > _MOST_LOOKED_AT:
@@ -177,7 +174,7 @@ class Scanner:
         return self._look
 
     def is_as_read(self, path: PurePosixPath, real: str) -> bool:
-        """Return whether a file has not changed since the last look read it at its real path."""
+        """Return whether a file is unchanged since the last look read it."""
         known = self._seen.get(str(path))
         try:
             return known is not None and signature_of(os.stat(real)) == known.signature  # noqa: PTH116
@@ -202,7 +199,7 @@ class Scanner:
         return False
 
     def _relative_of_new(self, path: str, look: Look) -> str | None:
-        """Return the path in the tree of a new file; None if it would not be read, or its path is not certain."""
+        """Return the path in the tree of a new file; None if it would not be read, or is not certain."""
         directory, _, name = path.rpartition("/")
         relative = path.removeprefix(look.tops[0].rstrip("/") + "/")
         if directory not in look.directories or relative == path or not (is_text(name) and self.is_read(name)):
@@ -240,7 +237,7 @@ class Scanner:
         return problem_of(surplus or ".", "too-many-files", message, remedy)
 
     def _read_changed(self, found: list[FoundFile], problems: list[Problem]) -> tuple[dict[str, _Seen], bool]:
-        """Return the known files among the found ones, and whether none of them changed while it was read."""
+        """Return the known files among the found ones, and whether none changed during the read."""
         seen: dict[str, _Seen] = {}
         are_whole = True
         for relative, path, signature in found:
@@ -260,7 +257,6 @@ class Scanner:
         return seen, are_whole
 
     def _problems_of_lost(self, lost: list[LostDirectory]) -> list[Problem]:
-        """Return the problems of the lost directories and of each file that was known below one."""
         found = [directory.problem for directory in lost]
         for relative, directory in self._known_below(lost):
             problem = directory.problem
@@ -290,7 +286,6 @@ class Scanner:
 
 
 def _manifest_of(seen: Mapping[str, _Seen], problems: list[Problem]) -> ManifestFiles:
-    """Return the manifest and its signature."""
     manifest, signature = seen.get(MANIFEST), seen.get(MANIFEST_SIGNATURE)
     of_both = tuple(sorted(problem for problem in problems if str(problem.path) in MANIFEST_NAMES))
     if manifest is None and signature is None and not of_both:
@@ -323,7 +318,7 @@ def _paths_of(relatives: list[str]) -> tuple[PurePosixPath, ...]:
 
 
 def _remembered(relative: str, outcome: FileContent, before: _Seen | None) -> _Seen:
-    """Return the known file; equal content keeps its object, so that a changed file is another object."""
+    """Return the known file; equal content keeps its object."""
     file = SourceFile.of(PurePosixPath(relative), outcome.content)
     if before is not None and before.file.digest == file.digest:
         file = before.file

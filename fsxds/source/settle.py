@@ -16,8 +16,9 @@ The quiet time after the last event, until a change is considered complete:
 A move brings a finished file, and so does a write in place that is closed, unless a file is written in several steps:
 the first of these leaves it empty or shorter, others append to it. A file that is created or removed is often one of
 several: `git checkout` deletes and creates each file, up to 32 ms after the one before. `rsync` begins the next
-temporary file as soon as it has moved the one before. Of a series of saves at most the first is taken alone: the others
-follow it too soon. Without events, nothing is taken early. If `--settle` is shorter than 10 ms, it applies to all rows.
+temporary file as soon as it has moved the one before. Of a series of saves at most the first is taken alone: further
+ones follow it too soon. Without events, nothing is taken early. If `--settle` is shorter than 10 ms, it applies to all
+rows.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Activity:
         first_s: the time of the first event; None for none, as below.
         last_s: the time of the last event.
         calm_s: the time of the last event about a file that is not restless.
-        touched: the paths of the events; None if events were lost, so that it may be any.
+        touched: the paths of the events; None if events were lost.
         unlisted: new files that are not read; a look at the whole tree must empty it before.
     """
 
@@ -135,7 +136,7 @@ class Activity:
         self.touched = None
 
     def is_about_one_file(self) -> bool:
-        """Whether the last settle time had events of only one file, neither created nor removed, and not restless."""
+        """Whether all events within the settle time changed one file, which is not restless."""
         if not self._burst or self.calm_s is None:
             return False
         paths = self._burst[-1].paths
@@ -172,10 +173,10 @@ class Activity:
         await self.wait(timeout_s)
 
     def written_until_s(self, patience_s: float, now_s: float) -> float:
-        """Return the time until which writers should be waited for; a past time if there are none.
+        """Return the time until which to wait for writers; a past time if there are none.
 
-        A writer is a process that modified a file, or created one that is still empty, and did not close it. Patience
-        counts from the last modification, and a writer that has been modifying for long is not waited for.
+        A writer modified a file, or created one that is still empty, and did not close it. Patience counts from the
+        last modification; a writer that goes on for long is not waited for.
         """
         self._forget(patience_s, now_s)
         modified = [last_s for first_s, last_s in self._modified.values() if last_s - first_s < _RESTLESS_WRITER_S]
@@ -217,7 +218,7 @@ class Activity:
         return path in self._points or name in MANIFEST_NAMES or self._is_read(name)
 
     def is_restless(self, path: str, now_s: float) -> bool:
-        """Whether a file is written all the time, so that other changes do not wait for it."""
+        """Whether a file is written all the time, so that no other change waits for it."""
         times = self._replaced.get(path)
         if times is not None and len(times) == _RESTLESS_TIMES and now_s - times[0] < 2 * _RESTLESS_S:
             return times[-1] - times[0] < _RESTLESS_S
@@ -235,7 +236,6 @@ class Activity:
         self._burst.append(FileEvent(event.at_s, event_type, touched, event.is_directory))
 
     def _follow_unread(self, event: FileEvent) -> None:
-        """Record an event that is only about files that are not read."""
         path = event.paths[-1]
         if event.event_type is FileEventType.CREATED:
             self._begun = {path: at_s for path, at_s in self._begun.items() if at_s + self._settle_s > event.at_s}

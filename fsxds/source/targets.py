@@ -51,7 +51,6 @@ class WatchOptions:
         writer_patience_s: how long to wait for a process that has a file open for writing, since its last change.
         rescan_s: the time between two looks without cause.
         poll_s: the same without notifications.
-        mount_table: the kernel's table of mounts.
     """
 
     mode: WatchMode = "auto"
@@ -70,7 +69,7 @@ class WatchTargets:
     Attributes:
         is_polling: there are no notifications at all.
         is_remote: other machines may write to the tree.
-        unwatched: the directories that must be polled although the others are watched.
+        unwatched: the directories that must be polled.
     """
 
     def __init__(self, root: Path, options: WatchOptions, activity: Activity, observer: Observer) -> None:
@@ -78,9 +77,9 @@ class WatchTargets:
 
         Args:
             root: the configured tree.
-            options: the mode and the mount table are used.
+            options: only the mode and the mount table are used.
             activity: receives file events.
-            observer: receives mode and reason, when they are known and whenever they change.
+            observer: receives each change of mode or reason.
         """
         self.is_polling = options.mode == "poll"
         self.is_remote = False
@@ -117,7 +116,7 @@ class WatchTargets:
         self._activity.receive_overflow(at_s)
 
     async def follow(self, look: Look | None) -> bool:
-        """Watch the directories of this look, or the path to a tree that is missing.
+        """Watch the directories of this look, or the path to a missing tree.
 
         Returns:
             Whether a directory is newly watched, so that the tree must be looked at again.
@@ -227,7 +226,7 @@ def _entry_of(path: str) -> Listing:
 
 
 def _way_to(root: Path) -> frozenset[str]:
-    """Return the paths whose appearance may bring back the root."""
+    """Return the paths that may bring back the root when they appear."""
     links = Links()
     real = links.resolve(str(root))
     return frozenset({*links.targets, *links.missing, *([] if real is None else [real])})

@@ -63,8 +63,6 @@ async def watch(
 
 
 class _Watcher:
-    """Decides when to look, and whether the result is at rest."""
-
     def __init__(
         self, scanner: Scanner, options: WatchOptions, observer: Observer, last: SourceTree | None = None
     ) -> None:
@@ -88,7 +86,6 @@ class _Watcher:
         self._ignored: frozenset[PurePosixPath] = frozenset()
 
     async def stop(self) -> None:
-        """Stop watching."""
         await self._targets.stop()
 
     async def next_occasion(self) -> float:
@@ -152,13 +149,13 @@ class _Watcher:
         return self._activity.lone_save()
 
     async def _is_complete(self, save: Save, look: Look) -> bool:
-        """Whether the look found only the complete save of one file, and there was no event since."""
+        """Whether the look found only the complete save of one file, without a later event."""
         is_alone = await asyncio.to_thread(self._has_nobody_at, save, look)
         await asyncio.sleep(_ECHO_S)
         return is_alone and self._activity.first_s is None
 
     def _has_nobody_at(self, save: Save, look: Look) -> bool:
-        """Whether the look found only the complete save of one file, which has no writer now."""
+        """Whether the look found only the complete save of one file, which has no writer."""
         before = self._last.files if self._last is not None else ()
         changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
         if len(changed) != 1 or len(look.tree.files) != len(before) or not look.is_steady:
@@ -169,12 +166,9 @@ class _Watcher:
         return is_whole and self._scanner.is_as_read(file.path, save.path)
 
     async def _wait_for_quiet(self, due_s: float) -> bool:
-        """Return when there is quiet and no known writer, or else when a look is due.
+        """Return when there is quiet and no known writer, or a look is due; the result is whether it was quiet.
 
-        Restless files do not keep the rest from being quiet; alone, they are looked at every half second at least.
-
-        Returns:
-            Whether it was quiet.
+        Restless files do not count; alone, they are looked at every half second at least.
         """
         while self._activity.last_s is not None:
             now_s = time.monotonic()
@@ -258,10 +252,7 @@ class _Watcher:
     async def _share(
         self, look: Look, *, is_quiet: bool, is_due: bool, cap_s: float
     ) -> tuple[SourceTree | None, float]:
-        """Return the tree that can be taken now (None for none yet), and when to look at the rest, in seconds.
-
-        The time is 0.0 s if the tree is complete.
-        """
+        """Return the tree to take now (None for none), and in how many seconds to look at the rest (0.0: no rest)."""
         # Files behind links that changed meanwhile may be of two generations: they stay as they were.
         if not look.is_steady and (self._last is None or not is_due):
             return None, _SHORTEST_REST_S
@@ -296,9 +287,9 @@ class _Watcher:
         return tree, 0.0 if is_whole else self._options.share_s
 
     def _ask_writers(self, look: Look, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
-        """Return the files that differ from the last tree, the wait for git, and the waits for writers, in seconds.
+        """Return the files that differ from the last tree, by real path, and the waits for git and writers, in seconds.
 
-        Files are keyed by real path. When the time is over, files that changed since the look are not waited for.
+        When the time is over, files that changed since the look are not waited for.
         """
         # By identity: the scanner keeps the objects of unchanged files, and hashing 10 000 paths takes longer than
         # reading one.
@@ -336,13 +327,9 @@ def _composed(
     *,
     keeps_removed: bool,
 ) -> SourceTree:
-    """Return a tree with some files replaced.
+    """Return a tree with some files replaced by `others` (None: by the file in `last`, if any).
 
-    Args:
-        tree: the tree of the look.
-        last: the tree that was taken last.
-        others: the replacements; None for the file in `last`, if any.
-        keeps_removed: keep removed files as in `last`.
+    `keeps_removed` keeps removed files as in `last`.
     """
     if not others and not keeps_removed:
         return tree

@@ -25,7 +25,7 @@ class Patience:
     """How long to wait for writers, in seconds.
 
     `writer_s`: for a process that has a file open, since the last change. `git_s`: for a git command, since it began.
-    `twice_s`: between the two looks that must find the same content if it is unknown whether a file is open.
+    `twice_s`: between two looks at a file that may be open.
     """
 
     writer_s: float
@@ -34,7 +34,7 @@ class Patience:
 
 
 class Writers:
-    """Remembers since when each changed file has been unchanged."""
+    """Remembers how long each changed file has been unchanged."""
 
     def __init__(self, root: Path, patience: Patience) -> None:
         """Start without knowledge about the tree at `root`."""
@@ -53,8 +53,8 @@ class Writers:
         Args:
             changed: the files that differ from the served ones.
             now_s: `time.monotonic()` of the look that read them.
-            can_ask: whether this kernel knows of every process that opens these files.
-            is_reported: whether the end of each writing has an event, so that there is no writer without one.
+            can_ask: whether this kernel knows every process that opens these files.
+            is_reported: whether the end of each writing has an event.
         """
         since = self._since
         self._since = {
@@ -136,9 +136,9 @@ def is_open_for_writing(path: Path) -> bool | None:
 
 
 def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
-    """Return a file's content while it is not open for writing; None if it is, or if that is unknown.
+    """Return a file's content while it is not open for writing; None if it is, is larger, or that is unknown.
 
-    A process that opens it for writing meanwhile waits until it is read. A larger file is not read.
+    A process that opens it for writing meanwhile waits until it is read.
     """
     try:
         descriptor = _open_with_lease(path)

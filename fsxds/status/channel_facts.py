@@ -9,8 +9,9 @@ A client's state for a type follows from its versions and the current one alone:
 | NOT SENT | it subscribes to the type, and nothing was sent: there is nothing for it |
 | SYNCED | it accepted the current version |
 
-A client's state is its worst type's; NOT SENT types count only if nothing was sent at all. Source: `istioctl
-proxy-status`.
+A client's state is its worst type's; NOT SENT types count only if nothing was sent at all.
+
+Source: `istioctl proxy-status`.
 """
 
 from __future__ import annotations
@@ -61,12 +62,7 @@ _Followed = tuple[ChannelRollout, ChannelClient]
 
 
 class ChannelFacts:
-    """Knows views and clients.
-
-    Args:
-        publisher: has the channels.
-        channels: knows the view of a node.
-    """
+    """Knows views and clients."""
 
     def __init__(self, publisher: Publisher, channels: NodeChannels) -> None:
         self._publisher = publisher
@@ -76,7 +72,7 @@ class ChannelFacts:
 
     @property
     def generation(self) -> int:
-        """Rises with each change of what is served."""
+        """Rises with each publication."""
         return self._publisher.generation
 
     async def views(self) -> tuple[tuple[ViewReport, ...], int]:
@@ -175,7 +171,6 @@ class ChannelFacts:
 
 
 def _view_report(name: str, layers: Layers, rollouts: Iterable[ChannelRollout]) -> ViewReport:
-    """Return the report of a view, from the rollouts of its layers."""
     clients, shown = 0, None
     for rollout in rollouts:
         clients += len(rollout.channel.clients) + len(rollout.channel.absent)
@@ -194,7 +189,6 @@ def _served_types(snapshot: Snapshot) -> Iterator[ServedType]:
 
 
 def _served(rollout: ChannelRollout, client: ChannelClient) -> Snapshot | None:
-    """Return the snapshot that a client is served."""
     channel = rollout.channel
     return (channel.streams if client.transport == "gRPC" else channel.store).current
 
@@ -221,12 +215,7 @@ async def in_slices(values: Iterable[Value]) -> AsyncIterator[Value]:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A client's subscriptions to one type.
-
-    Attributes:
-        watches: the subscriptions; a node that polls has many.
-        states: the state of each.
-    """
+    """A client's subscriptions to one type (many for a node that polls), with the state of each."""
 
     type_url: TypeUrl
     watches: tuple[WatchStatus, ...]
@@ -234,7 +223,7 @@ class Subscribed:
 
 
 def subscribed_types(status: ClientStatus, snapshot: Snapshot | None) -> tuple[Subscribed, ...]:
-    """Return the types that a client subscribes to, in push order, given its snapshot; None before the first."""
+    """Return a client's subscribed types, in push order, given its snapshot; None before the first."""
     by_type: dict[TypeUrl, list[WatchStatus]] = defaultdict(list)
     for watch in status.watches:
         if watch.names is None or watch.names or watch.sent is not None:
@@ -263,15 +252,7 @@ def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
 def type_report(
     types: Subscribed, status: ClientStatus, snapshot: Snapshot | None, published_s: float, now_s: float
 ) -> TypeReport:
-    """Return a client's state for a type; of several subscriptions, the worst one is shown.
-
-    Args:
-        types: the subscriptions to the type.
-        status: the client.
-        snapshot: the one that the client is served.
-        published_s: when that was published.
-        now_s: the time.
-    """
+    """Return a client's state for a type, that of the worst subscription, since the publication at `published_s`."""
     state = combined_state(types.states)
     watches = [watch for watch, one in zip(types.watches, types.states, strict=True) if one is state]
     shown = watches[0]
@@ -294,7 +275,7 @@ def type_report(
 
 
 def type_detail(types: Subscribed, report: TypeReport, snapshot: Snapshot | None) -> TypeDetail:
-    """Return in addition the difference between a client's resources of a type and the current ones."""
+    """Return in addition the differences between a client's resources and the current ones."""
     lacks, outdated, surplus, missing = set[str](), set[str](), set[str](), set[str]()
     for watch, state in zip(types.watches, types.states, strict=True):
         held = {resource.name: resource.version for resource in watch.resources}
@@ -325,7 +306,6 @@ def _current_names(watch: WatchStatus, snapshot: Snapshot) -> Iterable[tuple[str
 
 
 def _current(watch: WatchStatus, state: SyncState, status: ClientStatus, snapshot: Snapshot | None) -> Version | None:
-    """Return the version that a client should have."""
     if state is SyncState.SYNCED or snapshot is None:
         return watch.sent
     if status.service.startswith("Delta"):

@@ -53,13 +53,10 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _FileTable:
-    """All loaded files, and the problems that are shown.
+    """All loaded files by state and path, the worst first, and the first problems.
 
     Attributes:
-        states: the path and the state of each file, the worst first, then by path.
         good: the served content of each file; None for nothing.
-        problems: the first ones, errors first.
-        problem_counts: the number of problems of each file.
     """
 
     states: tuple[tuple[PurePosixPath, str], ...] = ()
@@ -70,11 +67,7 @@ class _FileTable:
 
 
 class LoadedFiles:
-    """Has the files of the last load.
-
-    Args:
-        is_word: whether a word is a name of the API, which may be shown.
-    """
+    """Has the files of the last load; `is_word` returns whether a word is a name of the API."""
 
     def __init__(self, is_word: Callable[[str], bool]) -> None:
         self._is_word = is_word
@@ -132,7 +125,7 @@ class LoadedFiles:
         return FileList(len(rows), tuple(self._file_report(table, path, state, now_s) for path, state in shown))
 
     async def _current(self) -> _FileTable:
-        """Return the table of the last load; made in a thread, since files may be many and large."""
+        """Return the table of the last load, made in a thread, since files may be many and large."""
         async with self._one_at_a_time:
             views, holds, made_of = self._views, self._holds, self._table_of
             if views is not None and (made_of is None or views is not made_of[0] or holds != made_of[1]):
@@ -163,7 +156,6 @@ class LoadedFiles:
 
 
 def _changed_files(views: LoadedViews, before: LoadedViews) -> Iterator[PurePosixPath]:
-    """Yield the files with changed content."""
     for layers, loaded in views.by_layers.items():
         known = before.by_layers.get(layers)
         if known is not None and known is not loaded:
@@ -177,7 +169,6 @@ def _has_file(views: LoadedViews, path: PurePosixPath) -> bool:
 
 
 def _table_of(views: LoadedViews, holds: tuple[Problem, ...], is_word: Callable[[str], bool]) -> _FileTable:
-    """Return the table of all loaded files, with the problems of held resources."""
     good = _good_of(views)
     worse = {held.path: HELD if held.has_last_good else BROKEN for held in views.held}
     states = {**dict.fromkeys(good, GOOD), **worse}
@@ -202,7 +193,6 @@ def _table_of(views: LoadedViews, holds: tuple[Problem, ...], is_word: Callable[
 
 
 def _upstreams_of(views: LoadedViews) -> set[PurePosixPath]:
-    """Return the paths that stand for upstreams."""
     return {origin_of(content.name).path for content in views.contents}
 
 
@@ -215,8 +205,6 @@ def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:
 
 
 class _Sources:
-    """Reads lines of the loaded files."""
-
     def __init__(self, views: LoadedViews, is_word: Callable[[str], bool]) -> None:
         self._tree = _tree_of(views)
         self._parsed = dict(_parsed_of(views, {problem.path for problem in views.problems}))
@@ -225,7 +213,7 @@ class _Sources:
         self._left_bytes = MOST_READ_BYTES
 
     def lines_of(self, problem: Problem) -> Iterator[SourceLine]:
-        """Yield the lines around the place of a problem; none of a file with secrets, or of a large one."""
+        """Yield the lines around a problem; none of a file that has secrets or is large."""
         if problem.path not in self._sources:
             self._sources[problem.path] = self._read(problem.path)
         source = self._sources[problem.path]
@@ -244,7 +232,6 @@ class _Sources:
 
 
 def _tree_of(views: LoadedViews) -> Tree | None:
-    """Return the loaded tree; None if it is not known."""
     if views.memory is not None:
         return views.memory.kept
     loaded = views.by_layers.get(WHOLE_TREE)
@@ -252,7 +239,6 @@ def _tree_of(views: LoadedViews) -> Tree | None:
 
 
 def _parsed_of(views: LoadedViews, paths: Iterable[PurePosixPath]) -> Iterator[tuple[PurePosixPath, ParsedFile | None]]:
-    """Yield the present parsed content of some files."""
     for path in paths:
         if views.memory is None:
             for loaded in views.by_layers.values():

@@ -32,15 +32,12 @@ from fsxds.transports.admin.status_reports import (
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """Facts about the process.
+    """Facts about the process; the callables return current values.
 
     Attributes:
-        directory: the tree.
-        started_s: the time of the event loop at its start.
-        listeners: returns the listening addresses.
+        started_s: in the time of the event loop.
         waits_for: returns the condition that the start waits for; empty when it is over.
         degraded: returns the components that failed, and have not run well since.
-        upstreams: returns the state of each upstream.
     """
 
     directory: str
@@ -107,7 +104,6 @@ class ServerStatus:
 
 
 def _is_quiet(channel: ChannelReport) -> bool:
-    """Whether a channel has nothing that an operator may want to see."""
     is_noted = bool(channel.held or channel.pinned or channel.approval or channel.lingering)
     return channel.is_done and not is_noted
 

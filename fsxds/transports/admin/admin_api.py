@@ -41,11 +41,9 @@ Answer = Callable[[web.Request, Words], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class AdminPath:
-    """The handler of a path and its rules.
+    """The handler of a path, and its allowed `parameters`.
 
-    Attributes:
-        parameters: the allowed names of parameters.
-        is_open: clients need no authentication; the answer says nothing about the configuration.
+    `is_open`: no authentication is needed; the answer says nothing about the configuration.
     """
 
     answer: Answer
@@ -58,13 +56,9 @@ AdminPaths = Mapping[tuple[str, str], AdminPath]
 
 
 class AdminApi:
-    """Answers requests at the admin address. An error of fsxds ends only the request in which it occurs.
+    """Answers requests at the admin address. An error of fsxds ends only its request.
 
-    Args:
-        paths: the handlers.
-        address: the configured address that it listens at.
-        observer: receives decisions of operators, and rejected requests.
-        access: decides which clients are allowed; None allows all.
+    `address` is the configured one; `access` decides which clients are allowed (None: all).
     """
 
     def __init__(
@@ -90,7 +84,6 @@ class AdminApi:
         return application
 
     def _check_again(self) -> None:
-        """Close the connections of clients that are no longer allowed."""
         for request, peer in tuple(self._open):
             try:
                 self._access.current.check_admin(peer)
@@ -157,7 +150,7 @@ def is_exposed(address: Address) -> bool:
 
 
 def _members(body: bytes) -> Words:
-    """Return the members of the JSON object in a body; numbers as text."""
+    """Return the members of a JSON object; numbers as text."""
     try:
         content = strict_loads(body) if body else {}
     except (ValueError, RecursionError) as error:

@@ -28,11 +28,7 @@ _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X
 
 
 class ChangeFeed:
-    """Counts events of fsxds, and notifies all readers.
-
-    Args:
-        generation: returns the newest snapshot's generation, which is sent.
-    """
+    """Counts events of fsxds, and notifies all readers."""
 
     def __init__(self, generation: Callable[[], int]) -> None:
         self._generation = generation

@@ -42,10 +42,9 @@ class GraphNode:
 
     Attributes:
         id: the type and the name: `cds/web`.
-        type: the short name of the type.
-        place: its position in the tree, such as `cds.yaml:3`, and the target of a redirect; empty if it is not served.
-        state: `served`; `missing`, so that its users do not work; or `outside`: of the bootstrap, or of a type that the
-            tree does not declare.
+        place: its position, such as `cds.yaml:3`, and the target of a redirect; empty if it is not served.
+        state: `served`; `missing`, so that its users do not work; or `outside`: of the bootstrap, or of an undeclared
+            type.
     """
 
     id: str
@@ -61,7 +60,7 @@ class Graph:
 
     Attributes:
         edges: ids of two nodes: the first uses the second.
-        total: the number of nodes in the view, or of those that match the search.
+        total: the number of nodes in the view, or of matches.
         missing: the number of missing names in the view.
     """
 
@@ -74,13 +73,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class GraphRequest:
-    """The requested part of the graph.
-
-    Attributes:
-        search: a part of names, in any case; empty for all.
-        around: show all nodes connected to this resource; takes precedence over `search`.
-        limit: the maximum number of nodes.
-    """
+    """The requested part of the graph: the nodes connected to `around`, else those with `search` in their names."""
 
     search: str = ""
     around: Key | None = None
@@ -89,14 +82,7 @@ class GraphRequest:
 
 @dataclass(slots=True)
 class _ChunkUses:
-    """The references of the resources in a chunk.
-
-    Attributes:
-        users: the names of the users of each key.
-        needed: the names that must exist, by type.
-        patterns: references by a pattern, each with the name of its user.
-        aliases: the name of each alias.
-    """
+    """The references of a chunk: the users of each key, names that must exist, patterns with users, and aliases."""
 
     users: dict[Key, list[str]] = field(default_factory=dict)
     needed: dict[TypeUrl, set[str]] = field(default_factory=dict)
@@ -130,12 +116,7 @@ def _is_drawn(reference: Reference) -> bool:
 
 
 class SnapshotUses:
-    """Answers which resources of a snapshot use which. For one thread at a time.
-
-    Args:
-        snapshot: the snapshot.
-        is_static: knows the resources of the bootstrap.
-    """
+    """Answers which resources of a snapshot use which. For one thread at a time."""
 
     def __init__(self, snapshot: Snapshot, is_static: IsStatic) -> None:
         self.snapshot = snapshot
@@ -198,7 +179,7 @@ class SnapshotUses:
                 yield user
 
     def used(self, key: Key) -> tuple[Key, ...]:
-        """Return the names that a resource uses, without duplicates: served ones, and missing ones that must exist."""
+        """Return the names that a resource uses, once each: served ones, and missing ones that must exist."""
         found = self._used.get(key)
         if found is None:
             found = tuple(dict.fromkeys(self._find_used(key)))
@@ -237,7 +218,7 @@ class SnapshotUses:
 def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
     """Return the requested part of the graph of a snapshot.
 
-    Without a search, that is the missing names with their users, then connected resources, from the first listener on.
+    By default that is the missing names with their users, then connected resources from the first listener on.
     """
     missing = uses.missing
     total = len(missing) + sum(map(len, uses.snapshot.by_type.values()))
@@ -269,7 +250,6 @@ def _id_of(key: Key) -> str:
 
 
 def _chosen(keys: Iterable[Key], limit: int) -> dict[Key, None]:
-    """Return the first keys, without duplicates."""
     chosen: dict[Key, None] = {}
     for key in keys:
         if len(chosen) >= limit:
@@ -279,7 +259,7 @@ def _chosen(keys: Iterable[Key], limit: int) -> dict[Key, None]:
 
 
 def _walk(start: Key, following: Callable[[Key], Iterable[Key]], seen: set[Key]) -> Iterator[Key]:
-    """Yield the reachable keys that were not seen before, the nearest first."""
+    """Yield the reachable new keys, the nearest first."""
     ends = [start]
     while ends:
         found = []
@@ -293,7 +273,7 @@ def _walk(start: Key, following: Callable[[Key], Iterable[Key]], seen: set[Key])
 
 
 def _around(uses: SnapshotUses, key: Key) -> Iterator[Key]:
-    """Yield a resource, its direct and indirect users, and all that it uses; nothing if the name is unknown."""
+    """Yield a resource, its direct and indirect users, and all that it uses; nothing for an unknown name."""
     if uses.resource(key) is None and next(uses.used_by(key), None) is None:
         return
     yield key

@@ -100,13 +100,7 @@ class PageFile:
 
 
 class PageApi:
-    """Answers the requests that only the page makes.
-
-    Args:
-        shown: has the snapshots.
-        catalogue: the API of their resources.
-        is_static: knows the resources of the bootstrap.
-    """
+    """Answers the requests that only the page makes."""
 
     def __init__(self, shown: ShownSnapshots, catalogue: Catalogue, is_static: IsStatic) -> None:
         self._shown = shown
@@ -137,7 +131,7 @@ class PageApi:
         return graph_of(uses, request)
 
     async def difference(self, _: web.Request, words: Words) -> object:
-        """Return the changes from a snapshot of the history to another one, or to the present one of the same nodes."""
+        """Return the changes from a snapshot of the history to another one, or to the present one of its nodes."""
         first = snapshot_number(words.get("from", ""))
         layers, before = await self._shown.kept(first)
         if (last := words.get("to")) is not None:
@@ -178,7 +172,6 @@ def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
 
 
 def _limit(written: str | None) -> int:
-    """Return the number of requested nodes; ProtocolError if it is out of bounds."""
     if written is None:
         return DEFAULT_NODES
     if (
@@ -203,9 +196,7 @@ class ResourceDiff:
     """One resource's difference between two snapshots.
 
     Attributes:
-        type: the short name of the type.
         action: `added`, `removed` or `changed`.
-        place: its position in the tree, or its last one.
         lines: of a unified diff, without the head; each begins with `+`, `-`, `@` or a space.
         omitted: why lines are missing; empty if none are.
     """
@@ -220,7 +211,7 @@ class ResourceDiff:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDiff:
-    """The changes between two snapshots: the first `MOST_RESOURCES`, and their total number."""
+    """The first changes between two snapshots, and the number of all."""
 
     resources: tuple[ResourceDiff, ...]
     total: int

@@ -23,12 +23,11 @@ _NUMBER = re.compile("@?([1-9][0-9]{0,8})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class WaitingReport:
-    """A client that a step waits for.
+    """A client that a step waits for: a node id, or the directory of a mirror.
 
     Attributes:
-        client: the node id, or the directory of a mirror.
         transport: `REST`, `gRPC` or `mirror`.
-        since_s: how long the step has waited for it.
+        since_s: how long the step has waited.
     """
 
     client: str
@@ -38,13 +37,12 @@ class WaitingReport:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """The step that a channel is at.
+    """The step of a channel.
 
     Attributes:
         name: `whole`, `grow`, `switch` or `shrink`.
-        since_s: the time since it was published.
+        since_s: the time since its publication.
         ends_within_s: the time until it times out.
-        waits_for: the clients that have not taken it.
     """
 
     name: str
@@ -55,11 +53,9 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class LingeringReport:
-    """A resource that the tree has no longer, but that connections of draining listeners may use.
+    """A resource that the tree no longer has, but that connections of draining listeners may use.
 
     Attributes:
-        type: the short name of its type, such as `cds`.
-        listeners: the draining ones.
         left_s: the time until it is removed; None while clients have not taken its replacement.
     """
 
@@ -74,13 +70,11 @@ class HeldReport:
     """A resource with a held version, or with a version that nodes reject.
 
     Attributes:
-        type: the short name of its type, such as `cds`.
         reason: `rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource`, `names a held
             resource` or `claims what another one has`.
         place: its file and line, or its last ones.
         message: the fact, with the message of a node that rejects it.
-        remedy: the advice to the author.
-        nodes: the names of the first nodes that reject it.
+        nodes: the first nodes that reject it.
         since_s: the time since then; None if unknown.
     """
 
@@ -115,18 +109,16 @@ class ChannelReport:
         views: the names of the views with these layers; `("",)` without views.
         layers: empty for the whole tree.
         cohort: `main`, `canary`, `rejecting` for nodes that reject a version, or `catching up` for nodes that are
-            slower than the others or on their way to another view.
-        clients: their number.
-        served: the id of the served snapshot; None before the first.
-        target: the id of the snapshot to reach; None before the first.
-        asked: the id of the snapshot that the tree asks for; None before the first.
-        is_done: the clients that are waited for have the tree's snapshot, except for held versions.
-        step: None while no client is waited for.
+            slower, or on their way to another view.
+        served: the id of the served snapshot; None before the first, as the next two.
+        target: the id of the snapshot to reach.
+        asked: the id of the tree's snapshot.
+        is_done: the awaited clients have the tree's snapshot, except for held versions.
+        step: None while no client is awaited.
         waits_for_canary: canaries have not taken the tree's snapshot, or do not exist.
         baking_s: the time until this channel follows the canaries; None if nothing bakes.
         lingering: the resources kept for draining listeners.
-        held: the first hundred resources with a held or rejected version.
-        approval: a removal that waits for approval; None for none.
+        held: the first hundred.
         pinned: the number of resources that are rolled back.
         pinned_for_s: the time since the rollback; None for none.
     """
@@ -154,11 +146,8 @@ class FleetServerReport:
     """A server of a fleet.
 
     Attributes:
-        name: its id.
-        is_publisher: it publishes.
         publication: the publisher's number and the number of its last publication that the server serves: `3.17`.
         is_behind: there is a newer publication.
-        clients: the number of nodes that it serves.
     """
 
     name: str
@@ -178,14 +167,14 @@ class StatusReport:
 
 @dataclass(frozen=True, slots=True)
 class DecisionReport:
-    """The answer to a decision: the number of channels that it changed."""
+    """The answer to a decision: the number of changed channels."""
 
     channels: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetryReport:
-    """The answer to a retry: the number of rejected versions that are offered again."""
+    """The answer to a retry: the number of versions that are offered again."""
 
     versions: int
 
@@ -219,7 +208,7 @@ def unix_time(written: str) -> float:
 
 
 def no_snapshot(number: int) -> ProtocolError:
-    """Return the error for a snapshot that the history does not have."""
+    """Return the error for a missing snapshot of the history."""
     return ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
 
 
@@ -256,9 +245,9 @@ class OperatorDecision:
 
     Attributes:
         name: the id of an approval, or the name of resources to retry; None for all.
-        layers: those of the views to abort or resume; None for all.
+        layers: of the views to abort or resume; None for all.
         number: of the snapshot to roll back to.
-        time_s: roll back to the snapshots of this time, in seconds since 1970.
+        time_s: roll back to this time, in seconds since 1970.
     """
 
     action: Action
@@ -272,8 +261,7 @@ class RolloutControl(Protocol):
     """Drives the rollouts. Its methods are called on the event loop.
 
     Raises:
-        ProtocolError: the decision is impossible, with the remedy: `NOT_FOUND` for a number that the history does not
-            have, `FAILED_PRECONDITION` without `--state`.
+        ProtocolError: with the remedy: `NOT_FOUND` for an unknown number, `FAILED_PRECONDITION` without `--state`.
     """
 
     @property
@@ -284,38 +272,38 @@ class RolloutControl(Protocol):
         """Return the status of each channel."""
 
     async def decide(self, decision: OperatorDecision) -> int:
-        """Carry out a decision; return the number of changed channels, or of versions that are retried."""
+        """Carry out a decision; return the number of changed channels, or of retried versions."""
 
     async def history(self) -> Sequence[KeptSnapshot]:
         """Return the snapshots of all layers, the newest first."""
 
     async def servers(self) -> Sequence[FleetServerReport]:
-        """Return the servers of the fleet; none without a fleet, or if no server that knows them answers."""
+        """Return the servers of the fleet; none without a fleet, or while it cannot be reached."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each name of a view with its layers; a name comes again if nodes have different layers.
+        """Return each name of a view with its layers; nodes of one name may have several.
 
-        Without views there is one row with an empty name, for the whole tree.
+        Without views, the one name is empty.
         """
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return the layers of a connected client with this node id; None if there is no such client."""
+        """Return the layers of the connected client with a node id; None for none."""
 
 
 class Deciding(Protocol):
-    """Carries out decisions, with one method per action that returns the number of changed channels."""
+    """Carries out decisions, by a method per action that returns the number of changed channels."""
 
     def approve(self, approval_id: str) -> int:
         """Allow the removal that waits for approval under an id."""
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of resources with a name (None: of all) to all nodes again; return their number."""
+        """Offer rejected versions of a resource name (None: all) again; return their number."""
 
     def promote(self) -> int:
-        """Let the other nodes follow the canary now."""
+        """Let all nodes follow the canary now."""
 
     def abort(self, layers: frozenset[Layers] | None) -> int:
-        """Take back current rollouts, in all channels if `layers` is None."""
+        """Take back current rollouts; None for all."""
 
     async def rollback(self, number: int) -> int:
         """Serve a snapshot of the history instead of the tree."""
@@ -324,11 +312,11 @@ class Deciding(Protocol):
         """Serve in each view its snapshot of a time, in seconds since 1970."""
 
     def resume(self, layers: frozenset[Layers] | None) -> int:
-        """Follow the tree again after `rollback`, in all channels if `layers` is None."""
+        """Follow the tree again after `rollback`; None for all."""
 
 
 async def carry_out(decision: OperatorDecision, deciding: Deciding) -> int:
-    """Carry out a decision, and return the result of its method."""
+    """Carry out a decision by its method."""
     layers = None if decision.layers is None else frozenset(decision.layers)
     if decision.action is Action.ROLLBACK and decision.time_s is not None:
         return await deciding.rollback_all(decision.time_s)

@@ -127,7 +127,7 @@ def _some_of(names: list[str]) -> str:
 
 
 def _done(count: int, otherwise: str) -> object:
-    """Return the number of channels that a decision changed; ProtocolError if there are none."""
+    """Return the number of changed channels; ProtocolError for 0."""
     if not count:
         raise ProtocolError(f"{otherwise}; fsxds rollout status shows what there is", "FAILED_PRECONDITION")
     return DecisionReport(count)

@@ -26,11 +26,7 @@ _LARGEST = 10**9
 
 
 class StatusPaths:
-    """Answers requests about the whole server from `facts`.
-
-    Attributes:
-        paths: the handler of each path.
-    """
+    """Answers requests about the whole server."""
 
     def __init__(self, facts: StatusFacts) -> None:
         self._facts = facts

@@ -31,7 +31,7 @@ class ListenerReport:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """The number of files that are served as they are, with an older content (`held`), or not at all (`broken`)."""
+    """The number of files that are served as they are, as they were (`held`), or not at all (`broken`)."""
 
     good: int
     held: int
@@ -40,7 +40,7 @@ class FileCounts:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a file, without its secrets and without names that are not of the API."""
+    """A line of a file, without secrets and without names that are not of the API."""
 
     line: int
     text: str
@@ -51,12 +51,10 @@ class ProblemReport:
     """A problem.
 
     Attributes:
-        path: its file, from the top of the tree; `upstream NAME` for a resource of an upstream.
-        line: counts from 1.
-        column: counts from 1.
+        path: from the top of the tree; `upstream NAME` for a resource of an upstream.
         severity: `error`, `warning` or `note`.
         message: the fact.
-        remedy: the advice; may be empty.
+        remedy: may be empty.
         state: of the file: `good`, `held`, `broken`, or `ignored` if it is not read; `upstream` without a file;
             `rejected` if nodes reject a resource in it; `kept` if an older version of one is served for another reason.
         since_s: how long it has been there.
@@ -77,7 +75,7 @@ class ProblemReport:
 
 @dataclass(frozen=True, slots=True)
 class ServedType:
-    """The served resources of a type: the version of all, and their number."""
+    """The served resources of a type: their version and number."""
 
     type: str
     version: str
@@ -86,9 +84,9 @@ class ServedType:
 
 @dataclass(frozen=True, slots=True)
 class ViewReport:
-    """A view: its layers, the number of clients with these, and the served types; empty until the view is requested.
+    """A view: its layers, the number of clients with these, and the served types; empty until requested.
 
-    `name` is empty for the whole tree. If a canary is served another snapshot, `types` are those of the other nodes.
+    `name` is empty for the whole tree. `types` do not describe a canary.
     """
 
     name: str
@@ -108,7 +106,7 @@ class ClientCount:
 
 @dataclass(frozen=True, slots=True)
 class HeldType:
-    """The number of resources of a type that are held of an upstream."""
+    """The number of resources of a type that an upstream has."""
 
     type: str
     resources: int
@@ -121,13 +119,13 @@ class UpstreamReport:
     Attributes:
         servers: the addresses, in order.
         server: the connected one; empty for none.
-        wire: the protocol of the connection; empty for none.
+        wire: the protocol; empty for none.
         state: `connected`, `connecting`, `away`, or `refused` if another attempt would end in the same way.
-        since_s: how long it has been in this state.
-        trouble: why it is not connected; empty for nothing.
+        since_s: the age of the state.
+        trouble: why it is not connected; may be empty.
         pending: the types with an awaited answer.
-        age_s: the time since its last message, also to an earlier process; None if there was none.
-        rejected: the rejected resources of its last message, a text for each, bounded.
+        age_s: the time since its last message, also to an earlier process; None for none.
+        rejected: a text for each rejected resource of its last message, bounded.
     """
 
     name: str
@@ -149,16 +147,14 @@ class ServerReport:
 
     Attributes:
         version: of fsxds.
-        uptime_s: how long the process has run.
         directory: the tree; empty if there are only upstreams.
         state: the directory of the history; None without `--state`.
-        generation: rises with each change of what is served.
-        is_ready: whether the start is over.
+        generation: rises with each publication.
         waits_for: the condition that the start waits for; empty when it is over.
         degraded: the components that failed, and have not run well since.
         problems: the first ones, errors first.
-        rollouts: the first ones, beginning with those that are active or need a decision.
-        upstreams: all, in order of precedence.
+        rollouts: the first ones, beginning with active rollouts and awaited decisions.
+        upstreams: in order of precedence.
         fleet: its servers; none if the server is alone, or the fleet cannot be reached.
     """
 
@@ -189,17 +185,14 @@ class TypeReport:
     """A client's state for one type.
 
     Attributes:
-        type: the short name.
         state: `SYNCED`, `STALE`, `NACK` or `NOT SENT`.
-        subscriptions: their number; a node that polls has one per list of names. The other fields are of the worst of
-            them.
-        resources: the number of resources sent.
-        sent: the version that was sent last.
-        acked: the version that was accepted last.
-        nacked: the version that the client rejects; None for none.
+        subscriptions: a node that polls has one per list of names; the other fields are of the worst of them.
+        sent: the last version.
+        acked: the last accepted version.
+        nacked: the rejected version; None for none.
         current: the version that it should have.
         reason: the client's message for the rejection.
-        since_s: how long it has been in this state.
+        since_s: the age of the state.
     """
 
     type: str
@@ -220,14 +213,13 @@ class ClientReport:
 
     Attributes:
         node: the node id; the address of a stream without one; the directory of a mirror.
-        cluster: the `node.cluster`.
         transport: `REST`, `gRPC` or `mirror`.
         service: the method of the stream, such as `StreamAggregatedResources`, or the transport.
         peer: the IP address; empty on a unix socket.
-        view: the name of the view; empty for the whole tree.
-        since_s: how long it has been connected.
+        view: empty for the whole tree.
+        since_s: the age of the connection.
         state: the worst of its types.
-        types: its subscribed types, in push order.
+        types: in push order.
     """
 
     node: str
@@ -259,13 +251,13 @@ class ListedNames:
 
 @dataclass(frozen=True, slots=True)
 class TypeDetail(TypeReport):
-    """A client's state for one type, and the difference between its resources and the current ones.
+    """A client's state for one type, with the differences from the current resources.
 
     Attributes:
         lacks: names that it should have but never confirmed.
         outdated: names that it may have in an older version.
         surplus: names that it may have although they are gone.
-        missing: names that it subscribes to and that no file has.
+        missing: subscribed names that no file has.
     """
 
     lacks: ListedNames
@@ -294,10 +286,9 @@ class FileReport:
 
     Attributes:
         path: from the top of the tree.
-        state: `good`; `held`: an older content is served; `broken`: it was never good, and nothing is served.
-        since_s: how long it has been in this state with its present content.
-        resources: the number of its resources that are served.
-        problems: their number.
+        state: `good`; `held`: an older content is served; `broken`: it was never good.
+        since_s: the age of this state and content.
+        resources: the number that is served.
     """
 
     path: str
@@ -317,7 +308,7 @@ class FileList:
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """A query for rows of a list with a state and a text, from `offset` on."""
+    """A query for rows with a state and a text, from `offset` on."""
 
     state: str | None = None
     search: str = ""

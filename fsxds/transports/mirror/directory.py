@@ -29,7 +29,6 @@ class MirrorDirectory:
     """One output directory. Paths are relative to it; the caller handles every OSError.
 
     Args:
-        root: made, with its parents, if it does not exist.
         durable: sync files so that they survive a power failure: an empty or torn `.pb` makes Envoy delete everything.
         use: describes this process in the error that another process gets.
     """
@@ -69,7 +68,7 @@ class MirrorDirectory:
         return (self.root / path).read_bytes() if signature and stat.S_ISREG(signature[3]) else None
 
     def obstacle(self, path: PurePosixPath) -> PurePosixPath | None:
-        """Return the file's path or that of a parent folder if an entry of another kind is there; else None."""
+        """Return the path of the file or a folder of it, if an entry of another kind is there; None for none."""
         for folder in _folders_of(path):
             signature = self.signature(folder)
             if signature is not None and not stat.S_ISDIR(signature[3]):
@@ -82,9 +81,8 @@ class MirrorDirectory:
     ) -> Signature | None:
         """Replace a file atomically, so that a reader sees the old or the new one; return the new signature.
 
-        Envoy reloads a file only when another is renamed over it (ENVOY.md E23), so files are never written in place.
-        `is_private` gives access to our user alone, for the file and for folders that are made here. `changed_at_s` is
-        the modification time of the file; None for now.
+        Envoy reloads a file only when another is renamed over it (ENVOY.md E23). `is_private` restricts the file and
+        new folders to our user. `changed_at_s` is the modification time; None for now.
         """
         target, temporary = self.root / path, self.root / _TEMPORARY
         self.make_folders(path, is_private=is_private)
@@ -148,5 +146,5 @@ class MirrorDirectory:
 
 
 def _folders_of(path: PurePosixPath) -> tuple[PurePosixPath, ...]:
-    """Return the parent folders of a file below the root, the outermost first."""
+    """The parent folders of a file below the root, the outermost first."""
     return tuple(reversed(path.parents))[1:]

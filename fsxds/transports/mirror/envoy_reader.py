@@ -43,18 +43,13 @@ _FILTER = "|".join((
 
 @dataclass(frozen=True, slots=True)
 class ListVersions:
-    """The versions of the list collections in the files.
-
-    Attributes:
-        now: in the files as last written.
-        before: in the files before that.
-    """
+    """The versions of the list collections in the files, now and before the last write."""
 
     now: frozenset[Version] = frozenset()
     before: frozenset[Version] = frozenset()
 
     def after(self, now: frozenset[Version]) -> ListVersions:
-        """Return the versions after a write that left the versions `now`."""
+        """Return the versions after a write."""
         return self if now == self.now else ListVersions(now, self.now)
 
 
@@ -63,27 +58,19 @@ NO_LISTS = ListVersions()
 
 @dataclass(frozen=True, slots=True)
 class FileRejection:
-    """A rejection of files of one type.
-
-    Attributes:
-        names: the resources that may have caused the rejection.
-        reason: Envoy's message; None if unknown.
-    """
+    """A rejection of a type: the names that may have caused it, and Envoy's message (None if unknown)."""
 
     type_url: TypeUrl
     names: frozenset[str]
     reason: str | None = None
 
     def nack(self, written: Snapshot) -> Nack:
-        """Return the NACK of those versions in `written` that the rejection may refer to."""
+        """Return the NACK of the versions that may be meant."""
         return nack_of(written.resources(self.type_url).everything, self.names, self.reason)
 
 
 class EnvoyReader:
     """Follows one Envoy: call `mark` before files are written and `look` afterwards, then read `standing`.
-
-    Args:
-        page: the Envoy's admin page.
 
     Attributes:
         lists: the versions of the list collections that the Envoy may read.
@@ -132,12 +119,8 @@ def standing_of(
 ) -> Standing | FileRejection:
     """Return an Envoy's standing with a step.
 
-    Args:
-        step: the change that the files contain.
-        written: the snapshot that is in the files.
-        looks: the statistics before the write, and the current ones.
-        listener_errors: Envoy's reason for rejecting listeners; None if unknown.
-        lists: the versions of the list collections in the files.
+    `written` is the snapshot in the files, `looks` are the statistics before the write and now, `listener_errors` is
+    Envoy's message (None if unknown).
     """
     before, now = looks
     if not now:
@@ -167,7 +150,6 @@ def _standing_of_all(
     looks: tuple[Statistics, Statistics],
     listener_errors: str | None,
 ) -> Standing | FileRejection:
-    """Return an Envoy's standing with clusters or listeners, which are all in one file."""
     if type_url == _LISTS:
         return Standing.TAKEN
     (before, now), scope = looks, _SCOPES[type_url]
@@ -191,10 +173,7 @@ def _standing_of_list(
     looks: tuple[Statistics, Statistics],
     facts: tuple[ListVersions, str | None],
 ) -> Standing | FileRejection:
-    """Return the standing, with listeners or list collections, of an Envoy that reads a list collection.
-
-    The collection that it reads may be unchanged.
-    """
+    """Return the standing of an Envoy that reads a list collection, which may be unchanged."""
     (before, now), (lists, listener_errors), scope = looks, facts, _SCOPES[_LDS]
     if _has_grown(f"{scope}.update_rejected", before, now):
         return FileRejection(type_url, change.fresh, listener_errors)
@@ -212,7 +191,6 @@ def _listener_version(statistics: Statistics) -> Version:
 
 
 def _standing_of_routes(change: RowsChange, before: Statistics, now: Statistics) -> Standing | FileRejection:
-    """Return an Envoy's standing with route configurations, each of which has a file and a subscription."""
     successes, rejections = (
         {name for name, count in _by_route(counter, now).items() if count > _by_route(counter, before).get(name, 0)}
         for counter in ("success", "rejected")
@@ -234,7 +212,6 @@ def _by_route(counter: str, statistics: Statistics) -> dict[str, int]:
 
 
 def _is_about(name: str, changes: Mapping[TypeUrl, RowsChange]) -> bool:
-    """Whether a statistic counts updates of a resource or type in `changes`."""
     if found := _ROUTES.fullmatch(name):
         routes = changes.get(_RDS, RowsChange())
         return found["name"] in routes.fresh | routes.removed

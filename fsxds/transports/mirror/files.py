@@ -131,10 +131,7 @@ def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
 
 
 class MirrorPaths:
-    """A cache of paths: making ten thousand takes longer than the rest of the work on an unchanged snapshot.
-
-    Call `keep_only` after every layout. `directory` is absolute, and `suffix` includes the dot.
-    """
+    """A cache of paths: making ten thousand takes longer than the rest of the work on an unchanged snapshot."""
 
     def __init__(self, suffix: str, directory: PurePosixPath) -> None:
         self._suffix = suffix
@@ -160,7 +157,7 @@ class MirrorPaths:
             return path
 
     def keep_only(self, files: Mapping[PurePosixPath, MirrorFile]) -> None:
-        """Forget the paths of other files, once there are twice as many: a check per layout would cost more."""
+        """Forget other paths once there are twice as many: a check per layout would cost more."""
         if len(self._relative) <= 2 * len(files) + _SPARE_PATHS:
             return
         keys = {(file.type_url, name) for file in files.values() for name in (*file.names, None)}
@@ -169,9 +166,9 @@ class MirrorPaths:
 
 
 def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:
-    """Return a bundle with the wanted resources and the other ones that were there before.
+    """Return a bundle with the wanted resources and all further ones that were there before.
 
-    If any were added, the version is a digest of the content, so that the bundle is not mistaken for the wanted one.
+    If any are added, its version is a digest, so that the bundle is not mistaken for the wanted one.
     """
     names = set(wanted.names)
     others = tuple(resource for resource in before.resources if resource.name not in names) if before else ()
@@ -251,7 +248,7 @@ class Write:
 class Pause:
     """Give Envoy time to read the files so far: two files renamed at once race.
 
-    Envoy then rejects up to a fifth of the listeners, and does not try again (ENVOY.md E26).
+    Envoy then rejects up to a fifth of the listeners, without a retry (ENVOY.md E26).
     """
 
 
@@ -266,10 +263,7 @@ FileStep = Write | Pause | Remove
 
 
 class Phase(IntEnum):
-    """The phases of a change, with a pause between any two of them.
-
-    Clusters change before the routes and listeners that use them; files that are no longer used go last.
-    """
+    """The phases of a change, with pauses between them: clusters change before their users, unused files go last."""
 
     CLUSTERS = 0
     LISTENERS = 1

@@ -56,8 +56,8 @@ def by_name(snapshot: Snapshot) -> FindListeners:
 def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> InlinedCollection:
     """Return a collection with its locators replaced by listeners; for each name or address, the first listener stays.
 
-    Two with the same name or address make Envoy reject the collection, and still remove the other listeners (ENVOY.md
-    E56, E80).
+    Two with the same name or address make Envoy reject the collection, and still remove all further ones (ENVOY.md E56,
+    E80).
     """
     message: DynamicMessage = catalogue.message_class(COLLECTION.message_type).FromString(collection.body)
     if not any(entry.HasField("locator") for entry in message.entries):
@@ -89,7 +89,6 @@ def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> 
 
 
 def _entries(entry: DynamicMessage, find: FindListeners) -> Iterator[DynamicMessage | str]:
-    """Yield the inline entries for one entry, or the reason why there are none."""
     if not entry.HasField("locator"):
         yield entry
         return

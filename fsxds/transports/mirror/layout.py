@@ -34,10 +34,7 @@ Find = Callable[[RequestedResources], PurePosixPath | None]
 
 @dataclass(frozen=True, slots=True)
 class RewrittenResource:
-    """A resource with config sources that point at files.
-
-    `paths` has the file for the requested resources of each source; None for a source that stays as written.
-    """
+    """A resource with config sources that point at `paths`; None for a source that stays as written."""
 
     resource: Resource
     paths: Mapping[RequestedResources, PurePosixPath | None]
@@ -54,7 +51,7 @@ class MirrorConfigSources:
         self._rewritten: dict[tuple[TypeUrl, Version], RewrittenResource] = {}
 
     def eds_names(self, clusters: Iterable[Resource]) -> frozenset[str]:
-        """Return the names of the ClusterLoadAssignments that clusters take their endpoints from."""
+        """Return the names of the ClusterLoadAssignments that clusters use."""
         return frozenset(name for cluster in clusters if (name := self._eds_name(cluster)) is not None)
 
     def _eds_name(self, cluster: Resource) -> str | None:
@@ -64,7 +61,7 @@ class MirrorConfigSources:
         return self._eds_names[key]
 
     def routes_of_scopes(self, scopes: Iterable[Resource]) -> tuple[str, ...]:
-        """Return the names of the route configurations that ScopedRouteConfigurations name, sorted."""
+        """Return the sorted names of the route configurations in scopes."""
         messages: Iterable[DynamicMessage] = map(self._finder.parse, scopes)
         names = {message.route_configuration_name for message in messages}
         return tuple(sorted(names - {""}))
@@ -72,8 +69,7 @@ class MirrorConfigSources:
     def rewrite(self, resource: Resource, find: Find) -> RewrittenResource:
         """Return the resource with `path_config_source` instead of each ADS, REST, gRPC or `self` source.
 
-        `initial_fetch_timeout` and sources that already are paths stay. The resource keeps the version of the author's
-        content.
+        `initial_fetch_timeout` and path sources stay, as does the version: that of the author's content.
         """
         key = resource.type_url, resource.version
         known = self._rewritten.get(key)
@@ -98,7 +94,7 @@ class MirrorConfigSources:
         return RewrittenResource(resource if body is None else replace(resource, body=body), paths)
 
     def keep_only(self, resources: Iterable[Resource]) -> None:
-        """Forget all versions but those of these resources."""
+        """Forget the versions of other resources."""
         keys = {(resource.type_url, resource.version) for resource in resources}
         self._eds_names = {key: value for key, value in self._eds_names.items() if key in keys}
         self._rewritten = {key: value for key, value in self._rewritten.items() if key in keys}
@@ -113,11 +109,7 @@ class MirrorConfigSources:
 class LayoutMaker:
     """Makes the layout of one snapshot after another.
 
-    Args:
-        suffix: of all files, such as `.pb`.
-        sources: reads clusters and rewrites config sources.
-        directory: the absolute path for rewritten config sources; None leaves them as they are.
-        finder: resolves locators.
+    `directory` is the absolute path for rewritten config sources; None leaves these as they are.
     """
 
     def __init__(
@@ -134,7 +126,7 @@ class LayoutMaker:
         self.paths = MirrorPaths(suffix, directory or PurePosixPath())
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return the layout for a snapshot, given the files on disk."""
+        """Return the layout for a snapshot, given our files on disk."""
         layout = _LayoutBuilder(snapshot, held, self).build()
         self.paths.keep_only(layout.files)
         return layout
@@ -156,7 +148,7 @@ class _LayoutBuilder:
         self._unsure = snapshot.incomplete | snapshot.withheld | snapshot.undeclared
 
     def build(self) -> Layout:
-        """Return the layout. Which files exist is decided before their content."""
+        """Decide which files exist, then their content."""
         for type_url in SINGLES:
             self._keep_missing_singles(type_url)
         wanted = {type_url: self._served(type_url) for type_url in (*SINGLES, *BUNDLES)}
@@ -204,7 +196,6 @@ class _LayoutBuilder:
         return f"kept: a file that may define {noun} was never good; repair it or remove it"
 
     def _add(self, type_url: TypeUrl, name: str, resources: tuple[Resource, ...], *, is_stand_in: bool = False) -> None:
-        """Add the file of one resource; its version is that of a subscription to just this name."""
         path = self._paths.relative(type_url, name)
         self._files[path] = MirrorFile(path, type_url, self._version_of_one(type_url, name), resources, is_stand_in)
 
@@ -229,7 +220,7 @@ class _LayoutBuilder:
             yield made.resource
 
     def _keep_collection(self, path: PurePosixPath, left_out: tuple[str, ...]) -> None:
-        """Leave a collection as it is: without the unknown listeners it would make Envoy remove them."""
+        """Leave a collection as it is: written without unknown listeners it would make Envoy remove them."""
         if path in self._held:
             self._kept.add(path)
         what = "kept as it was" if path in self._held else "not written"
@@ -263,10 +254,7 @@ class _LayoutBuilder:
         return MirrorFile(self._paths.relative(type_url, None), type_url, version, resources)
 
     def _add_stand_ins(self) -> None:
-        """Write an empty ClusterLoadAssignment for a removed one that a cluster names.
-
-        Envoy would keep its endpoints (ENVOY.md E27).
-        """
+        """Write an empty ClusterLoadAssignment for a removed one in use: Envoy would keep endpoints (ENVOY.md E27)."""
         bundle = self._files.get(self._paths.relative(CDS, None))
         clusters = bundle.resources if bundle else self._held_clusters()
         for name in sorted(self._sources.eds_names(clusters)):
@@ -279,7 +267,7 @@ class _LayoutBuilder:
         return tuple(resource for content in contents if content for resource in content.resources)
 
     def _add_stand_in(self, type_url: TypeUrl, name: str) -> None:
-        """Write no endpoints, or no extension, so that Envoy takes the default extension at once (ENVOY.md E87)."""
+        """Write no endpoints, or no extension, so that Envoy takes its default at once (ENVOY.md E87)."""
         origin = Origin(self._paths.relative(type_url, name), 1)
         resources = (self._sources.empty_assignment(name, origin),) if type_url == EDS else ()
         self._add(type_url, name, resources, is_stand_in=True)

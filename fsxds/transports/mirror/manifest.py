@@ -27,7 +27,7 @@ _OF_AUTHORITY = 3
 class ManifestRow:
     """One of our files: the type and names in it, and whether it is a stand-in (see `MirrorFile`).
 
-    `digest` is the SHA-256 of its bytes; None while it is about to be written: it is ours then, whatever its content.
+    `digest` is the SHA-256 of its bytes; None while it is about to be written: it is ours with any content then.
     """
 
     type_url: TypeUrl
@@ -105,11 +105,11 @@ class MirrorRecords:
         self._known: dict[PurePosixPath, tuple[Signature | None, MirrorFile]] = {}
 
     def forget(self) -> None:
-        """Make the next `load` read the manifest again: another process may have used the directory."""
+        """Make `load` read the manifest again: another process may have used the directory."""
         self._is_loaded = False
 
     def load(self) -> None:
-        """Read the manifest, unless it is loaded. If it is damaged, no file is known to be ours."""
+        """Read the manifest, unless it is loaded. If it is damaged, we own no file."""
         if self._is_loaded:
             return
         self._known = {}
@@ -132,13 +132,13 @@ class MirrorRecords:
         return path in self._rows
 
     def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
-        """Whether one of our files still has the content that fsxds wrote; None stands for a missing file."""
+        """Whether one of our files still has the content that fsxds wrote; None for a missing file."""
         return content is not None and self._rows[path].digest in {None, hashlib.sha256(content).hexdigest()}
 
     def changed_by_others(self) -> dict[PurePosixPath, Signature | None]:
-        """Return our files that others removed or wrote since, with their current signatures.
+        """Return our files, and the manifest, if others removed or wrote them, with their current signatures.
 
-        The manifest is one of them: the lock may have been removed with the folder of both.
+        The lock may have been removed with the folder of both.
         """
         known = {path: signature for path, (signature, _) in self._known.items()}
         if self._manifest:
@@ -149,8 +149,7 @@ class MirrorRecords:
     def held(self, snapshot: Snapshot) -> dict[PurePosixPath, FileOnDisk]:
         """Return our files that exist, and forget missing ones.
 
-        A bundle that would lose a resource with this snapshot is read if necessary, to keep that resource at least for
-        a while.
+        A bundle that would lose resources with this snapshot is read, so that these can be kept for a while.
         """
         held: dict[PurePosixPath, FileOnDisk] = {}
         for path, row in list(self._rows.items()):
@@ -176,7 +175,7 @@ class MirrorRecords:
         self._write(self._rows | {file.path: _row_of(file, None) for file in files})
 
     def record(self, file: MirrorFile, content: bytes, signature: Signature | None) -> None:
-        """Remember the content of a file while it has this signature."""
+        """Record the content of a file with this signature."""
         self._rows[file.path] = _row_of(file, hashlib.sha256(content).hexdigest())
         self._known[file.path] = signature, file
 

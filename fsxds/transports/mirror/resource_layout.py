@@ -24,7 +24,7 @@ _ENDS = tuple(f".{form}" for form in FORMS)
 
 
 def path_of_resource(row: ResourceType, name: str, authority: str) -> PurePosixPath:
-    """Return the path of a resource's file in the directory, without suffix; `authority` is that of the tree.
+    """Return the path of a resource without suffix; `authority` is that of the tree.
 
     It is unique among structured names; a plain name may share it with a structured one.
     """
@@ -50,12 +50,7 @@ def is_path_of_resource(path: PurePosixPath) -> bool:
 
 
 class ResourceLayoutMaker:
-    """Makes the layout of one snapshot after another.
-
-    Args:
-        suffix: of all files, such as `.yaml`.
-        authority: that of the tree; empty for none.
-    """
+    """Makes the layout of one snapshot after another; `authority` is that of the tree, empty for none."""
 
     def __init__(self, suffix: str, authority: str) -> None:
         self.suffix = suffix
@@ -64,7 +59,7 @@ class ResourceLayoutMaker:
         self._paths: dict[Key, PurePosixPath] = {}
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return the layout for a snapshot, given the files on disk."""
+        """Return the layout for a snapshot, given our files on disk."""
         files: dict[PurePosixPath, MirrorFile] = {}
         remarks: list[Remark] = []
         paths: dict[Key, PurePosixPath] = {}

@@ -70,7 +70,6 @@ class MirrorOptions:
         pause_s: how long Envoy gets to read files before files that rely on them follow.
         rescan_s: how often to check for changes by others.
         layout: `envoy`, for Envoy's subscriptions, or `resources`, one file per resource.
-        authority: that of the tree.
     """
 
     form: str = "pb"
@@ -85,7 +84,7 @@ class MirrorOptions:
 
     @classmethod
     def of(cls, settings: Settings, rule: MirrorRule, finder: ListenerFinder) -> MirrorOptions:
-        """Return the options for a directory: those of its rule, else those of the settings.
+        """Return the options for a directory, from its rule, else from the settings.
 
         Raises:
             UsageError: the layout is not for Envoy, but an option for Envoys is set.
@@ -112,12 +111,9 @@ def _first(of_rule: Value | None, of_settings: Value) -> Value:
 
 
 class Mirror:
-    """Keeps the files of one directory equal to snapshots; a context manager that releases the directory.
+    """Keeps the files of one directory equal to snapshots; a context manager that holds the directory.
 
     Blocking: call it outside of the event loop. Calls are serialized by a lock.
-
-    Attributes:
-        lists: the versions of the list collections that it wrote.
     """
 
     def __init__(self, root: Path, catalogue: Catalogue, options: MirrorOptions | None = None) -> None:
@@ -142,7 +138,7 @@ class Mirror:
         self._left_changed: dict[PurePosixPath, Signature | None] = {}
 
     def change(self, options: MirrorOptions) -> None:
-        """Use these options from now on, except that the form and the rewriting of config sources stay."""
+        """Use other options from now on; the form and the rewriting of config sources stay."""
         self._options = options
         if isinstance(self._layouts, LayoutMaker):
             self._layouts.finder = options.finder
@@ -171,14 +167,14 @@ class Mirror:
             return self._records.changed_by_others() != self._left_changed
 
     def folders(self) -> frozenset[Path]:
-        """Return the directory and the folders below it that hold our files."""
+        """Return the directory and its folders with our files."""
         with self._turn:
             return frozenset(self.root / folder for path in self._records.paths for folder in path.parents)
 
     def __enter__(self) -> Self:
         """Lock the directory; UsageError if another process holds it.
 
-        A directory that cannot be made or read yet is no error here: each `write` tries again.
+        If the directory cannot be made or read yet, each `write` tries again.
         """
         self._is_interrupted.clear()
         with self._turn, contextlib.suppress(OSError):
@@ -192,7 +188,7 @@ class Mirror:
             self._directory.release()
 
     def interrupt(self) -> None:
-        """Make a current write end after its present file, and further writes do nothing, until entered again."""
+        """End a current write after its present file; further writes do nothing until entered again."""
         self._is_interrupted.set()
 
     def _take(self) -> None:
@@ -238,7 +234,7 @@ class Mirror:
             )
 
     def _blocked(self, steps: Iterable[FileStep]) -> Iterator[Remark]:
-        """Yield the files to write that are blocked by an entry that fsxds did not write; an equal file is adopted."""
+        """Yield the files that are not written, because others wrote the present ones; equal files are adopted."""
         for file in {step.file.path: step.file for step in steps if isinstance(step, Write)}.values():
             if (obstacle := self._directory.obstacle(file.path)) is not None:
                 reason = f"{obstacle} is not what fsxds wrote, and stays; move it away to have this file written"
@@ -267,7 +263,7 @@ class Mirror:
         self._directory.sync()
 
     def _put(self, file: MirrorFile, work: _Work) -> bool:
-        """Write a file unless it has these bytes already; return whether it was written."""
+        """Write a file unless it has these bytes already; return whether it did."""
         content = self._encoding.encode(file)
         is_secret = BY_TYPE_URL[file.type_url].is_secret
         # A key inside a cluster is as secret: other users must not read resources that `fsxds export` would withhold.
@@ -286,7 +282,6 @@ class Mirror:
         return is_new
 
     def _drop(self, path: PurePosixPath, work: _Work) -> None:
-        """Remove one of our files, unless others replaced it."""
         if self._records.owns_content(path, self._directory.read(path)):
             self._announce(work)
             self._directory.remove(path)
@@ -321,15 +316,13 @@ def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
 class Mirroring:
     """Keeps a directory in step with the snapshots of a node's channel; skips a snapshot that a newer one overtook.
 
-    Files that others remove or change are written again: at once, or with a growing pause while they go on, and at the
-    latest at the next rescan.
+    Files that others change are written again: at once, with a growing pause if they go on, or at the next rescan.
 
     A step of a rollout is taken when its files are written and `MirrorOptions.pause_s` has passed: Envoys have read
     them then. If a reader follows the Envoy, its answer counts instead.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, ... 30 seconds, and with
-    each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside: the files stay
-    as they are until the next one.
+    each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside.
 
     Attributes:
         node: the node that the directory is the view of.
@@ -380,16 +373,16 @@ class Mirroring:
 
     @property
     def has_returned(self) -> bool:
-        """Whether it has shown that it stays: always, as a part of this process."""
+        """Whether it has shown that it stays: always."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Whether it is unreachable: never, since files can be written at any time."""
+        """Whether it cannot be reached: never."""
         return False
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the step's files are written and the Envoy, if it is known, has answered them."""
+        """Return whether the step's files are written and the Envoy, if known, has answered."""
         return Standing.PENDING if self._generation < step.snapshot.generation else self._standing(step)
 
     def _standing(self, step: Step) -> Standing:
@@ -411,11 +404,11 @@ class Mirroring:
             self._unanswered = None
 
     def selected(self, _: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the names of a type that it has files of: all of them."""
+        """Return the selected names of a type: all."""
         return names
 
     def sync_state(self) -> SyncState:
-        """Return how the directory, and its Envoy if it is known, compare to the channel's current snapshot."""
+        """Return how the directory, and its Envoy if known, compare to the current snapshot."""
         served = self._channel.store.current
         return combined_state(
             SyncState.STALE
@@ -425,7 +418,7 @@ class Mirroring:
         )
 
     def status(self) -> ClientStatus:
-        """Return the written types, with the answer of the Envoy if it is known."""
+        """Return the written types, with the answer of the Envoy if known."""
         return ClientStatus(self.node, self.transport, self._watches(), self._since_s)
 
     def _watches(self) -> Iterator[WatchStatus]:
@@ -443,7 +436,7 @@ class Mirroring:
         """Do nothing: `keep_mirrored` waits for new snapshots."""
 
     def follow(self, channel: Channel) -> None:
-        """Follow another channel from now on, which the mirror has already joined."""
+        """Follow another channel, which the mirror has already joined."""
         # Its snapshot may have been published before the written one.
         self._channel, self._generation = channel, 0
         end_wait(self._limit, asyncio.get_running_loop().time())
@@ -474,12 +467,12 @@ class Mirroring:
             await self._foreign.stop()
 
     def _ask_for_everything(self) -> None:
-        """Subscribe to all resources of other servers: it is not known which files are read."""
+        """Subscribe to all resources of other servers: which files are read is unknown."""
         for row in LISTED:
             self._channels.on_demand.ask(self, row.type_url, EVERYTHING)
 
     def _with_unanswered(self, snapshot: Snapshot) -> Snapshot:
-        """Mark types as incomplete until other servers have answered, so that none of their resources is removed."""
+        """Mark types as incomplete until other servers have answered, so that no resource of theirs is removed."""
         unanswered = frozenset(
             row.type_url for row in LISTED if self._channels.on_demand.unanswered(row.type_url, EVERYTHING)
         )
@@ -499,7 +492,7 @@ class Mirroring:
             await asyncio.sleep(READ_EVERY_S)
 
     async def _next(self) -> Snapshot:
-        """Return the next snapshot to write: a newer one, or the same again if others removed or changed a file."""
+        """Return the next snapshot: a newer one, or the same again after changes by others."""
         while True:
             until_s = asyncio.get_running_loop().time() + self._mirror.rescan_s
             with contextlib.suppress(TimeoutError):
@@ -513,12 +506,12 @@ class Mirroring:
                 return self._channel.store.current
 
     def _hurry(self) -> None:
-        """End the wait for a snapshot if a look at the files is due, but not the wait after a failure."""
+        """End the wait if a look at the files is due, but not after a failure."""
         if not self._failures and self._limit is not None and (until_s := self._limit.when()) is not None:
             end_wait(self._limit, self._foreign.due_s(until_s))
 
     async def _newer_than(self, generation: int, until_s: float) -> Snapshot:
-        """Wait for a newer snapshot; TimeoutError if there is none in time, or if the channel may be another one."""
+        """Wait for a newer snapshot; TimeoutError if there is none in time, or the channel may have changed."""
         async with asyncio.timeout_at(until_s) as limit:
             self._limit = limit
             try:
@@ -573,7 +566,6 @@ def _changes(before: Snapshot, after: Snapshot) -> dict[TypeUrl, RowsChange]:
 
 
 def _watch_of(rows: Rows, standing: Standing | FileRejection, since_s: float, generation: int) -> WatchStatus:
-    """Return the state of a written type, given the standing of its Envoy with what changed."""
     rejection = standing if isinstance(standing, FileRejection) and standing.type_url == rows.type_url else None
     if rejection is not None:
         state = SyncState.NACK

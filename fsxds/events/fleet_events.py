@@ -29,7 +29,7 @@ class FleetLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class FleetReached(Event):
-    """The store answers, again after some seconds; 0 at the start."""
+    """The store answers again after `elapsed_s` seconds, or for the first time (0)."""
 
     rows = (log_row("fleet_reached", "info", "The fleet is followed again, or from now on.", "elapsed_s"),)
     measures = (Measure("fleet_reached", 1),)
@@ -112,7 +112,7 @@ class PublisherElected(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublisherWaits(Event):
-    """The last publication is newer than this server's tree, which may change within `retry_s` seconds."""
+    """The last publication is newer than this server's tree, so it waits up to `retry_s` seconds for a newer tree."""
 
     rows = (
         log_row(

@@ -54,7 +54,7 @@ CATALOGUE = (
     _histogram("update_publish_seconds", "From the first file event of a change to its publication."),
     _histogram("update_send_seconds", "From the first file event of a change to its response to a client.", "type"),
     _histogram("update_ack_seconds", "From the first file event of a change to the ACK of a client.", "type"),
-    # What is served.
+    # Served resources.
     _gauge("resources", "Resources that are served.", "view type"),
     _gauge("version_info", "Always 1; the version of what is served.", "view type version"),
     # Clients.

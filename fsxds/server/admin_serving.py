@@ -47,7 +47,7 @@ OLDEST = frozenset({STEP_AGE, "fsxds_rollback_timestamp_seconds"})
 
 
 class AdminAddress:
-    """Serves operators: a `ListeningPart` of an application."""
+    """Serves operators: a `ListeningPart` that uses components of its application only once it listens."""
 
     def __init__(self, application: Application) -> None:
         self._application = application

@@ -284,7 +284,7 @@ class Application:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
     async def until_loaded(self) -> None:
-        """Wait for the first resource to serve; UsageError if it is a secret that may not be served there."""
+        """Wait for the first resource to serve; UsageError if a secret may not be served at the addresses."""
         # A mistake in the tree is waited for, as by a process that listens already.
         self.supervisor.is_starting = False
         while all(map(is_barren, _loaded_views(self.publisher) or ())):

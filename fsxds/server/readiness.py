@@ -210,7 +210,11 @@ class Readiness:
     Args:
         find: returns why clients are not served; empty if they are.
         degraded: the degraded components.
-        observer: receives changes.
+        observer: receives changes of the reason.
+
+    Attributes:
+        reason: the result of `find` at the last look.
+        state: the reason, and the degraded components.
     """
 
     def __init__(self, find: Callable[[], str], degraded: Latest[tuple[str, ...]], observer: Observer) -> None:

@@ -194,7 +194,7 @@ class Reload:
         """Make the next load parse and check every file again, by other rules. The served snapshots stay."""
         if self.views is not None:
             self.views = unjudged_views(self.views)
-        # All files count as changed, so that those that fail under the new rules can be set aside.
+        # All files count as changed, so that any of them can be set aside under the new rules.
         self._tree, self._set_aside, self._attempts = NOTHING, {}, Attempts()
 
     async def keep_current(self, trees: Latest[Settled | None], loader: Loader) -> Never:

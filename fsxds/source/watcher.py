@@ -24,7 +24,7 @@ _ECHO_S = 0.005
 # The minimum time between two looks at files that are being written: a look at 10 000 files takes 35 ms.
 _SHORTEST_REST_S = 0.05
 
-# The time between two checks of git's lock, each of which is a few calls of `stat`.
+# The time between two checks of git's lock, which takes a few calls of `stat`.
 _GIT_REST_S = 0.01
 
 # If directories change all the time, some watch is always new; the next rescan finds changes without an event.

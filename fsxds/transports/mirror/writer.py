@@ -322,7 +322,8 @@ class Mirroring:
     them then. If a reader follows the Envoy, its answer counts instead.
 
     A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, ... 30 seconds, and with
-    each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside.
+    each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside until the next
+    one.
 
     Attributes:
         node: the node that the directory is the view of.
@@ -373,12 +374,12 @@ class Mirroring:
 
     @property
     def has_returned(self) -> bool:
-        """Whether it has shown that it stays: always."""
+        """Whether it has shown that it stays: always, as a part of this process."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Whether it cannot be reached: never."""
+        """Whether it cannot be reached: never, since files can be written at any time."""
         return False
 
     def standing(self, step: Step) -> Standing:

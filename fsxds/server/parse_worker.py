@@ -219,9 +219,7 @@ def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
 def _work(connection: Connection) -> None:
     """Parse until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its worker
-    signal.signal(
-        signal.SIGPROF, signal.SIG_DFL
-    )  # ends a file that exceeds its time: a parser in C would not run a Python handler
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends a file over its time: a C parser would not run a handler
     # If memory runs out, this process should end, not the server.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

@@ -91,7 +91,7 @@ class ParseLimits:
 
     Attributes:
         apart_above_bytes: changes of more bytes in all are parsed apart.
-        file_apart_above_bytes: a file of more bytes is parsed apart, unless fewer of them are new.
+        file_apart_above_bytes: a file of more bytes is parsed apart, unless at most so many are new.
         time_s: processor time for one MiB of a file, and for any smaller file.
         patience_s: how long finished files wait for the next one.
         first_patience_s: the same at the first parse.
@@ -112,7 +112,7 @@ class ParseLimits:
         return self.time_s * max(1.0, size_bytes / MIB)
 
     def apart(self, files: tuple[SourceFile, ...]) -> list[SourceFile]:
-        """Return the files to parse in workers: the large ones, and all if the rest is large too."""
+        """Return the files to parse in workers: the large ones, and all if the small ones are many."""
         small = sum(file.size_bytes for file in files if file.size_bytes <= self.file_apart_above_bytes)
         are_many = small > self.apart_above_bytes
         return [file for file in files if are_many or file.size_bytes > self.file_apart_above_bytes]

@@ -29,7 +29,7 @@ from fsxds.runtime.access import SECRET
 from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.runtime.store import Latest, SnapshotStore
 
-# The first report is after three seconds.
+# The first report comes early, so that users need not guess.
 FIRST_REPORTS_S = (3.0, 9.0, 27.0)
 LATER_EVERY_S = 30.0
 

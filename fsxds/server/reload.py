@@ -127,6 +127,8 @@ def _pack(files: Iterable[SourceFile]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _SetAside:
+    """A change on which loading failed; `file` is None if it was removed."""
+
     file: SourceFile | None
     problem: Problem
 

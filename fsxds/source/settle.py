@@ -43,7 +43,7 @@ _RESTLESS_S = 1.0
 # So is a file that is open and has been written for so long.
 _RESTLESS_WRITER_S = 0.5
 
-# Less than the pause between the steps of a save; an event is up to 4 ms behind (p99).
+# More than the pause between the steps of one save; an event is up to 4 ms behind (p99).
 SAVE_SETTLE_S = 0.01
 
 _MODIFIED = FileEventType.MODIFIED
@@ -136,7 +136,7 @@ class Activity:
         self.touched = None
 
     def is_about_one_file(self) -> bool:
-        """Whether all events within the settle time changed one file, which is not restless."""
+        """Whether all events within the settle time changed one file, neither new nor removed nor restless."""
         if not self._burst or self.calm_s is None:
             return False
         paths = self._burst[-1].paths

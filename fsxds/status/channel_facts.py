@@ -252,7 +252,7 @@ def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
 def type_report(
     types: Subscribed, status: ClientStatus, snapshot: Snapshot | None, published_s: float, now_s: float
 ) -> TypeReport:
-    """Return a client's state for a type, that of the worst subscription, since the publication at `published_s`."""
+    """Return a client's state for a type, its worst subscription's; `snapshot` was published at `published_s`."""
     state = combined_state(types.states)
     watches = [watch for watch, one in zip(types.watches, types.states, strict=True) if one is state]
     shown = watches[0]

@@ -131,7 +131,10 @@ def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
 
 
 class MirrorPaths:
-    """A cache of paths: making ten thousand takes longer than the rest of the work on an unchanged snapshot."""
+    """A cache of paths: making ten thousand takes longer than the rest of the work on an unchanged snapshot.
+
+    Call `keep_only` after every layout.
+    """
 
     def __init__(self, suffix: str, directory: PurePosixPath) -> None:
         self._suffix = suffix

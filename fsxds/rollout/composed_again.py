@@ -1,8 +1,7 @@
 """Composes a tree again after an edit that does not affect holds.
 
 Holds follow from names, references and claims (`holding`). An edit that changes none of these costs only its changes,
-even beside
-ten thousand resources that wait for approval.
+even beside ten thousand resources that wait for approval.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: Hold
     """Return the result of `compose` if an edit since an earlier call does not affect its holds; else None.
 
     `before` is the earlier result, `base` the last target reached. `rules` must be the same object as then, because
-    names of the
-    bootstrap are known by a function.
+    names of the bootstrap are known by a function.
     """
     was = before.basis
     if was is None or was.rules is not rules:

@@ -2,8 +2,7 @@
 
 | rule | source |
 | --- | --- |
-| A type that shrinks by more than a share is held; replaced names do not count. | a folder that is not mounted looks
-like an emptied one |
+| A type that shrinks by more than a share is held; replaced names do not count. | a folder that is not mounted looks like an emptied one |
 | So is a type that becomes empty, and a list collection that does either. | ENVOY.md E13 |
 | Fewer than five resources, or entries, never need approval: one of them is a large share. | |
 | A resource that an upstream let go, because no client subscribes to it any more or its time is over, does not count. |
@@ -49,10 +48,7 @@ class Removal:
 def removals_to_approve(before: Snapshot, after: Snapshot, max_removal: float | None) -> tuple[Removal, ...]:
     """Return the removals that need approval.
 
-    Args:
-        before: the served snapshot.
-        after: the proposed snapshot.
-        max_removal: the largest share of a type that may be removed, from 0 to 1; None for no limit.
+    `max_removal` is the largest share of a type that may be removed, from 0 to 1; None for no limit.
     """
     if max_removal is None:
         return ()
@@ -103,7 +99,7 @@ def entry_count(body: bytes) -> int:
 
 
 def body_with_entries(count: int) -> bytes:
-    """Return a body with a number of entries for `entry_count`."""
+    """Return a body in which `entry_count` finds `count` entries."""
     return bytes((_ENTRY_TAG, 0)) * count
 
 

@@ -2,15 +2,12 @@
 
 | rule | source |
 | --- | --- |
-| A resource that clients rejected, or that was rolled back, is held at its last good version; all else follows the
-tree. | |
+| A resource that clients rejected, or that was rolled back, is held at its last good version; all else follows the tree. | |
 | A changed resource that would newly name a held one is held, too: a route keeps its old cluster. | |
-| A resource that already moved to a rejected new one, which is to be removed again, moves back to what it named before.
-| |
+| A resource that already moved to a rejected new one, which is to be removed again, moves back to what it named before. | |
 | A changed resource that would newly name an undefined one is held until the name is defined. | ENVOY.md E6 |
 | A name that was undefined in the served snapshot already is no obstacle: it may be a static cluster. | |
-| If neither the tree nor an upstream has any resource of a type, its names belong to another server: none is undefined.
-| |
+| If neither the tree nor an upstream has any resource of a type, its names belong to another server: none is undefined. | |
 | So do secrets and extensions that a resource requests from a separate gRPC service. | `expects` in `uses` |
 | A removed resource stays while a served resource names it. | xDS protocol, "Eventual consistency considerations" |
 | A removal of much of a type waits for approval; all else is served. | `guard` |
@@ -20,10 +17,8 @@ ENVOY.md E56 |
 | Claims that two resources of the tree share, or two that are served already, are no obstacle. | |
 
 All of this follows from names, references and claims. An edit that changes none of these holds the same as before, and
-costs
-only its changes (`composed_again`). Otherwise everything is computed anew, from the served snapshot and the tree; that
-costs
-their difference, and the number of holds.
+costs only its changes (`composed_again`). Otherwise everything is computed anew, from the served snapshot and the tree;
+that costs their difference, and the number of holds.
 """
 
 from __future__ import annotations
@@ -73,9 +68,8 @@ class Hold:
     Attributes:
         kept: the version served instead, or None.
         asked: the tree's version; None if the tree removed the resource.
-        other: the user of a resource in use, the undefined or held name, or the owner of a claim; None for other
-            reasons.
-        good: the snapshot before a rejected version; None for other reasons.
+        other: the user of a resource in use, the undefined or held name, or the owner of a claim; else None.
+        good: the snapshot before a rejected version; else None.
     """
 
     reason: HoldReason
@@ -125,7 +119,6 @@ class Composed:
 
     Attributes:
         snapshot: the snapshot to serve; the tree itself if it holds nothing.
-        removals: the removals that wait for approval.
         approval_id: the id that approves these; None if there are none.
         basis: all inputs; None if rejections, rollbacks or a step under way had an effect.
     """
@@ -150,9 +143,8 @@ def compose(
         tree: the snapshot of the files.
         base: the last target reached; None before the first, when only `explicit` and conflicting claims are held.
         explicit: resources held whatever they name: rejected, pinned, or waiting for canaries.
-        rules: the rules for all further holds.
-        begun: resources served beside `base` by now: new ones of a target not reached yet. The guard compares with
-            `base` only.
+        rules: for further holds.
+        begun: new resources served beside `base` by now. The guard compares with `base` only.
     """
     reached = base or tree
     composition = _Composition(tree, (reached, _with_begun(reached, begun)), explicit, rules)
@@ -164,7 +156,7 @@ def compose(
 
 
 def with_rows(tree: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Snapshot:
-    """Return a tree with new rows of some types, which drops the authored versions of these types."""
+    """Return a tree with new rows of some types, without the authored versions of these types."""
     authored = {type_url: each for type_url, each in tree.authored.items() if type_url not in rows}
     return replace(tree, by_type=MappingProxyType({**tree.by_type, **rows}), authored=MappingProxyType(authored))
 
@@ -227,7 +219,6 @@ class _Composition:
             self._keep_used()
 
     def snapshot(self) -> Snapshot:
-        """Return the tree with all holds applied."""
         kept: defaultdict[TypeUrl, dict[str, Resource | None]] = defaultdict(dict)
         for (type_url, name), hold in self.holds.items():
             kept[type_url][name] = hold.kept
@@ -273,7 +264,7 @@ class _Composition:
         return users
 
     def _hold_users(self, users: Mapping[Key, list[Key]], obstacles: Iterable[Key]) -> None:
-        """Hold the changed resources that newly demand an obstacle, and transitively their users."""
+        """Hold the changed resources that newly demand an obstacle, and their users in turn."""
         found = list(obstacles)
         while found:
             obstacle = found.pop()
@@ -288,7 +279,7 @@ class _Composition:
                     found.append(user)
 
     def _take_back(self, key: Key, good: Snapshot) -> None:
-        """Hold users of a removed resource at the version before they named it, and transitively their users."""
+        """Hold users of a removed resource at the version before they named it, and their users in turn."""
         found = [key]
         while found:
             obstacle = found.pop()
@@ -318,7 +309,6 @@ class _Composition:
             yield key, [user for user, resource in found if resource is not None and expects(resource, key)]
 
     def _is_missing(self, key: Key) -> bool:
-        """Whether neither the tree nor the bootstrap defines a name."""
         type_url, name = key
         rows = self._tree.resources(type_url)
         return not (rows if is_pattern(name) else name in rows) and not self._rules.is_static(key)
@@ -332,7 +322,7 @@ class _Composition:
         return bool(rows) and all(one in rows_before for one in demanded_names(self._base, type_url))
 
     def _keep_used(self) -> None:
-        """Keep removed resources that a served resource references, and transitively those referenced by them."""
+        """Keep removed resources that a served resource references, and their references in turn."""
         gone = {
             (type_url, name)
             for type_url, change in self._changes.items()
@@ -448,7 +438,6 @@ def _claims_in(snapshot: Snapshot, key: Key) -> frozenset[Key]:
 
 
 def _add_new_demands(users: dict[Key, list[Key]], resource: Resource, before: Resource | None) -> None:
-    """Record a user under each name that it newly demands."""
     if resource.references and (before is None or before.references != resource.references):
         for key in demands_of(resource) - (frozenset() if before is None else demands_of(before)):
             users[key].append((resource.type_url, resource.name))

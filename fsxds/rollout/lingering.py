@@ -2,14 +2,12 @@
 
 | rule | source |
 | --- | --- |
-| When a listener changes or is removed, its open connections keep its old version until the drain ends. | ENVOY.md E66
-|
+| When a listener changes or is removed, its open connections keep its old version until the drain ends. | ENVOY.md E66 |
 | Until then, no resource is removed that the old version names and the new one does not, whenever the tree drops it. |
 the same |
 | Nor are its references, if they are removed as well: routes, their clusters, the endpoints of these. | the same |
 | References of a resource that stays in the tree do not linger: its changes reach open connections. | ENVOY.md E67 |
-| A name that ends with `*` may mean any resource with that prefix: all removed ones linger. | `ANY` in
-`snapshots/references.py` |
+| A name that ends with `*` may mean any resource with that prefix: all removed ones linger. | `ANY` in `snapshots/references.py` |
 | References to the bootstrap's resources keep nothing. | ENVOY.md E6 |
 
 `Draining` has one record for each old version, with its references, removed or not. Lingering is computed from it at
@@ -36,7 +34,6 @@ class Lingering:
     """The time for which a resource lingers.
 
     Attributes:
-        listeners: the names of the listeners whose connections may use it.
         ends_at_s: the latest end; None until clients have taken the changed listeners.
     """
 
@@ -101,7 +98,7 @@ def lingering_of(served: Snapshot, changes: Changes, draining: Draining) -> dict
 
 
 def _kept_by(keys: Iterable[Key], served: Snapshot, removed: Mapping[TypeUrl, frozenset[str]]) -> set[Key]:
-    """Return the removed resources that references mean, and transitively their references."""
+    """Return the removed resources that references mean, with their references in turn."""
     found: set[Key] = set()
     mentions = list(keys)
     while mentions:
@@ -125,17 +122,17 @@ def names_by_type(keys: Iterable[Key]) -> dict[TypeUrl, frozenset[str]]:
 
 
 def with_ends(draining: Draining, ends_at_s: float) -> Draining:
-    """Set the end of listeners without one: all clients have taken the new versions."""
+    """Set the missing ends: all clients have taken the new listeners."""
     return tuple(replace(one, ends_at_s=ends_at_s) if one.ends_at_s is None else one for one in draining)
 
 
 def without_drained(draining: Draining, listeners: Collection[str]) -> Draining:
-    """Remove old versions of some listeners, except those whose next version clients have not taken yet."""
+    """Remove old versions of listeners, unless clients have not taken the next version yet."""
     return tuple(one for one in draining if one.ends_at_s is None or one.name not in listeners)
 
 
 def without_ended(draining: Draining, now_s: float) -> Draining:
-    """Remove the listeners that have ended at this time."""
+    """Remove the listeners that have ended."""
     return tuple(one for one in draining if one.ends_at_s is None or one.ends_at_s > now_s)
 
 

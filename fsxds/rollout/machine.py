@@ -2,25 +2,17 @@
 
 | rule | source |
 | --- | --- |
-| A step is done when every client that lacked it took it or left, or after `step_timeout_s`. | xDS protocol, "ACK and
-NACK semantics summary" |
-| A target that comes during a step is kept, the newest wins, and is planned from the served snapshot when the step is
-done. | |
-| It follows at once if its first step and this one are of one sort, between which no order counts: a slow client must
-not hold up the endpoints of all clients. Both are then waited for. | |
+| A step is done when every client that lacked it took it or left, or after `step_timeout_s`. | xDS protocol, "ACK and NACK semantics summary" |
+| A target that comes during a step is kept, the newest wins, and is planned from the served snapshot when the step is done. | |
+| It follows at once if its first step and this one are of one sort, between which no order counts: a slow client must not hold up the endpoints of all clients. Both are then waited for. | |
 | From any other target, endpoints that clusters of the step wait for follow at once. | ENVOY.md E70 |
-| A target is good when clients took its users; its removals may follow later, or never if the next target comes first.
-| |
-| Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | ENVOY.md E68,
-E69 |
-| After a restart, the previously served snapshot is served at once; the next step follows when clients had
-`step_timeout_s` to return, and those that did have taken that snapshot. | ENVOY.md E39 |
+| A target is good when clients took its users; its removals may follow later, or never if the next target comes first. | |
+| Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | ENVOY.md E68, E69 |
+| After a restart, the previously served snapshot is served at once; the next step follows when clients had `step_timeout_s` to return, and those that did have taken that snapshot. | ENVOY.md E39 |
 
 The rollout has no clock: callers pass `now_s`, of one clock that only goes forward, and call `receive_timer` at
-`timer_at_s`.
-After any call, `served` is the snapshot to publish. If `step` is another one then, call `receive_waiting` after the
-publication.
-The target, and the resources held back from it, are decided in `target`.
+`timer_at_s`. After any call, `served` is the snapshot to publish. If `step` is another one then, call `receive_waiting`
+after the publication. The target, and the resources held back from it, are decided in `target`.
 """
 
 from __future__ import annotations
@@ -61,14 +53,12 @@ from fsxds.rollout.step import (
 
 
 class Rollout:
-    """The rollout of one channel.
+    """The rollout of one channel; attributes are None before the first target.
 
     Attributes:
         options: take effect from the next step on.
-        served: the snapshot to serve; None before the first target.
-        target: the snapshot to reach; None before the first.
-        good: the last target reached; None before the first.
-        step: the step that clients have to take; None if there is none.
+        good: the last target reached.
+        step: the step that clients have to take, or None.
         waiting: the clients that have not taken the step; None until they are known.
         is_complete: the target is served, and all clients waited for have it.
     """
@@ -224,7 +214,7 @@ class Rollout:
         self._step_ends_at_s = now_s + self.options.step_timeout_s
 
     def receive_drained(self, listeners: Collection[str], now_s: float) -> None:
-        """Record that no connection of an old version of these listeners is open any more."""
+        """Record that all connections of old versions of these listeners are closed."""
         self._look_at_clock(now_s)
         self._draining = without_drained(self._draining, listeners)
         self._continue(now_s)
@@ -283,7 +273,7 @@ class Rollout:
         self._now_s = now_s
 
     def _overtake(self, step: Step, now_s: float) -> None:
-        """Serve the first step to the next target before the present step is taken, if no order counts between them."""
+        """Serve the next target's first step before the present step is taken, if no order counts between them."""
         if self._next is None or self.served is None or self.is_resting:
             return
         if (supplied := supplied_step(step, self.served, self._next)) is not None:
@@ -323,7 +313,6 @@ class Rollout:
             self._complete()
 
     def _adopt(self) -> None:
-        """Make the newest target the one to reach."""
         target, self._next = self._next, None
         if target is None:
             return

@@ -2,14 +2,12 @@
 
 | rule | source |
 | --- | --- |
-| The same content is offered again after 1, 2, 4, ... and at most 60 s: it may have come too early, before its
-dependencies. | ENVOY.md E10 |
+| The same content is offered again after 1, 2, 4, ... and at most 60 s: it may have come too early, before its dependencies. | ENVOY.md E10 |
 | The culprit in a NACKed response is unknown: each resource is offered again with fewer others, alone in the end. |
 ENVOY.md E12 |
 
 Back-off belongs to a resource at a version: other NACKs do not lengthen it, and new content begins without one. Times
-are
-readings of any clock that only goes forward, in seconds.
+are readings of any clock that only goes forward, in seconds.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ class Pending(Generic[Name]):
 
     @property
     def batches(self) -> list[tuple[frozenset[Name], int, float | None]]:
-        """The batches: names, NACKs in a row, and the time of the retry, which is None while an ACK is awaited."""
+        """The batches: names, NACKs in a row, and the time of the retry; None while an ACK is awaited."""
         return [(batch.names, batch.nacks, batch.retry_at_s) for batch in self._batches]
 
     def restore(self, batches: Iterable[tuple[frozenset[Name], int, float | None]]) -> None:
@@ -84,11 +82,11 @@ class Pending(Generic[Name]):
 
     @property
     def offered(self) -> frozenset[Name]:
-        """The names that were sent again, and await their ACK or NACK."""
+        """The names that were sent again, and await an ACK or NACK."""
         return frozenset[Name]().union(*(batch.names for batch in self._batches if batch.retry_at_s is None))
 
     def nack(self, names: Iterable[Name], now_s: float) -> None:
-        """Record the NACK of a response with these names: one more in a row for each."""
+        """Count one more NACK in a row for each name."""
         left = frozenset(names)
         batches: list[_Batch[Name]] = []
         for batch in self._batches:
@@ -128,7 +126,7 @@ class Pending(Generic[Name]):
         self._keep(batches)
 
     def sent_again(self, names: Iterable[Name]) -> None:
-        """Record that these names are sent now: their ACK or NACK is awaited."""
+        """Record that these names are sent, and await an ACK or NACK."""
         if self._batches and (sent := self.names.intersection(names)):
             batches: list[_Batch[Name]] = []
             for batch in self._batches:
@@ -141,7 +139,7 @@ class Pending(Generic[Name]):
             self._keep(batches)
 
     def due(self, now_s: float, most: int) -> tuple[frozenset[Name], ...]:
-        """Return the names that may be sent again now, in at most `most` non-empty responses."""
+        """Return the names to send again now, in at most `most` non-empty responses."""
         retry_at_s = self.retry_at_s
         if retry_at_s is None or now_s < retry_at_s:
             return ()
@@ -151,7 +149,6 @@ class Pending(Generic[Name]):
         return tuple(names for retry_at_s, names in ready[:most] if retry_at_s <= now_s)
 
     def _divide(self, now_s: float) -> None:
-        """Divide the due batches."""
         batches, room = [], MOST_BATCHES - len(self._batches)
         for batch in self._batches:
             is_due = batch.retry_at_s is not None and batch.retry_at_s <= now_s

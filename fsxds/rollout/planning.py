@@ -2,23 +2,19 @@
 
 | rule | source |
 | --- | --- |
-| GROW: used resources are added and changed; those that the target lacks stay. | xDS protocol, "Eventual consistency
-considerations" |
+| GROW: used resources are added and changed; those that the target lacks stay. | xDS protocol, "Eventual consistency considerations" |
 | SWITCH: their users change, when all clients have the former. | the same |
 | SHRINK: resources without users are removed, when all clients have switched. | the same |
 | A step without changes is left out; if no two are needed, one step makes all changes. | |
-| If only used resources change, references of their old versions go after them: endpoints of a cluster that has its own
-now. | ENVOY.md E33 |
+| If only used resources change, references of their old versions go after them: endpoints of a cluster that has its own now. | ENVOY.md E33 |
 | Lingering resources are in every step (`lingering`). | ENVOY.md E66 |
-| Endpoints that clusters of a step wait for follow at once: the clusters are ACKed when they have them. | ENVOY.md E70
-|
+| Endpoints that clusters of a step wait for follow at once: the clusters are ACKed when they have them. | ENVOY.md E70 |
 | An authored version belongs to exactly the rows that it was written for. | |
 | A type is withheld, incomplete or undeclared as in the snapshot of its rows; never one that has resources. |
 `Snapshot` |
 
 There is no memory between steps: each is planned from the served snapshot. So a new target can take over after any
-step, and
-every plan ends after three at most.
+step, and every plan ends after three at most.
 """
 
 from __future__ import annotations
@@ -56,8 +52,6 @@ class PlannedStep:
     """A step, with the state after it is served.
 
     Attributes:
-        is_last: the target is reached.
-        draining: the old versions of listeners.
         lingering: the resources used by these that the target lacks.
     """
 
@@ -84,12 +78,7 @@ def next_step(
 ) -> PlannedStep | None:
     """Plan the next step from the served snapshot to a target; return None if there is none.
 
-    Args:
-        served: the served snapshot.
-        target: the snapshot to reach.
-        draining: the old versions of listeners.
-        is_first: no step to this target was served yet.
-        lingers: whether references of listeners that change now are to linger.
+    `is_first`: no step to this target was served yet. `lingers`: references of listeners that change now are to linger.
     """
     changes = changes_between(served, target)
     after = draining_after(served, target, draining) if lingers else draining
@@ -176,7 +165,7 @@ def _used(type_urls: Collection[TypeUrl]) -> list[TypeUrl]:
 
 
 def _grown(served: Snapshot, target: Snapshot, changes: Changes) -> Step:
-    """Return the step that adds all resources used by served users or the target's."""
+    """Return the step that adds all resources used by the served snapshot or the target."""
     used = _used(changes)
     rows = {type_url: served.resources(type_url) for type_url in target.by_type}
     rows |= {type_url: _with_kept(served, target, type_url, changes[type_url].removed) for type_url in used}
@@ -184,7 +173,7 @@ def _grown(served: Snapshot, target: Snapshot, changes: Changes) -> Step:
 
 
 def _kept(step_kind: StepKind, served: Snapshot, target: Snapshot, kept: NamesByType) -> Step:
-    """Return the step that serves a target, together with names that it lacks."""
+    """Return the step that serves a target and names that it lacks."""
     rows = {type_url: _with_kept(served, target, type_url, kept.get(type_url, ())) for type_url in target.by_type}
     return _between(step_kind, served, target, rows)
 
@@ -195,7 +184,7 @@ def _with_kept(served: Snapshot, target: Snapshot, type_url: TypeUrl, names: Col
 
 
 def _between(step_kind: StepKind, served: Snapshot, target: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Step:
-    """Return the step to these rows, each of which is from the served snapshot, the target, or both."""
+    """Return the step to these rows, which may mix the served snapshot and the target."""
     changed = {type_url: each.changes_since(served.resources(type_url)) for type_url, each in rows.items()}
     if all(each is target.by_type[type_url] for type_url, each in rows.items()):
         return _step(step_kind, target, changed)
@@ -229,7 +218,7 @@ def _step(step_kind: StepKind, snapshot: Snapshot, changes: Changes) -> Step:
 
 
 def _endpoints_of(snapshot: Snapshot, changed: Changes) -> frozenset[str]:
-    """Return the names of existing endpoints of new and changed clusters."""
+    """Return the existing endpoints of new and changed clusters."""
     clusters, endpoints = snapshot.resources(CLUSTERS), snapshot.resources(ENDPOINTS)
     fresh = changed[CLUSTERS].fresh if CLUSTERS in changed else frozenset()
     if not fresh or not endpoints:

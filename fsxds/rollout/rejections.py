@@ -64,7 +64,7 @@ class Voter(Protocol):
 
 
 def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool:
-    """Return whether more of the nodes that were offered a version reject it than a limit allows; None allows all."""
+    """Return whether the rejecting nodes, among all that were offered a version, exceed a limit; None allows all."""
     if limit is None or not rejecting:
         return False
     if limit.count is not None:
@@ -78,7 +78,6 @@ class Nack:
     """The resources that a client rejected.
 
     Attributes:
-        versions: the suspects.
         is_named: the client's text names each of them.
         words: the client's reason, or None.
     """
@@ -91,12 +90,8 @@ class Nack:
 def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | None) -> Nack:
     """Return the suspects of a NACKed response.
 
-    An Envoy names each resource that it rejects, including earlier rejections that are in the response again.
-
-    Args:
-        sent: the resources in the response.
-        fresh: the names of those that may be new to the client, or changed.
-        words: the client's reason; may be None or empty.
+    An Envoy names each resource that it rejects, including earlier rejections that are in the response again. `fresh`
+    has the names in `sent` that may be new to the client, or changed; `words` is the client's reason.
     """
     parts = _named_as_envoy(words or "")
     if parts is not None:
@@ -111,10 +106,8 @@ def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | Non
 def late_nack_of(held: Collection[Resource], last: Collection[str], words: str | None) -> Nack:
     """Return the suspects of a response that was ACKed before its NACK.
 
-    Args:
-        held: the client's resources: the reason may be about one that came earlier.
-        last: the names in that response, which are all suspects if no resource is named.
-        words: the client's reason; may be None or empty.
+    The client's reason, `words`, may be about any resource that it has, `held`. If it names none, all of `last` are
+    suspects: the names in that response.
     """
     nack = nack_of(held, frozenset(one.name for one in held), (words or "")[:MOST_WORDS])
     return nack if nack.is_named else nack_of([one for one in held if one.name in last], last, words)
@@ -142,11 +135,8 @@ class RejectingNode:
     """A node that rejects versions.
 
     Attributes:
-        name: the name in the log.
-        identity: the identity in which it shares a vote.
         reasons: by version, its last reason, and the time of the first NACK.
         gone_at_s: the time when it left; None while it is connected.
-        pending: the rejected versions.
         blocked: the offered versions that it is not served for another reason than its rejections.
     """
 
@@ -197,11 +187,10 @@ class RejectingNode:
 
 @dataclass(frozen=True, slots=True)
 class HeldVersion:
-    """A version that no node is served, because too many reject it.
+    """A version held back from all nodes.
 
     Attributes:
-        since_s: the time of the decision.
-        accepting: the nodes that took it, or still might have, at that time.
+        accepting: the nodes that took it, or still might have, at the time of the decision.
     """
 
     since_s: float
@@ -218,7 +207,6 @@ class Rejections:
     Attributes:
         limit: decides when a version is held back from all nodes; None for never.
         nodes: the nodes with rejections, the latest last.
-        held: the versions that are held back from all nodes.
     """
 
     def __init__(self, limit: NackLimit | None) -> None:
@@ -254,7 +242,7 @@ class Rejections:
             del self.nodes[next(iter(self.nodes))]
 
     def receive_taken(self, node: NodeKey, is_served: Callable[[ResourceVersion], bool]) -> bool:
-        """Record that a node has taken all served versions; return whether it rejected some of them before."""
+        """Record that a node has taken all served versions; return whether it rejected any before."""
         known = self.nodes.get(node)
         taken = [] if known is None else [one for one in known.reasons if is_served(one)]
         if known is not None and known.forget(taken):

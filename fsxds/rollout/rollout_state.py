@@ -17,11 +17,8 @@ class RolloutOptions:
 
     Attributes:
         is_on: False serves every target at once, without lingering.
-        linger_s: the time for which draining listeners may have connections.
-        step_timeout_s: the time to wait for clients.
         unknown_until_s: until then, by the clock of clients, connections of draining listeners may use resources that
-            are not
-            served: the previous process left no state.
+            are not served: the previous process left no state.
     """
 
     is_on: bool = True
@@ -32,14 +29,12 @@ class RolloutOptions:
 
 @dataclass(frozen=True, slots=True)
 class RolloutState:
-    """The state that survives a restart, so that the rollout continues.
+    """The state that survives a restart.
 
     Attributes:
-        target: the snapshot to reach.
         good: the last target reached, or None.
         draining: the old versions of listeners; their times are seconds left.
-        pins: the resources held by a rollback.
-        pinned_at_s: the time of the rollback, in seconds since 1970; None without pins.
+        pinned_at_s: in seconds since 1970; None without pins.
         before: for versions that nodes reject, the snapshot before them.
         nodes: the present nodes, if they are only some of their channel's, behind the rest.
         pinned: the snapshot to roll back to, until the next tree shows the resources to pin; None for none.

@@ -28,7 +28,6 @@ class ServedOutline:
     Attributes:
         served: the last target reached, or the one under way; without content if the outline was read.
         held: by resource, the reason of its hold, which lasts while the tree has this version; None for a removed one.
-        has_upstreams: upstreams have resources too, or may have them.
     """
 
     layers: Layers

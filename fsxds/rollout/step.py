@@ -20,9 +20,8 @@ ID_DIGITS = 12
 class StepKind(Enum):
     """The sort of changes in a step.
 
-    WHOLE: all changes at once, because none needs an order. GROW: used resources are added and changed, none removed.
-    SWITCH: their
-    users change. SHRINK: resources without users are removed.
+    WHOLE: all at once, because none needs an order. GROW: used resources are added and changed, none removed. SWITCH:
+    their users change. SHRINK: resources without users are removed.
     """
 
     WHOLE = "whole"
@@ -39,8 +38,7 @@ class Step:
         snapshot: served from now on; the publisher sets its generation.
         changed: the differences from the snapshot before: only types with differences for clients.
         endpoints: the names of endpoints in the snapshot that its new or changed clusters need. A client that polls
-            clusters has
-            taken the step only when it polled these too.
+            clusters has taken the step only when it polled these too.
     """
 
     step_kind: StepKind
@@ -52,8 +50,7 @@ class Step:
         """Whether a client may receive the changes of this and a later step in any order.
 
         It may if both change only users, or only add and change used resources: no order counts within a step either.
-        Clusters that
-        wait for endpoints are waited for separately.
+        Clusters that wait for endpoints are waited for separately.
         """
         sorts = {BY_TYPE_URL[type_url].is_user for type_url in (*self.changed, *later.changed)}
         if self.endpoints or len(sorts) != 1:
@@ -70,7 +67,6 @@ class Step:
 
 
 def _joined(earlier: RowsChange, later: RowsChange) -> RowsChange:
-    """Return the names of two successive changes, including those that changed back."""
     return RowsChange(
         (earlier.fresh | later.fresh) - later.removed,
         (earlier.renewed | later.renewed) - later.removed,
@@ -129,7 +125,7 @@ class StepTimedOut(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class Completed(RolloutEvent):
-    """The target is served, and all clients waited for have it."""
+    """The target is served, and all clients have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +150,7 @@ class PinsChanged(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class LingeringStarted(RolloutEvent):
-    """Resources that the target does not have stay, because connections of draining listeners use them."""
+    """Resources that the target lacks stay for draining listeners."""
 
     keys: frozenset[Key]
 

@@ -14,8 +14,7 @@
 After a restart, resources of the previous process may be missing from the tree by mistake.
 
 A file that is broken when a process starts was never good in it, so the tree's snapshot lacks its last content. The
-previous
-process served that, and so does this one until the removal is certain:
+previous process served that, and so does this one until the removal is certain:
 
 | rule | source |
 | --- | --- |
@@ -63,7 +62,7 @@ class Target:
 
     Attributes:
         tree: the snapshot of the files; None before the first.
-        composed: the last result of `compose`; None before the first tree.
+        composed: the last result of `compose`, or None.
         pinned: the snapshot to roll back to, until a tree shows the resources to pin; None for none.
     """
 
@@ -134,8 +133,8 @@ class Target:
     ) -> Snapshot | None:
         """Return the snapshot to serve; None before the first tree.
 
-        `base` is the last target reached, `rejected` the versions not to serve, and `begun` the resources served beside
-        `base` by now.
+        `base` is the last target reached, `rejected` the versions not to serve, and `begun` has resources served beside
+        `base`.
         """
         if self._whole is None:
             return None
@@ -184,7 +183,7 @@ class Target:
                 self.before[version] = good
 
     def without(self, snapshot: Snapshot, rejected: Collection[ResourceVersion]) -> Snapshot:
-        """Return a snapshot with the good version in place of these: the state of the client that rejects them."""
+        """Return a snapshot with the good versions in place of rejected ones, as their rejecters have it."""
         holds = dict[Key, Hold]()
         for key, version in rejected:
             found = _found(snapshot, key)
@@ -207,10 +206,9 @@ class Target:
     def replaced_for(
         self, rejected: Collection[ResourceVersion], served: Snapshot | None
     ) -> frozenset[ResourceVersion]:
-        """Return the versions that separate the nodes that reject them from the rest of the channel.
+        """Return the versions that separate nodes that reject them from the channel.
 
-        Some are replaced; the rest were removed or rolled back, but are still served, because they are in use, linger,
-        or go with a
+        Some are replaced; the rest were removed or rolled back, but are still served: in use, lingering, or up to a
         later step.
         """
         found = set(self.held_of(rejected))
@@ -224,14 +222,8 @@ class Target:
     ) -> frozenset[ResourceVersion]:
         """Return the versions in a NACKed response that the NACK may mean.
 
-        Excluded are those that were good before `known` ones and, if any other remains, those that clients took before:
-        a node may
-        have them from a previous process.
-
-        Args:
-            versions: those that are new to the node, as far as this process knows.
-            known: the versions that the node rejects by now.
-            base: the last target reached; None before the first.
+        Excluded are those that were good before `known` rejections and, if any other remains, those in `base`, which
+        clients took: a node may have them from a previous process.
         """
         good = {(key, one) for key, version in known if (one := self._version_before(key, version)) is not None}
         suspects = versions - good or versions
@@ -274,12 +266,9 @@ class Target:
         return next((one for one in self._chain(resource) if (key_of(one), one.version) not in rejected), None)
 
     def pin(self, snapshot: Snapshot, now_s: float, wanted: Snapshot | None = None) -> bool:
-        """Serve an earlier snapshot in place of what differs from it in the tree; return whether anything does.
+        """Roll back to an earlier snapshot; return whether the tree differs from it, or is not there yet.
 
-        Args:
-            snapshot: the snapshot to serve; before the first tree, that shows the differences.
-            now_s: seconds since 1970.
-            wanted: the present snapshot of the files, if it waits for other nodes; None for the same.
+        `wanted` is the present snapshot of the files, if it waits for other nodes. `now_s` counts since 1970.
         """
         if self._whole is None:
             self.pins, self.pinned, self.pinned_at_s = {}, snapshot, now_s
@@ -349,7 +338,6 @@ class Restored:
 
 
 def _lacking(rows: Rows, type_url: TypeUrl, target: Snapshot) -> Rows:
-    """Return the restored resources of a type that a target may lack by mistake."""
     if type_url in target.incomplete | target.withheld | target.undeclared:
         return rows.with_changes((), target.resources(type_url))
     names = {name for unresolved_type, name in target.unresolved if unresolved_type == type_url}

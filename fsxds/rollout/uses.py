@@ -69,7 +69,7 @@ def names_any(user: Resource, keys: AbstractSet[Key]) -> bool:
 def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
     """Yield the resources of a snapshot that reference one of `keys`.
 
-    The first call examines every resource; later ones examine chunks that changed since, and those with a user.
+    The first call examines every resource; later ones only changed chunks, and those with a user.
     """
     for rows in snapshot.by_type.values():
         for chunk in rows.chunks:
@@ -90,7 +90,7 @@ def names_in_use(snapshot: Snapshot, type_url: TypeUrl, names: frozenset[str]) -
 def demanded_names(snapshot: Snapshot, type_url: TypeUrl) -> Iterator[str]:
     """Yield the names of a type that resources of a snapshot demand, once per chunk, without patterns.
 
-    The first call examines every resource; later ones examine chunks that changed since, and all names.
+    The first call examines every resource; later ones only changed chunks, and all names.
     """
     for rows in snapshot.by_type.values():
         for chunk in rows.chunks:
@@ -115,8 +115,7 @@ def _named_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 def claimers_of(snapshot: Snapshot, claims: AbstractSet[Key]) -> Iterator[Resource]:
     """Yield the resources of a snapshot that make one of these claims.
 
-    The first call examines every listener, route configuration and virtual host; later ones only chunks that changed
-    since.
+    The first call examines every listener, route configuration and virtual host; later ones only changed chunks.
     """
     for type_url in CLAIMING:
         for chunk in snapshot.resources(type_url).chunks:
@@ -129,7 +128,7 @@ def _claimed_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 
 
 def dependencies_of(snapshot: Snapshot, key: Key) -> frozenset[tuple[Key, str]]:
-    """Return the direct and indirect references of a resource with their versions, empty for a missing one.
+    """Return the references of a resource, direct and indirect, with their versions; empty for a missing one.
 
     The number is limited: the first ones suffice to detect a change.
     """

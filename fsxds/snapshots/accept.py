@@ -1,12 +1,12 @@
 """Decides which files of a new tree replace their last good content; the only place with this rule.
 
-A bad file never removes resources: its last good content stays, and all other files are served as they are.
-A file is held back
+A bad file never removes resources: its last good content stays, and all other files are served as they are. A file is
+held back
 
 * if it does not parse, or could not be read;
 * if it defines a name, an address or a version of a type that another file owns: a file owns what it is served with,
-  while
-  it still has it, whatever else changed in it and whatever its path. If no file is the owner, the first path wins;
+  while it still has it, whatever else changed in it and whatever its path. If no file is the owner, the first path
+  wins;
 * if it references a resource that no file serves, and Envoy would reject that, or wait for it in vain;
 * with all other files, if a tree is accepted as a whole.
 
@@ -14,12 +14,9 @@ A held file has no effect: no other file is held because of it, and none is serv
 tried again once it is known what is served.
 
 A removed file takes its resources along, with one exception: it vanished in the same step in which a file appeared that
-does
-not parse, or that is held and defines some of the same names. The file may have been renamed; its resources that no
-other
-file defines stay until the new file is served or removed. A file that appeared as another vanished owns the names that
-both
-define.
+does not parse, or that is held and defines some of the same names. The file may have been renamed; its resources that
+no other file defines stay until the new file is served or removed. A file that appeared as another vanished owns the
+names that both define.
 """
 
 from __future__ import annotations
@@ -362,8 +359,7 @@ def authored_versions(declarations: Declarations, good: Callable[[], Iterable[Pa
     """Return the versions that authors gave to types.
 
     `declarations` are those of all served files. `good` returns these files in order; it is called if versions
-    disagree, and the
-    last one counts.
+    disagree, and the last one counts.
     """
     authored = {type_url: Version(version) for type_url, version in declarations if version is not None}
     if len(authored) < sum(version is not None for _, version in declarations):

@@ -1,8 +1,7 @@
 """The protocols of checks in loading; `lint/linter.py` implements `Check`.
 
 The server does not import the linter: callers pass it in. A check decides which files are held back and which problems
-are
-reported.
+are reported.
 """
 
 from __future__ import annotations

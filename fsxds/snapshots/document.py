@@ -558,8 +558,7 @@ def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
     """Convert the API's path of a field to the author's spelling.
 
     Authors may write `connectTimeout`, and one object in place of a list. Steps that do not exist, such as a missing
-    field, stay
-    as they are.
+    field, stay as they are.
 
     Args:
         value: the authored value at the top of the path.

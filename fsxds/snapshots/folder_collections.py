@@ -4,8 +4,7 @@ It also reports the dangling entries of collections that are written in files.
 
 | rule | source |
 | --- | --- |
-| A collection has the present resources of its folder, in the order of names; an edit of the folder changes the
-collection. | xRFC TP1, "List" |
+| A collection has the present resources of its folder, in the order of names; an edit of the folder changes the collection. | xRFC TP1, "List" |
 | It is never empty: Envoy would remove every listener, and a wrong `mv` empties a folder as well. | ENVOY.md E80 |
 | A member that a broken file may still define stays. | |
 | A collection that an author wrote under the same name counts, not the folder. | |

@@ -1,8 +1,7 @@
 """Loads the wanted views of a tree with layers, layer by layer; layers shared by several views are loaded once.
 
 A layer of no wanted view is not even parsed. The cost of problems depends on those that each layer adds to the layers
-below
-it, or removes.
+below it, or removes.
 """
 
 from __future__ import annotations

@@ -3,10 +3,8 @@
 | rule | source |
 | --- | --- |
 | An entry is a resource inline, or a locator of one; both of the collection's type. | xRFC TP1, "List" |
-| The name of an entry consists of letters, digits and `_-./`, and is unique in the collection; an entry may have none.
-| xRFC TP1, "URI encoding", "List collection with inlining" |
-| Envoy knows an inline listener by its own name. A listener without a name would get another one with each update, and
-two with one name make Envoy remove all others. | ENVOY.md E79, E80 |
+| The name of an entry consists of letters, digits and `_-./`, and is unique in the collection; an entry may have none. | xRFC TP1, "URI encoding", "List collection with inlining" |
+| Envoy knows an inline listener by its own name. A listener without a name would get another one with each update, and two with one name make Envoy remove all others. | ENVOY.md E79, E80 |
 | Envoy shows the version of an entry; without one from the author, it is the digest of the content. | ENVOY.md E79 |
 """
 

@@ -114,8 +114,7 @@ class Acceptance:
         authored_versions: serve the `version_info` of the authors.
         check: judges the files together; only errors hold a file back.
         locate_up_to_bytes: in files up to this size, problems of references have their own line and column, in larger
-            ones
-            those of the resource; None for no limit.
+            ones those of the resource; None for no limit.
         patching: patches resources of layers below; None if there are no layers.
         elsewhere: the resources that names without a definition in files may refer to.
     """
@@ -192,10 +191,8 @@ class Loaded:
     """A loaded tree: its snapshot, and all its present problems, sorted by place.
 
     Loading the next tree on top of `memory` costs only the changes; without it every file is loaded again. The object
-    is
-    immutable, so any number of trees can be loaded on top. `wanted` holds the names that files reference and none
-    defines, if
-    they may be elsewhere.
+    is immutable, so any number of trees can be loaded on top. `wanted` holds the names that files reference and none
+    defines, if they may be elsewhere.
     """
 
     snapshot: Snapshot

@@ -2,8 +2,7 @@
 
 | rule | source |
 | --- | --- |
-| The first of a reference and its alternatives that exists counts; if none exists, the first. | xRFC TP1, "Resource
-locators" |
+| The first of a reference and its alternatives that exists counts; if none exists, the first. | xRFC TP1, "Resource locators" |
 | Clients get names without directives: Envoy would request the directives as part of the name. | ENVOY.md E72 |
 """
 

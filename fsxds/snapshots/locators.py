@@ -6,8 +6,7 @@
 | `#entry=` is an inline entry of a list collection. | xRFC TP1, "List collections" |
 | A collection of a folder has the listeners in it and below as entries, inline or as locators. | fsxds |
 | A path that ends with `/*` means the resources in that directory, not deeper. | xRFC TP1, "Glob" |
-| `file:///...` is a file of the loaded tree: no file is read here, so none outside of the tree can be. | xRFC TP1,
-"Filesystem transport" |
+| `file:///...` is a file of the loaded tree: no file is read here, so none outside of the tree can be. | xRFC TP1, "Filesystem transport" |
 | A plain name is found by the structured one of its type and path, with no authority or the tree's own. | |
 """
 

@@ -1,10 +1,8 @@
 """Rules for resource names: checks, generated names, aliases, and uniqueness across files.
 
 Envoy requests virtual hosts one by one, by their domains, so each has aliases beside its name. Envoy accepts one
-listener
-without a name, and gives it a random name in each response that contains it: every update of any listener would replace
-it
-and drain its connections. So it is served under a name made of its address (ENVOY.md E20).
+listener without a name, and gives it a random name in each response that contains it: every update of any listener
+would replace it and drain its connections. So it is served under a name made of its address (ENVOY.md E20).
 """
 
 from __future__ import annotations
@@ -39,9 +37,8 @@ def naming_fault(
     """Return the problem of a resource's name, or None. Source: ENVOY.md E18, E46.
 
     `own_name` is the name in the resource, `wrapper_name` that in the `Resource` around it; both may be empty.
-    `find_name`
-    returns the path of `own_name`, or `field_path`, the resource's, if it is empty; it is called only if there is a
-    problem.
+    `find_name` returns the path of `own_name`, or `field_path`, the resource's, if it is empty; it is called only if
+    there is a problem.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)

@@ -1,13 +1,10 @@
 """Parses a file: its format, documents and resources, and all problems of these.
 
 Most of the cost of a large YAML list is in items that did not change. So when such a list is parsed again, only its new
-items
-are parsed. A file is cut into items if a list stands at the left margin, bare or under `resources:`. The cut is proved,
-not
-assumed: every piece must parse alone, to exactly one good resource. Anything else (an anchor used across items, an open
-quote, a second document, any fault) makes the file parse as a whole, which gives the same result for good files, and
-reports
-the faults of bad ones.
+items are parsed. A file is cut into items if a list stands at the left margin, bare or under `resources:`. The cut is
+proved, not assumed: every piece must parse alone, to exactly one good resource. Anything else (an anchor used across
+items, an open quote, a second document, any fault) makes the file parse as a whole, which gives the same result for
+good files, and reports the faults of bad ones.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Encodes parsed files and resources as bytes, for results of parsing processes and for the cache between starts.
 
 JSON and not pickle: reading foreign bytes must run no code, and must not end the process, which `marshal` does not
-promise.
-The bytes are deflated. They contain the length of a JSON text, the text, and the bodies of all resources. The path and
-the
-digest of the file are left out: the reader knows them.
+promise. The bytes are deflated. They contain the length of a JSON text, the text, and the bodies of all resources. The
+path and the digest of the file are left out: the reader knows them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Applies the edits in a layer's documents to resources of the layers below: deletes and patches.
 
 A patched resource belongs to the file that patches it: it is accepted, held back, and kept with that file. Its problems
-are
-those of that file; for a field that was written in a layer below, the problem is shown there (`Problem.elsewhere`).
+are those of that file; for a field that was written in a layer below, the problem is shown there (`Problem.elsewhere`).
 """
 
 from __future__ import annotations

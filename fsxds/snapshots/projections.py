@@ -1,8 +1,7 @@
 """Projects the files below a layer: the same files without the resources that the layer replaces.
 
 A file of the layer counts with its present content if that is good by itself, else with its last good content. The
-resources
-that it replaces are taken out of the files below by the same rule.
+resources that it replaces are taken out of the files below by the same rule.
 """
 
 from __future__ import annotations

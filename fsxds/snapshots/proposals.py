@@ -1,8 +1,7 @@
 """Proposals: the served files of a tree, and the changes under consideration.
 
 The cost depends on the changes, not on the size of the tree. No name is served from two files, so the snapshot finds
-the
-served resource of a name.
+the served resource of a name.
 """
 
 from __future__ import annotations

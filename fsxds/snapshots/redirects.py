@@ -2,11 +2,9 @@
 
 | rule | source |
 | --- | --- |
-| A redirect is followed up to a resource that is none; its content is served under the requested name. | xRFC TP1,
-"Redirects" |
+| A redirect is followed up to a resource that is none; its content is served under the requested name. | xRFC TP1, "Redirects" |
 | An alternative is used if the one before leads to no resource; a note says so. | xRFC TP1, "Resource locators" |
-| Envoy compares names: the one in the content is the requested one, and endpoints stay those of the target. | ENVOY.md
-E43 |
+| Envoy compares names: the one in the content is the requested one, and endpoints stay those of the target. | ENVOY.md E43 |
 | A redirect that dangles, loops, or leads too far removes nothing: the last content of its name stays. | |
 | The former target of such a copy may be removed: the redirect no longer leads there. | |
 | The same holds if two resources of one view would claim the same, such as an address: Envoy would reject both. | |

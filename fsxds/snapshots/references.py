@@ -1,14 +1,11 @@
 """Collects the references of resources in the walk over each: clusters, discovered resources, and files.
 
 References are not judged here: `lint` reports missing and unused resources, and the protocol keeps referenced resources
-until
-their users have moved on. The only faults reported here are those of a TypedStruct, which is first read here.
+until their users have moved on. The only faults reported here are those of a TypedStruct, which is first read here.
 
 The behaviour of Envoy 1.40 without the named resource was tried for every row: whether it looks up a cluster when it
-takes
-the resource, or only when a request needs it; and its reaction to a discovered resource that never comes. A cluster
-that
-comes by CDS at the same moment is in time: Envoy loads clusters first.
+takes the resource, or only when a request needs it; and its reaction to a discovered resource that never comes. A
+cluster that comes by CDS at the same moment is in time: Envoy loads clusters first.
 """
 
 from __future__ import annotations

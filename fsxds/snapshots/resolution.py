@@ -1,8 +1,7 @@
 """The stage that follows the redirects and locators of a view. Pure.
 
 A tree without redirects is served as it is, at the cost of a look at each changed name. With redirects, an edit costs
-its
-changes and the redirects that lead to them.
+its changes and the redirects that lead to them.
 """
 
 from __future__ import annotations

@@ -60,8 +60,7 @@ class Piece(NamedTuple):
     """One resource as its author wrote it.
 
     `wrapper` has the other fields of the `Resource` around it, or is None. `claim` is the type that the envelope gives
-    it, or
-    None. `position` is its index in its list, or None outside of a list.
+    it, or None. `position` is its index in its list, or None outside of a list.
     """
 
     value: PlainValue
@@ -92,8 +91,7 @@ def shape_of(value: PlainValue, unknown_fields: Severity = Severity.ERROR) -> Sh
     """Take a document apart: a DiscoveryResponse, a `Resource`, a resource, or a list of any of these.
 
     The content of pieces is not examined; a document of unknown shape is one piece. `unknown_fields` is the severity of
-    an
-    unknown field of an envelope.
+    an unknown field of an envelope.
     """
     shape = Shape(unknown_fields=unknown_fields)
     if isinstance(value, list):

@@ -5,20 +5,16 @@
 | snapshot | the rows of each type | its facts and its names |
 | rows of a type | chunks; if packed, groups of them | its names |
 | group | chunks | its names |
-| chunk, with its resources | their large bodies; if packed, packs alone | the resources as clients see them, and their
-files |
+| chunk, with its resources | their large bodies; if packed, packs alone | the resources as clients see them, and their files |
 | pack, with some resources of a chunk | their large bodies | the same |
 | large body | | its version |
 
 So an edit makes few objects, however many resources there are: among 100 000 about 20 kB, and 4 kB if they are packed.
-Packed
-objects are more numerous, which costs writers and readers of all of them. `snapshot_near` reads only the objects that a
-given
-snapshot does not contain.
+Packed objects are more numerous, which costs writers and readers of all of them. `snapshot_near` reads only the objects
+that a given snapshot does not contain.
 
 The digest of a chunk excludes data that clients do not see: the line of a resource is the one at the time when the
-chunk was
-first kept. Otherwise a line added at the top of a file would make all of its chunks new.
+chunk was first kept. Otherwise a line added at the top of a file would make all of its chunks new.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@
 | make collections of folders, and find dangling entries | while one is written, or the settings have one |
 
 A stage is a module that is imported when it is first needed. A stage that changed the snapshot is applied once more
-when it
-is no longer needed, so that this is a change like any other.
+when it is no longer needed, so that this is a change like any other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Rewrites the structured names in a resource in canonical form, in which they are compared everywhere.
 
 Envoy compares texts. So each text in a resource that is a name or a locator is rewritten, in any field, also in the
-Struct and
-the Any of an extension. Secrets and malformed names stay as they are.
+Struct and the Any of an extension. Secrets and malformed names stay as they are.
 """
 
 from __future__ import annotations

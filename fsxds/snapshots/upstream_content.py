@@ -29,8 +29,7 @@ class UpstreamContent:
         pending: the types whose response is awaited, so that missing names may exist.
         answered: the types in the responses of the upstream, or kept from an earlier process.
         let_go: by type, names dropped because no client needs them, or because their TTL is over: the upstream did not
-            remove
-            them.
+            remove them.
         sequence: the number of responses taken in; a publication of a snapshot with this number includes them all.
     """
 

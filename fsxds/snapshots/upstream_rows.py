@@ -1,8 +1,7 @@
 """The stage that merges upstreams below a view of the tree, before redirects are followed. Pure.
 
 A name in several sources is taken from the first: the tree, then upstreams in their order. The cost depends on the
-changes in
-any of them.
+changes in any of them.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class _Composition:
         return removals
 
     def _keep(self, users: Mapping[Key, list[Key]]) -> None:
-        """Keep used resources, and hold those that claim the same as held ones, until no hold follows."""
+        """Keep used resources, and hold resources with the claims of held ones, until no hold follows."""
         self._keep_used()
         while claimers := self._hold_claimers():
             self._hold_users(users, claimers)

@@ -8,7 +8,7 @@
 | From any other target, endpoints that clusters of the step wait for follow at once. | ENVOY.md E70 |
 | A target is good when clients took its users; its removals may follow later, or never if the next target comes first. | |
 | Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | ENVOY.md E68, E69 |
-| After a restart, the previously served snapshot is served at once; the next step follows when clients had `step_timeout_s` to return, and those that did have taken that snapshot. | ENVOY.md E39 |
+| After a restart, the previously served snapshot is served at once; the next step follows when clients had `step_timeout_s` to return, and the returned ones have taken that snapshot. | ENVOY.md E39 |
 
 The rollout has no clock: callers pass `now_s`, of one clock that only goes forward, and call `receive_timer` at
 `timer_at_s`. After any call, `served` is the snapshot to publish. If `step` is another one then, call `receive_waiting`

@@ -2,7 +2,7 @@
 
 | rule | source |
 | --- | --- |
-| GROW: used resources are added and changed; those that the target lacks stay. | xDS protocol, "Eventual consistency considerations" |
+| GROW: used resources are added and changed; resources that the target lacks stay. | xDS protocol, "Eventual consistency considerations" |
 | SWITCH: their users change, when all clients have the former. | the same |
 | SHRINK: resources without users are removed, when all clients have switched. | the same |
 | A step without changes is left out; if no two are needed, one step makes all changes. | |

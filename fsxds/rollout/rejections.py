@@ -5,7 +5,7 @@
 | A node that NACKs a version is not served it until it is offered it again, with back-off, in ever smaller parts. |
 `pending` |
 | A NACK that names resources is about these; else all new ones in the response are suspects. | ENVOY.md E12 |
-| A version is held back from all nodes while more of those that were offered it reject it than the limit allows. | |
+| A version is held back from all nodes while more nodes reject it, of all that were offered it, than the limit allows. | |
 | One identity is one vote: a node id, or with credentials their name; nodes of one identity share its vote. | |
 | A node that left keeps its vote for a while, so that a reconnection changes nothing; its back-off stays longer. | |
 | So does an accepting node: if all reconnect at once, the first that is back does not decide. | |
@@ -327,7 +327,7 @@ class Rejections:
 def _with_absent(
     votes: Votes, before: Mapping[str, tuple[int, float | None]], now_s: float
 ) -> dict[str, tuple[int, float | None]]:
-    """Return the nodes that accept a version, including those that left recently."""
+    """Return the nodes that accept a version, including recently departed ones."""
     absent = {
         identity: (count, now_s if gone_at_s is None else gone_at_s)
         for identity, (count, gone_at_s) in before.items()

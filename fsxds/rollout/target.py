@@ -4,7 +4,7 @@
 | --- | --- |
 | A rollback pins the resources that it reverts; each follows the tree again when its own content changes there. | |
 | It reverts the served content of the tree, and the content that waits there to be served: neither is served then. | |
-| A rollback of all resources, from before the first tree, pins those that differ there. | |
+| A rollback of all resources, from before the first tree, pins the resources that differ there. | |
 | A rejected version is replaced by the good one before it, or by nothing if it is new. | ENVOY.md E12 |
 | If the good one is not known, clients keep what they have: they are not sent a removal. | ENVOY.md E12 |
 | An approval is for one removal: once served, an equal one waits again. | `guard` |
@@ -193,7 +193,7 @@ class Target:
         return compose(snapshot, None, holds, HoldingRules()).snapshot
 
     def held_of(self, rejected: Collection[ResourceVersion]) -> list[ResourceVersion]:
-        """Return the subset of versions that are replaced, each before those that were good before it."""
+        """Return the subset of versions that are replaced, each before its good predecessors."""
         found = []
         for key in {key for key, _ in rejected}:
             chain = [(key, one.version) for one in self._chain(self._asked(key))]
@@ -222,7 +222,7 @@ class Target:
     ) -> frozenset[ResourceVersion]:
         """Return the versions in a NACKed response that the NACK may mean.
 
-        Excluded are those that were good before `known` rejections and, if any other remains, those in `base`, which
+        Excluded are good predecessors of `known` rejections and, if any other remains, the versions in `base`, which
         clients took: a node may have them from a previous process.
         """
         good = {(key, one) for key, version in known if (one := self._version_before(key, version)) is not None}
@@ -329,7 +329,7 @@ class Restored:
         self._rows: dict[TypeUrl, Rows] = {} if target is None else dict(target.by_type)
 
     def complete(self, target: Snapshot) -> Snapshot:
-        """Add resources that a target may lack by mistake; those that it has or certainly lacks are forgotten."""
+        """Add resources that a target may lack by mistake; forget those it has or certainly lacks."""
         if not self._rows:
             return target
         rows = {type_url: _lacking(each, type_url, target) for type_url, each in self._rows.items()}

@@ -48,8 +48,6 @@ class TreeChange:
     Attributes:
         present: all files that are new or not served as they are, and perhaps others, with their parsed content and own
             problems; `good` is ignored.
-        gone: the files of the previous tree that were removed.
-        served: the files served of the previous tree.
     """
 
     present: Records
@@ -69,7 +67,7 @@ def accept(
     whole_trees: bool,
     report: Callable[[Decision], Conflicts] = report_nothing,
 ) -> dict[PurePosixPath, FileRecord]:
-    """Decide what is served of the files that changed; all other files stay as they are.
+    """Decide what is served of changed files; all other files stay as they are.
 
     Args:
         change: the changed files.
@@ -96,7 +94,7 @@ def accept(
 
 
 def _unreported(record: FileRecord) -> FileRecord:
-    """Drop the problems that `report` added to the record of a file that is served as it is."""
+    """Drop the problems that `report` added to a record."""
     return replace(record, problems=record.parsed.problems if record.parsed else ())
 
 
@@ -130,7 +128,7 @@ class _Deciding:
         self._heirs = self._find_heirs()
 
     def decide(self, held: Mapping[PurePosixPath, tuple[Problem, ...]]) -> _Attempt:
-        """Serve all files except those in `held` and those that the rules then hold back."""
+        """Serve all files except `held` ones and any that the rules then hold back."""
         records, held, given_up = dict(self._fresh), dict(held), set[PurePosixPath]()
         records |= {path: self.held_back(path, problems) for path, problems in held.items()}
         while True:
@@ -171,7 +169,6 @@ class _Deciding:
         return conflicts
 
     def held_back(self, path: PurePosixPath, problems: tuple[Problem, ...]) -> FileRecord:
-        """Return the record of a file that rules hold back: its last good content stays."""
         record = self._fresh[path]
         return replace(record, good=self._served.good(path), problems=record.problems + problems)
 
@@ -256,7 +253,6 @@ def _vanished(path: PurePosixPath, suspects: frozenset[PurePosixPath]) -> Proble
 
 
 def _has_error(records: Records, change: TreeChange) -> bool:
-    """Whether any file has an error, given the records that may differ from before."""
     others = (problem for problem in change.served.problems if problem.path not in records)
     # Problems of removed files do not count.
     found = (*(problem for record in records.values() for problem in record.problems), *others)
@@ -300,7 +296,7 @@ class AuthoredVersions:
         self._served = served
 
     def __call__(self, proposals: Proposals) -> Conflicts:
-        """Return problems of files whose version disagrees with a more trusted file, or has had other content."""
+        """Return problems of versions that disagree with a more trusted file, or were served with other content."""
         declared = declarations_with(self._served, proposals.changes)
         declared = Counter(declared) + declarations_of(proposal.parsed for proposal in proposals.on_trial)
         agreed = {type_url: version for type_url, version in declared if version is not None}
@@ -346,7 +342,6 @@ def _stale_versions(agreed: Mapping[TypeUrl, str], proposals: Proposals) -> Mapp
 
 
 def _changes_content(type_url: TypeUrl, proposals: Proposals) -> bool:
-    """Whether the resources of a type would differ from the served ones."""
     rows = proposals.served.rows(type_url)
     added: dict[str, Version | None] = {}
     for change in proposals.changes:
@@ -358,8 +353,7 @@ def _changes_content(type_url: TypeUrl, proposals: Proposals) -> bool:
 def authored_versions(declarations: Declarations, good: Callable[[], Iterable[ParsedFile]]) -> Mapping[TypeUrl, str]:
     """Return the versions that authors gave to types.
 
-    `declarations` are those of all served files. `good` returns these files in order; it is called if versions
-    disagree, and the last one counts.
+    `good` returns the served files in order; it is called if versions disagree, and the last one counts.
     """
     authored = {type_url: Version(version) for type_url, version in declarations if version is not None}
     if len(authored) < sum(version is not None for _, version in declarations):
@@ -371,7 +365,7 @@ def authored_versions(declarations: Declarations, good: Callable[[], Iterable[Pa
 
 
 def _declarations(proposals: tuple[Proposal, ...]) -> list[tuple[Proposal, TypeUrl, str | None]]:
-    """Return the version that each document gives to each of its types, those already served with the type first."""
+    """Return the version of each type in each document; documents already served with the type come first."""
     declared = [
         (proposal, type_url, document.version_info)
         for proposal in proposals
@@ -386,7 +380,6 @@ def _serves(proposal: Proposal, type_url: TypeUrl) -> bool:
 
 
 def _content(type_url: TypeUrl, files: Iterable[ParsedFile]) -> dict[str, Version]:
-    """Map names of a type to versions of the resources."""
     return {
         resource.name: resource.version
         for parsed in files

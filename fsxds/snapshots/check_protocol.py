@@ -31,13 +31,9 @@ FileRule = Callable[[Proposals], Conflicts]
 
 
 class Place(NamedTuple):
-    """The place of a field.
+    """The place of a field; line and column count from 1.
 
     Attributes:
-        path: the file.
-        line: counts from 1.
-        column: counts from 1.
-        field_path: the path from the top of its document.
         below: the place in the layers below, if the field is in a patched resource and the patch did not write it.
     """
 
@@ -58,7 +54,7 @@ class FieldLocator:
     def places(self, parsed: ParsedFile, wanted: Iterable[tuple[Origin, FieldPath]]) -> list[Place]:
         """Return the place of each field, given the origin of its resource and its path in the resource.
 
-        If the text is not available, the place is that of the resource.
+        Without the text, the place is that of the resource.
         """
         sources = [_source_of(origin, path) for origin, path in wanted]
         file, file_format = self._tree.file_at(parsed.path), format_of(parsed.path)
@@ -145,7 +141,7 @@ class TreeCheck(Protocol):
     def report(self, decision: Decision) -> Conflicts:
         """Return further problems of accepted files, which hold none of them back.
 
-        The result has all files of the decision, and all other files whose problems differ from before.
+        The result has all files of the decision, and any other files with problems that changed.
         """
 
 
@@ -170,11 +166,8 @@ class Check(Protocol):
     ) -> TreeCheck:
         """Return the check of one tree.
 
-        Args:
-            memory: the memory of the previous tree's check; None if not known, or if the check was another one.
-            locator: finds lines and columns.
-            served: the files served of the previous tree.
-            elsewhere: the resources that names without a definition in files may refer to.
+        `memory` is that of the previous tree's check, or None; `served` are the files served of that tree. Names
+        without a definition in files may refer to resources in `elsewhere`.
         """
 
 

@@ -85,7 +85,7 @@ class DocumentReader:
         self._hint = hint
 
     def read(self, number: int) -> DocumentDraft:
-        """Read the document, which is the `number`th of its file, counted from 0."""
+        """Read the document with this number in its file, counted from 0."""
         draft = DocumentDraft(number)
         if isinstance(self._document, PlainDocument):
             self._read_plain(self._document, draft)
@@ -168,7 +168,6 @@ class DocumentReader:
         return Converted(None, (*converted.faults, *faults)) if faults else converted
 
     def _declare_empty(self, claim: TypeClaim | None, draft: DocumentDraft) -> None:
-        """Record that a document is empty on purpose."""
         row = self._row(claim, (), draft)
         if row is not None:
             draft.declared.add(row.type_url)
@@ -346,7 +345,6 @@ class DocumentReader:
     def _prepared(
         self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft
     ) -> tuple[_Place, bytes] | None:
-        """Apply naming rules and type rules to a resource; return its place and bytes, or None if there is a fault."""
         body = message.SerializeToString(deterministic=True)
         if may_hold_names(body) or any(map(is_structured, (place.wrapping.name, *place.wrapping.aliases))):
             canonical = self._canonical(message, row, place, draft)
@@ -361,7 +359,7 @@ class DocumentReader:
         return place, body
 
     def _canonical(self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
-        """Rewrite the structured names in a resource and its wrapper; return its new place, or None if one is wrong."""
+        """Rewrite the structured names in a resource and its wrapper; return its new place, or None for a fault."""
         own = self._own_name(message, row, place)
         canonical = self._canonical_around(row, place, draft)
         if isinstance(own, Fault):
@@ -384,7 +382,6 @@ class DocumentReader:
         return self._names.resource_name(str(getattr(message, row.name_field)), row, _name_path(row, place))
 
     def _canonical_around(self, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
-        """Return the place of a resource with canonical names in its wrapper, or None if one is wrong."""
         around = wrapper_path(place.field_path)
         written = [(place.wrapping.name, (*around, "name"))]
         written += [(alias, (*around, "aliases", index)) for index, alias in enumerate(place.wrapping.aliases)]
@@ -401,7 +398,7 @@ class DocumentReader:
         return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(aliases)))
 
     def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:
-        """Give a listener a stable name, and report it; return it, or an empty text if the listener has no address."""
+        """Give a listener a stable name, and report it; return it, empty without an address."""
         name = name_of_unnamed(message, place.wrapping.name)
         if name:
             cast("_Named", message).name = name
@@ -409,7 +406,6 @@ class DocumentReader:
         return name
 
     def _complete(self, message: Message, rules: TypeRules, place: _Place) -> list[Fault]:
-        """Complete a message by the rules of its type, and return the faults."""
         of_name = rules.name_fault(place.wrapping.name)
         around = wrapper_path(place.field_path)
         within = rules.complete(message, place.written, self._catalogue, self._authority)
@@ -429,7 +425,7 @@ class DocumentReader:
             draft.broken += fault.severity is Severity.ERROR
 
     def _check(self, message: Message, place: _Place, draft: DocumentDraft) -> tuple[Reference, ...]:
-        """Report the faults in a resource, and return its references, all by paths as its author spelled them."""
+        """Report the faults in a resource, and return its references, by paths in the author's spelling."""
         walk = self._field_rules.check(message)
         if walk.faults:
             draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
@@ -511,10 +507,7 @@ _NO_WRAPPING = _Wrapping()
 
 
 class _Place(NamedTuple):
-    """The place of a resource: its path in the document, its index in the list, its wrapper, and its values.
-
-    `written` is None if the author wrote no plain values.
-    """
+    """The place of a resource; `written` is None if the author wrote no plain values."""
 
     field_path: FieldPath
     position: int | None
@@ -557,8 +550,7 @@ class _Wrapper(Protocol):
 def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
     """Convert the API's path of a field to the author's spelling.
 
-    Authors may write `connectTimeout`, and one object in place of a list. Steps that do not exist, such as a missing
-    field, stay as they are.
+    Authors may write `connectTimeout`, and one object in place of a list. Steps without a value stay as they are.
 
     Args:
         value: the authored value at the top of the path.

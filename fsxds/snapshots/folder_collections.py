@@ -40,10 +40,7 @@ class Collected:
 
     Attributes:
         snapshot: the served snapshot; `raw` itself if there is no collection to make.
-        problems: folders without a collection, and dangling entries.
         made: the collections of folders, by name.
-        dangling: the problems of entries.
-        held: always empty.
     """
 
     snapshot: Snapshot
@@ -74,12 +71,9 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
 
 
 def with_collections(source: Snapshot, rules: CollectionRules, before: Collected | None) -> Collected:
-    """Return a snapshot with the collections of folders; unchanged ones are those from `before`.
+    """Return a snapshot with the collections of folders; unchanged ones are shared with `before`.
 
-    Args:
-        source: the snapshot of the files, with redirects followed.
-        rules: the collections to make.
-        before: the previous result, or None.
+    `source` is the snapshot with redirects followed.
     """
     dangling = _dangling(source, rules, before)
     if rules.catalogue is None or not rules.rules:
@@ -105,7 +99,7 @@ def with_collections(source: Snapshot, rules: CollectionRules, before: Collected
 
 
 def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None) -> tuple[Problem, ...]:
-    """Return the dangling entries of written collections, searched for only if listeners or collections changed."""
+    """Return the dangling entries of written collections, computed only if listeners or collections changed."""
     collections = source.resources(COLLECTION.type_url)
     if rules.catalogue is None or not collections:
         return ()
@@ -131,7 +125,7 @@ def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None
 
 
 def _authority_of(collection: Resource) -> str:
-    """Return the authority that is responsible for a collection, and so for its entries."""
+    """Return the authority responsible for a collection and its entries."""
     structured = parse_or_none(collection.name)
     return structured.authority if structured else ""
 
@@ -159,7 +153,6 @@ def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | N
 
 
 def _is_unsure(source: Snapshot) -> bool:
-    """Whether broken files may define unknown listeners."""
     return LISTENER.type_url in source.incomplete | source.withheld
 
 
@@ -207,7 +200,6 @@ def _references(member: Resource, index: int) -> Iterator[Reference]:
 
 
 def _served(source: Snapshot, made: Mapping[str, FolderCollection], before: Collected | None) -> Snapshot:
-    """Return a snapshot with the made collections beside the written ones."""
     type_url = COLLECTION.type_url
     written = source.resources(type_url)
     earlier = before.snapshot.resources(type_url) if before is not None else Rows(type_url)

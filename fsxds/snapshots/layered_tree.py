@@ -30,7 +30,7 @@ class LayerRules(Protocol):
         """Return the folders of a tree that are layers."""
 
     def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
-        """Return the lost layers of a tree with these folders; the layers `known` had files in the previous tree."""
+        """Return the lost layers of a tree with these folders; layers in `known` had files in the previous tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,9 @@ class LayeredTree:
     """A tree divided by its layers.
 
     Attributes:
-        read: the tree as read.
-        tree: the same with the kept files of lost layers.
-        folders: all folders, as posix paths, including those of lost layers that are held.
-        names: the folders that are layers.
+        read: the tree without the kept files of lost layers.
+        folders: all folders, as posix paths, including held lost layers.
         by_layer: the content of each layer, `NO_LAYER` for files in none; an unchanged layer is the same object.
-        lost: the layers that the settings name and that have no folder.
     """
 
     read: SourceTree
@@ -69,7 +66,7 @@ class LayeredTree:
 
     @classmethod
     def of(cls, read: SourceTree, rules: LayerRules, before: LayeredTree | None) -> LayeredTree:
-        """Divide a tree; while no folder comes or goes, the cost is that of the difference from `before`."""
+        """Divide a tree; while no folder comes or goes, only differences from `before` cost."""
         last = before if before is not None and before.rules is rules else None
         if last is not None and last.has_paths_of(read):
             return replace(last, read=read, tree=read, by_layer=last.updated(read))
@@ -149,7 +146,6 @@ class LayerFinder:
 def _with_lost(
     read: SourceTree, rules: LayerRules, before: LayeredTree | None
 ) -> tuple[SourceTree, tuple[LostLayer, ...]]:
-    """Return a tree with the kept content of lost layers, and these layers."""
     known = before.known if before else {}
     lost = rules.lost_layers(_folders(read), known.keys())
     held = [one for one in lost if one.held]

@@ -56,12 +56,10 @@ class LayerFiles:
 
 @dataclass(frozen=True, slots=True)
 class LoadedLayer:
-    """A layer loaded on top of those below it.
+    """A layer loaded on top of others.
 
     Attributes:
-        loaded: all layers up to this one: the snapshot, and all problems.
-        bare: the same without `carried`, for loading on top.
-        below: the layer below; None for the lowest.
+        bare: the same as `loaded` without `carried`, for loading on top.
         carried: files below with problems that `bare` does not have.
         added: problems that the layers below do not have.
         removed: problems of the layers below that this one does not have.
@@ -79,14 +77,7 @@ class LoadedLayer:
 def load_layer(
     below: LoadedLayer | None, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
 ) -> LoadedLayer:
-    """Load a layer.
-
-    Args:
-        below: the layer below; None for the lowest.
-        layer: the files of the layer.
-        before: the layer's previous result, on any layers below; None for the first time.
-        acceptance: how files are accepted.
-    """
+    """Load a layer; `below` is None for the lowest, `before` its previous result on any layers below, or None."""
     if below is None:
         tree = SourceTree(layer.files, layer.problems)
         bare = load(
@@ -104,7 +95,6 @@ def load_layer(
 def _with_edits_done(
     below: Loaded, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
 ) -> LayerFiles:
-    """Return the files of a layer with all their edits of the layers below applied."""
     patching, edited = acceptance.patching, [parsed for parsed in layer.parsed.values() if parsed.edits]
     if patching is None or not edited or below.memory is None:
         return layer
@@ -130,8 +120,8 @@ class _Assumed:
     """Corrections of the assumption that every good file of the layer is served.
 
     Attributes:
-        own: the served content of files of the layer, by path, or None.
-        below: the files below whose served content alone can be projected.
+        own: the served content of the layer's files.
+        below: the files below with held content, so that only served content can be projected.
     """
 
     own: dict[PurePosixPath, ParsedFile | None] = field(default_factory=dict)
@@ -192,7 +182,7 @@ class _LayerLoad:
         return load(tree, start, parse, self._acceptance), projection
 
     def _parsed(self, path: PurePosixPath, projection: Projection) -> ParsedFile:
-        """Return the parsed form of a file; all files below were parsed when they were loaded."""
+        """Return the parsed form of a file; files below were parsed when they were loaded."""
         found = projection.parsed.get(path) or self._layer.parsed.get(path)
         if found is None and path in self._below.bare.records:
             found = self._below.bare.records[path].parsed
@@ -212,7 +202,7 @@ class _LayerLoad:
         return None if record is None else record.good
 
     def _learn(self, assumed: _Assumed, loaded: Loaded, projection: Projection, start: Loaded | None) -> bool:
-        """Correct the assumptions by a result; return whether there was a correction. Each file is corrected once."""
+        """Correct the assumptions once per file by a result; return whether there was a correction."""
         below = {path for path in projection.parsed.keys() - assumed.below if loaded.records[path].is_held}
         if below:
             # Their held content may be served beside their last good content.

@@ -28,11 +28,10 @@ LayerKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ViewsMemory:
-    """The memory of one load for the next, which then examines only changes.
+    """The memory of one load for the next.
 
     Attributes:
-        layers: the parsed files of the loaded layers.
-        loaded: the loaded layers, by their names and those of the layers below them.
+        loaded: the loaded layers, each with the layers below it as the key.
     """
 
     tree: LayeredTree
@@ -89,11 +88,8 @@ class ViewsLoad:
     ) -> None:
         """Prepare to load a tree.
 
-        Args:
-            tree: the present files.
-            wanted: the views to load, mapped to their variables if views have any.
-            rules: find the layers among folders; a new object if they changed since the previous load.
-            before: the previous views, or None.
+        `wanted` are the views to load, mapped to their variables if any have some. `rules` is a new object if the
+        layers of folders changed since the previous load.
         """
         memory = before.memory if before and isinstance(before.memory, ViewsMemory) else None
         self._tree = LayeredTree.of(tree, rules, memory.tree if memory else None)
@@ -161,7 +157,7 @@ class ViewsLoad:
     def _loaded_layer(
         self, key: Layers, below: LoadedLayer | None, layer: LayerFiles, acceptance: Acceptance
     ) -> LoadedLayer:
-        """Load a layer, or return the previous result if the layer and those below are unchanged."""
+        """Load a layer, or return the previous result if it and all layers below are unchanged."""
         before = self._loaded_before.get(key)
         if before is None and _mark(key) in self._marks_before:
             # The view's first file with variables appeared: continue from its content without them.
@@ -181,7 +177,7 @@ class ViewsLoad:
         return load_layer(None, layer, None, acceptance) if variant is None or variant.bare.held else variant
 
     def _source(self, key: Layers, variables: Variables | None) -> LayerSource:
-        """Return the content of a layer with the variables of a view."""
+        """Return the content of a layer with a view's variables."""
         source = self._tree.source(folders_of(key)[-1])
         if not _mark(key) or variables is None:
             return source
@@ -206,7 +202,6 @@ class ViewsLoad:
         return before if before is not None and before.is_same(layer) else layer
 
     def _outside(self) -> Problem | None:
-        """Return one note about all files that are in no layer, at the first."""
         files = self._tree.source(NO_LAYER).files
         if not files:
             return None
@@ -234,12 +229,7 @@ _Found = tuple[Problem, Severity]
 def merged_problems(
     views: Mapping[Layers, LoadedLayer], layer_of: Callable[[PurePosixPath], str]
 ) -> tuple[Problem, ...]:
-    """Return the problems of all views, sorted by place; one that is not in all views with its layer names its views.
-
-    Args:
-        views: the last loaded layer of each view.
-        layer_of: returns the layer of a file.
-    """
+    """Return the problems of all views, sorted by place; one that is not in all views with its layer names them."""
     above: defaultdict[int, list[Layers]] = defaultdict(list)
     loaded: dict[int, LoadedLayer] = {}
     for layers, last in views.items():

@@ -51,7 +51,7 @@ MOST_RESOURCES = 1_000_000
 class ResourceLimit:
     """Rejects files that would exceed the resource limit, the least trusted first.
 
-    A file with no more resources than are served from it is never held back by this rule.
+    It never rejects a file that does not grow.
 
     Args:
         most: the maximum number of resources, over all types, in one view.
@@ -113,9 +113,9 @@ class Acceptance:
         whole_trees: one file with an error holds back all files.
         authored_versions: serve the `version_info` of the authors.
         check: judges the files together; only errors hold a file back.
-        locate_up_to_bytes: in files up to this size, problems of references have their own line and column, in larger
-            ones those of the resource; None for no limit.
-        patching: patches resources of layers below; None if there are no layers.
+        locate_up_to_bytes: in larger files, problems of references have the line and column of the resource; None for
+            no limit.
+        patching: None if there are no layers.
         elsewhere: the resources that names without a definition in files may refer to.
     """
 
@@ -175,7 +175,6 @@ class LoadMemory:
     """The memory of one load for the next, which then examines only changes.
 
     Attributes:
-        check: the memory of the check.
         repeating: the served files that define a name twice.
         declarations: the versions declared in served files; None if authored versions are off.
     """
@@ -190,9 +189,9 @@ class LoadMemory:
 class Loaded:
     """A loaded tree: its snapshot, and all its present problems, sorted by place.
 
-    Loading the next tree on top of `memory` costs only the changes; without it every file is loaded again. The object
-    is immutable, so any number of trees can be loaded on top. `wanted` holds the names that files reference and none
-    defines, if they may be elsewhere.
+    Loading the next tree on top of `memory` costs only the changes; without it every file is loaded again. Any number
+    of trees can be loaded on top. `wanted` holds the names that files reference and none defines, if they may be
+    elsewhere.
     """
 
     snapshot: Snapshot
@@ -208,7 +207,7 @@ class Loaded:
 
 
 def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
-    """Return the files whose content is not parsed yet; all other files cost one comparison each."""
+    """Return the files whose content is not parsed yet; any other file costs one comparison."""
     known = before.records if before else {}
     files = TreeDifference.between(before, tree).files
     return tuple(file for file in files if _known_parse(file, known.get(file.path)) is None)
@@ -225,14 +224,7 @@ def unjudged(loaded: Loaded) -> Loaded:
 
 
 def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
-    """Load a tree on top of the previous one.
-
-    Args:
-        tree: the present files.
-        before: the previous result; None for the first tree.
-        parse: called once, with the files that changed.
-        acceptance: how to accept the tree.
-    """
+    """Load a tree on top of the previous one; `parse` is called once, with the changed files."""
     memory = before.memory if before else None
     served = _served_by(before)
     fresh = {parsed.path: _undone(parsed, acceptance) for parsed in parse(changed_files(tree, before))}
@@ -356,7 +348,7 @@ def _place(problem: Problem) -> tuple[object, ...]:
 def _problems(
     tree: Tree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
 ) -> tuple[Problem, ...]:
-    """Return all problems, sorted by place, given the files whose problems may differ from before."""
+    """Return all problems, sorted by place; `changed` are the files with possibly different problems."""
     of_tree: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     for problem in tree.problems:
         of_tree[problem.path].append(problem)
@@ -407,7 +399,7 @@ def merge(
     Args:
         records: all files as accepted; no name of a type is in two files.
         changes: the changes of all files that are not served as before, or are not good.
-        before: the previous snapshot, with which unchanged parts are shared; None for the first.
+        before: the previous snapshot; unchanged parts are shared. None for the first.
         declared: the declared versions; None if authored versions are off.
     """
     generation = before.generation + 1 if before else 1
@@ -442,7 +434,6 @@ def _good(records: Records) -> Iterator[ParsedFile]:
 
 
 def _by_type(resources: Iterable[Iterable[Resource]]) -> Mapping[TypeUrl, Mapping[str, Resource]]:
-    """Group resources by type and name; the last one counts if a file repeats a name."""
     found: defaultdict[TypeUrl, dict[str, Resource]] = defaultdict(dict)
     for resource in chain.from_iterable(resources):
         found[resource.type_url][resource.name] = resource

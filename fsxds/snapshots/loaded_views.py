@@ -52,14 +52,13 @@ class LoadedViews:
 
     Attributes:
         by_layers: the loaded files of each view. An unchanged view is the same object.
-        existing: the folders of the tree, each of which may be a layer.
+        existing: the folders of the tree, which may be layers.
         problems: all problems, each once, sorted by place; a problem names its views unless it shows in all with its
             layer.
-        held: the files of which some view serves older content, or none.
-        memory: the memory for the next load, or None.
+        held: the files with older content, or none, in some view.
         staged: the result of each of `stages.STAGES` per view; None if the stage was not needed. Empty if not yet
             staged.
-        contents: the content of upstreams, in order of precedence.
+        contents: in order of precedence.
     """
 
     by_layers: Mapping[Layers, Loaded]
@@ -96,11 +95,7 @@ def with_served(
 ) -> LoadedViews:
     """Return loaded views with their served snapshots, and the problems of these.
 
-    Args:
-        views: the views without results of stages.
-        rules: the settings.
-        before: the previous views with results; None for the first.
-        contents: the content of upstreams, in order of precedence.
+    `before` are the previous views; `contents` is in order of precedence.
     """
     inputs = Inputs(rules, contents)
     staged = {layers: _staged(loaded.snapshot, layers, inputs, before) for layers, loaded in views.by_layers.items()}

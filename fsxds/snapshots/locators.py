@@ -65,8 +65,8 @@ class Resolver:
         catalogue: the message types; None if list collections have no entries.
 
     Attributes:
-        folders: the list collections of folders, by name, for a snapshot that does not contain them yet.
-        looked_at: the places searched since it was last reset.
+        folders: the list collections of folders, by name, if not yet in the snapshot.
+        looked_at: the places searched.
     """
 
     def __init__(
@@ -80,12 +80,7 @@ class Resolver:
         self.looked_at: set[Place] = set()
 
     def find(self, locator: Locator, type_url: TypeUrl) -> Found:
-        """Return the first existing alternative of a locator, else the reason why the first does not exist.
-
-        Args:
-            locator: the locator.
-            type_url: the type of the target.
-        """
+        """Return the first existing target of a locator of this type, else the reason why the first does not exist."""
         reason: NotThere | None = None
         for choice in locator.choices():
             found = self.find_choice(choice, type_url)
@@ -172,7 +167,6 @@ class Resolver:
         return NotThere("of which nothing of this type was loaded" if not here else _several(here))
 
     def _within(self, file: FileName) -> PurePosixPath | None:
-        """Return the path of a file relative to the tree, or None if it is outside."""
         path = PurePosixPath(file.path)
         if self._root is None or not path.is_relative_to(self._root) or ".." in path.parts:
             return None
@@ -219,7 +213,6 @@ def _names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, 
 
 
 def _packed_entry(of_list: Resource, entry: str, catalogue: Catalogue) -> tuple[TypeUrl, bytes] | None:
-    """Return the type and body of an inline entry of a list collection, or None if it has no such entry."""
     row = BY_TYPE_URL.get(of_list.type_url)
     if row is None:
         return None

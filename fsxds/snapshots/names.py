@@ -36,9 +36,8 @@ def naming_fault(
 ) -> Fault | None:
     """Return the problem of a resource's name, or None. Source: ENVOY.md E18, E46.
 
-    `own_name` is the name in the resource, `wrapper_name` that in the `Resource` around it; both may be empty.
-    `find_name` returns the path of `own_name`, or `field_path`, the resource's, if it is empty; it is called only if
-    there is a problem.
+    `own_name` and `wrapper_name`, of the `Resource` around it, may be empty. `find_name` returns the path of
+    `own_name`, or `field_path` if it is empty; it is called only if there is a problem.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)
@@ -188,7 +187,7 @@ def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ..
 
 
 def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Reference]:
-    """Yield the names that no other virtual host may have: its aliases, and the name under which Envoy keeps it."""
+    """Yield the names that no other virtual host may have: its aliases, and Envoy's key of it."""
     table = route_configuration_of(name)
     claimed = set()
     for index, domain in enumerate(host.domains):
@@ -247,7 +246,7 @@ def unique_names(proposals: Proposals) -> Conflicts:
 
 
 def _repeated(proposals: Proposals, left_out: Container[int]) -> list[frozenset[PurePosixPath]]:
-    """Return the sets of files that define the same name; resources with ids in `left_out` do not count."""
+    """Return the sets of files with common names, without resources with ids in `left_out`."""
     keys = {key_of(resource) for resource in proposals.added if id(resource) not in left_out}
     definers = (found for key in keys if len(found := proposals.defining(key)) > 1)
     paths = (frozenset(one.origin.path for one in several if id(one) not in left_out) for several in definers)

@@ -153,7 +153,7 @@ def variables_of(file: SourceFile, others: Variables) -> Variables:
 
 
 def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
-    """Compile the rules for each message: those of the API, the references, and the hooks of the check.
+    """Compile the rules for each message: field rules of the API, references, and hooks of the check.
 
     Raises:
         ApiError: the catalogue has a field rule that is not known here.
@@ -173,7 +173,7 @@ def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tup
 def _placed_edits(
     file: SourceFile, locate: Locate | None, drafts: Iterable[DocumentDraft]
 ) -> Mapping[int, tuple[LayerEdit, ...]]:
-    """Return the edits of other layers by the numbers of their documents, each with its line and column."""
+    """Map documents to their edits of other layers, each with its line and column."""
     found = {draft.number: draft.edits for draft in drafts if draft.edits}
     if not found or locate is None:
         return found
@@ -186,7 +186,6 @@ def _placed_edits(
 
 
 def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
-    """Limit the number of faults, errors first."""
     if len(faults) <= MAX_FAULTS:
         return faults
     severities = tuple(Severity)
@@ -232,7 +231,7 @@ class _Known:
     """The last parsed content of a file.
 
     Attributes:
-        context: the type of the file name and of the envelope, on which the meaning of the items depends.
+        context: the types of the file name and of the envelope.
         items: by the digest of an item's text: its resource, and its number of lines.
     """
 
@@ -244,11 +243,7 @@ class _Known:
 
 
 class ChunkParser:
-    """Remembers the items of large lists by their content.
-
-    Attributes:
-        tools: the tools that read items.
-    """
+    """Remembers the items of large lists by their content."""
 
     def __init__(
         self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES, most_remembered: int = MOST_REMEMBERED
@@ -283,7 +278,7 @@ class ChunkParser:
         return None if pieces is None else self._read(file.path, pieces, hint, most_bytes)
 
     def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
-        """Remember the items of a faultless document that was parsed as a whole, so that the next edit costs little."""
+        """Remember the items of a faultless document that was parsed as a whole."""
         if not self._is_large_list(file):
             return
         pieces = _take_apart(file.content)
@@ -386,7 +381,6 @@ def _digest(text: bytes) -> bytes:
 
 
 def _first_line(pieces: _Pieces) -> int:
-    """Return the line of the first item, from 1."""
     return pieces.head.count(b"\n") + 1
 
 
@@ -409,7 +403,6 @@ def _is_content(line: bytes) -> bool:
 
 
 def _at(resource: Resource, line: int, list_path: FieldPath, index: int) -> Resource:
-    """Return the resource with another place in its file."""
     origin, place = resource.origin, len(list_path)
     if origin.line == line and origin.field_path[place : place + 1] == (index,):
         return resource

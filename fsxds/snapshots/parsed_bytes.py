@@ -149,7 +149,6 @@ class _RowWriter:
         )
 
     def deflated(self, *rest: _Plain) -> bytes:
-        """Return rows with their tables and the bodies as bytes."""
         text = json.dumps([list(self.type_urls), list(self.paths), *rest], separators=(",", ":"), check_circular=False)
         content = text.encode()
         return zlib.compress(len(content).to_bytes(_LENGTH_BYTES) + content + b"".join(self.bodies), _LEVEL)

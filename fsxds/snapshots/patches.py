@@ -38,7 +38,6 @@ class PatchedResource:
 
     Attributes:
         resource: the patched resource; None if the result is no message.
-        faults: the faults in the result, by paths from its top.
     """
 
     resource: Resource | None
@@ -70,11 +69,8 @@ class Patching:
     ) -> ParsedFile:
         """Return a file with all edits of other layers in its documents applied.
 
-        Args:
-            parsed: the parsed file.
-            bases: the existing resources of layers below that it deletes or patches.
-            may_exist: tests whether a broken file below may define any other resource.
-            locator: finds lines and columns: in this file by its new digest, `digest_of_done`.
+        `bases` are the existing resources that it edits; `may_exist` tests whether a broken file below may define any
+        other. `locator` finds this file by its new digest, `digest_of_done`.
         """
         digest = digest_of_done(parsed, bases, may_exist)
         problems = [*parsed.problems, *nothing_below(parsed, bases, self._check.adjusted, may_exist)]
@@ -127,7 +123,6 @@ class Patching:
     def _unchanged(
         self, document: Document, patched: tuple[Resource, ...], bases: Mapping[Key, Resource]
     ) -> Iterator[Problem]:
-        """Yield a problem for each patch without effect."""
         after = {(resource.type_url, resource.name): resource for resource in patched}
         for edit in document.edits:
             resource, base = after.get(edit.key), bases.get(edit.key)

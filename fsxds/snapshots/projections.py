@@ -21,7 +21,7 @@ from fsxds.snapshots.proposals import FileRecord
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The problems of a file whose served content was projected, so that no load finds them again."""
+    """Problems of a file with projected served content, which no load finds again."""
 
     held: HeldFile | None
     problems: tuple[Problem, ...]
@@ -32,8 +32,6 @@ class Projection:
     """The files of lower layers that differ in the layer above.
 
     Attributes:
-        files: the files by path.
-        parsed: their parsed content by path.
         carried: the files that are held back below, so that their served content was projected.
     """
 
@@ -82,10 +80,7 @@ def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
 def project(below: Loaded, keys: Collection[Key], as_served: Collection[PurePosixPath]) -> Projection:
     """Take resources out of the files that contain them.
 
-    Args:
-        below: the loaded lower layers.
-        keys: the resources to take out.
-        as_served: files whose served content is projected even though their present content is good by itself.
+    `as_served` are files to project with their served content, though their present content is good by itself.
     """
     files: dict[PurePosixPath, SourceFile] = {}
     parsed: dict[PurePosixPath, ParsedFile] = {}
@@ -108,7 +103,6 @@ def project(below: Loaded, keys: Collection[Key], as_served: Collection[PurePosi
 
 
 def _found(below: Loaded, keys: Collection[Key]) -> Mapping[PurePosixPath, set[Key]]:
-    """Map the files with any of these resources to their keys, including files that are held back."""
     found: defaultdict[PurePosixPath, set[Key]] = defaultdict(set)
     for key in keys:
         row = below.snapshot.resources(key[0]).get(key[1])
@@ -122,7 +116,7 @@ def _found(below: Loaded, keys: Collection[Key]) -> Mapping[PurePosixPath, set[K
 
 
 def _content(record: FileRecord, *, is_served: bool) -> ParsedFile | None:
-    """Return the content to project of a file, or None if none is or will be served."""
+    """Return the content to project of a file, or None."""
     is_good = record.parsed is not None and record.parsed.is_good
     return record.parsed if is_good and not (is_served and record.good) else record.good
 

@@ -26,7 +26,6 @@ class FileRecord:
     Attributes:
         parsed: the present content; None if the file could not be read or was removed.
         good: the served content; None if the file was never good.
-        problems: the errors that keep `parsed` from being served, and its warnings.
         suspects: if the file was removed and is kept, the files that may be its new name.
     """
 
@@ -73,7 +72,6 @@ class Proposal:
     """The content that might be served of one file.
 
     Attributes:
-        parsed: the proposed content.
         is_last_good: `parsed` is served already.
         is_gone: the file was removed; such files are trusted last.
         was: the served content of the file, or of vanished files that share names with this new one.
@@ -91,13 +89,9 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """The difference between the served and the proposed content of a file.
+    """The difference between the served content of a file, `was`, and the proposed, `now`; each may be None.
 
     Attributes:
-        was: the served content, or None.
-        now: the proposed content, or None.
-        lost: resources that are only in `was`.
-        added: resources that are only in `now`.
         repeats: `now` has a name twice. Then the file is compared as a whole: `lost` and `added` are all its resources.
     """
 
@@ -113,8 +107,6 @@ class ServedFiles:
 
     Attributes:
         snapshot: the snapshot of all records; None before the first tree.
-        records: all files as accepted.
-        problems: all their problems.
         repeating: the served files that define a name twice.
     """
 
@@ -199,10 +191,9 @@ class Proposals:
     """The served files, with proposals for some of them.
 
     Attributes:
-        changed: the proposals, the most trusted first; unchanged files are trusted more.
-        files: the files not served as before: each has a proposal, or would be gone.
-        lost: served resources that would no longer be served.
-        added: resources that would be newly served, including those on trial.
+        changed: the most trusted first; unchanged files are trusted more.
+        files: the files with proposals, and removed ones.
+        added: the resources to be newly served, including any on trial.
     """
 
     def __init__(self, served: ServedFiles, changed: Iterable[Proposal], gone: Iterable[PurePosixPath] = ()) -> None:
@@ -245,7 +236,7 @@ class Proposals:
         yield from (name for one, name in self._added if one == type_url)
 
     def of_files(self, paths: Collection[PurePosixPath]) -> tuple[Proposal, ...]:
-        """Return proposals for some files, the most trusted first; those without one as they are served."""
+        """Return proposals for some files, the most trusted first; unchanged files as they are served."""
         found = [proposal for proposal in self.changed if proposal.path in paths]
         for path in paths:
             good = None if path in self.files else self.served.good(path)
@@ -268,7 +259,7 @@ class Decision:
     """The decision about the files that changed or may change.
 
     Attributes:
-        records: the records by path, including vanished files that are kept.
+        records: includes vanished files that are kept.
         proposals: the resulting proposals, beside all other files.
     """
 

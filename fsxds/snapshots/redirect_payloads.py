@@ -72,14 +72,7 @@ def locator_in(message: DynamicMessage, authority: str) -> Locator:
 def read_redirect(
     name: str, locator: Locator, expected: ResourceType | None, field_path: FieldPath
 ) -> Redirect | Fault:
-    """Return a redirect, or its fault.
-
-    Args:
-        name: the name of the redirect; may be empty.
-        locator: the target.
-        expected: the type of the file or the envelope, or None.
-        field_path: the path of the payload.
-    """
+    """Return a redirect, or its fault; `expected` is the type of the file or the envelope, or None."""
     if not name:
         return Fault("missing-name", "a redirect has no name", "write `name: …` beside `resource`", field_path)
     types = list(filter(None, map(_type_of_choice, locator.choices())))

@@ -41,8 +41,6 @@ class Followed:
 
     Attributes:
         redirect: the redirect, or the resource with locators, as read.
-        target: the final target, or None.
-        content: the content to serve, or None.
         looked_at: the places searched: changes elsewhere make no difference.
         is_elsewhere: another authority at a known place owns the target; or an upstream may have it.
         is_kept: there is no target to serve, and `content` is the last content of the name.
@@ -79,11 +77,8 @@ class _Failure:
 class RedirectFollower:
     """Follows the redirects of one snapshot, and the locators in references.
 
-    Args:
-        resolver: finds resources of the snapshot.
-        copier: makes the content served under the names of redirects.
-        authorities: the authorities at known places.
-        passes_redirects: clients on streams follow redirects themselves, to other authorities too.
+    With `passes_redirects`, clients on streams follow redirects themselves, to other authorities too. `authorities` are
+    at known places.
 
     Attributes:
         unasked: the authorities of upstreams that are not queried here, so that their names may exist; None for all.
@@ -137,7 +132,6 @@ class RedirectFollower:
         return _at(redirect, "redirect-elsewhere", failure.fact, remedy, Severity.WARNING)
 
     def _end_of(self, trail: tuple[Resource, ...]) -> Resource | _Failure:
-        """Return the target of the last redirect of a trail."""
         first: _Failure | None = None
         for choice in Locator.parse(trail[-1].redirect).choices():
             self._tried += 1
@@ -173,15 +167,7 @@ class RedirectFollower:
 
 
 class Copier:
-    """Makes the content served under the names of redirects.
-
-    Args:
-        catalogue: the message types.
-        field_rules: find the references of messages.
-
-    Attributes:
-        catalogue: the message types.
-    """
+    """Makes the content served under the names of redirects."""
 
     def __init__(self, catalogue: Catalogue, field_rules: FieldRules) -> None:
         self.catalogue = catalogue
@@ -209,7 +195,7 @@ class Copier:
 
 
 def kept_content(redirect: Resource, last: Resource) -> Resource:
-    """Return the last content of a name for a redirect without target, without the reference to its former target."""
+    """Return the last content of a name for a redirect without target, without the reference to its last target."""
     used = (one for one in last.references if one.field_path or one != _mention(redirect.type_url, one.name))
     references = (*used, *redirect.references)
     return replace(last, origin=redirect.origin, redirect=redirect.redirect, references=references)
@@ -228,7 +214,7 @@ def _rename(message: DynamicMessage, row: ResourceType, name: str) -> None:
 
 
 def collection_of(resource: Resource) -> str:
-    """Return the collection in which clients get a resource; empty for that of all plain names."""
+    """Return the collection in which clients get a resource; empty for plain names."""
     name = parse_or_none(resource.name)
     return "" if name is None else str(name.glob)
 

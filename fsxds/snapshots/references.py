@@ -175,7 +175,7 @@ NAMING_FIELDS: Mapping[str, TypeUrl] = MappingProxyType({
 
 
 def _cluster_hooks() -> Hooks:
-    """Return the hooks for names of clusters; hooks of fields unknown to this Envoy are never called."""
+    """Return the hooks for names of clusters; fields unknown to this Envoy are never called."""
     named: dict[str, tuple[Hook, ...]] = {
         f"{message_type}.{field}": (_naming(severity),) for message_type, field, severity in _NAMED
     }
@@ -194,7 +194,6 @@ def _cluster_hooks() -> Hooks:
 
 
 def _naming(severity: Severity) -> Hook:
-    """Make a hook that records the name in a field."""
 
     def refer(name: FieldValue, path: Path, walk: Walk) -> None:
         walk.refer(path, CLUSTER, name, severity)
@@ -273,9 +272,9 @@ def _as_error(reference: Reference) -> Reference:
 
 
 def _is_validated(config: DynamicMessage, steps: FieldPath) -> bool:
-    """Return whether Envoy looks up the cluster named at a place in a route configuration.
+    """Return whether Envoy looks up the cluster at a place in a route configuration.
 
-    It does so for the routes of virtual hosts, with their own or inherited mirrors; not for those of a matcher.
+    It does so for routes of virtual hosts, with their own or inherited mirrors; not for routes of a matcher.
     """
     match steps:
         case ("virtual_hosts", int(), "routes", int(), "route", "cluster"):
@@ -419,7 +418,7 @@ def _refer_extension(owner: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _severity_of_waiting(source: DynamicMessage) -> Severity:
-    """Return the severity of Envoy waiting for a resource that never comes.
+    """Return the severity of a resource that Envoy awaits and that never comes.
 
     A separate gRPC service is most often another server: an agent that hands out secrets.
     """
@@ -461,7 +460,7 @@ def _is_by_address(source: DynamicMessage) -> bool:
 def _refer_source(walk: Walk, source: DynamicMessage, path: Path, *, is_static: bool) -> None:
     """Record the clusters of a source.
 
-    They must be in the bootstrap, except for secrets and virtual hosts, whose cluster may come by CDS as well.
+    They must be in the bootstrap, except for secrets and virtual hosts, which may use clusters of CDS as well.
     """
     if source.WhichOneof("config_source_specifier") != "api_config_source":
         return

@@ -36,7 +36,6 @@ class _Redirects:
     """The redirects of a view, with their targets.
 
     Attributes:
-        by_type: the redirects by type and name.
         watching: by place, the redirects for which it was searched.
         wrong: the problems of redirects, which are empty for a target elsewhere.
         claimed: the content served in place of redirects, by its claims.
@@ -48,7 +47,6 @@ class _Redirects:
     claimed: HashTrieMap[Key, Resource] = field(default_factory=HashTrieMap)
 
     def find(self, key: Key) -> Followed | None:
-        """Return a redirect by its key, or None."""
         by_name = self.by_type.get(key[0])
         return None if by_name is None else by_name.get(key[1])
 
@@ -87,9 +85,6 @@ class Resolved:
 
     Attributes:
         snapshot: the served snapshot; `raw` itself if there is nothing to resolve.
-        problems: the problems of redirects and locators, sorted by place.
-        held: the files with dangling redirects.
-        redirects: the memory for the next time.
     """
 
     snapshot: Snapshot
@@ -170,7 +165,6 @@ def _touched(
 
 
 def _is_moved(was: Resource | None, now: Resource | None) -> bool:
-    """Whether only the place of a resource in its file changed."""
     if was is None or now is None or was.origin.path != now.origin.path or was.redirect or now.redirect:
         return False
     return now.equals_for_clients(was)
@@ -284,7 +278,6 @@ class _Resolution:
         return rows
 
     def _served(self, key: Key, redirects: _Redirects) -> Resource | None:
-        """Return the resource served under a name, or None."""
         followed = redirects.find(key)
         if followed is None:
             return self._raw.resources(key[0]).get(key[1])
@@ -313,7 +306,6 @@ class _Resolution:
         return tuple(sorted(problem for problems in redirects.wrong.values() for problem in problems))
 
     def _held(self, served: Snapshot, redirects: _Redirects) -> tuple[HeldFile, ...]:
-        """Return the files with dangling redirects, each once."""
         held = {}
         for (type_url, name), problems in redirects.wrong.items():
             error = next((one for one in problems if one.severity is Severity.ERROR), None)

@@ -59,8 +59,8 @@ class TypeClaim:
 class Piece(NamedTuple):
     """One resource as its author wrote it.
 
-    `wrapper` has the other fields of the `Resource` around it, or is None. `claim` is the type that the envelope gives
-    it, or None. `position` is its index in its list, or None outside of a list.
+    `wrapper` has the remaining fields of the `Resource` around it, or is None. `claim` is the envelope's type, or None.
+    `position` is the index in its list, or None outside of a list.
     """
 
     value: PlainValue
@@ -90,8 +90,7 @@ class Shape:
 def shape_of(value: PlainValue, unknown_fields: Severity = Severity.ERROR) -> Shape:
     """Take a document apart: a DiscoveryResponse, a `Resource`, a resource, or a list of any of these.
 
-    The content of pieces is not examined; a document of unknown shape is one piece. `unknown_fields` is the severity of
-    an unknown field of an envelope.
+    The content of pieces is not examined; a document of unknown shape is one piece.
     """
     shape = Shape(unknown_fields=unknown_fields)
     if isinstance(value, list):

@@ -116,7 +116,6 @@ def _packed_table(rows: Rows) -> KeptObject:
 
 
 def _grouped(rows: Rows) -> Iterator[Chunks]:
-    """Yield the chunks of each group."""
     return _parted(rows.chunks, lambda chunk: begins(chunk.first, NAMES_PER_GROUP))
 
 
@@ -157,7 +156,6 @@ def _packed_chunk(chunk: Chunk[Resource]) -> KeptObject:
 
 
 def _packs(chunk: Chunk[Resource]) -> Iterator[tuple[Resource, ...]]:
-    """Yield the resources of each pack of a chunk."""
     return _parted(chunk.values, lambda row: begins(row.name, NAMES_PER_PACK))
 
 
@@ -191,13 +189,7 @@ def _body(resource: Resource) -> KeptObject:
 
 
 def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, generation: int = 0) -> Snapshot:
-    """Return a kept snapshot, with its versions but without its last changes.
-
-    Args:
-        digest: the digest of the snapshot.
-        read: returns objects.
-        near: a similar snapshot; equal parts are shared and not read.
-        generation: the generation to assign.
+    """Return a kept snapshot, without its last changes; parts equal to `near` are shared and not read.
 
     Raises:
         DamagedBytesError: an object is missing or damaged.
@@ -227,7 +219,7 @@ def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near:
 def _new_rows(
     type_url: TypeUrl, digest: Digest, read: Read, at_hand: Mapping[Digest, Chunks], found: set[Chunk[Resource]]
 ) -> Iterator[Resource]:
-    """Yield the resources below an object that are not in chunks at hand; those chunks are added to `found`."""
+    """Yield the resources below an object that are not in chunks at hand, and add those chunks to `found`."""
     if digest in at_hand:
         found.update(at_hand[digest])
         return

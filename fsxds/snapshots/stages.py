@@ -37,10 +37,9 @@ class CollectionRules:
     """The settings of collections.
 
     Attributes:
-        rules: the collections to make.
         authority: the authority of names without one.
-        root: the absolute path of the tree, in which `file:///` locators are resolved; empty if there is none.
-        catalogue: the message types; None if no resource is to be made.
+        root: the absolute path of the tree for `file:///` locators, or empty.
+        catalogue: None if no resource is to be made.
     """
 
     rules: tuple[CollectionRule, ...] = ()
@@ -65,10 +64,8 @@ class ResolutionRules:
         authority: the authority of names without one.
         authorities: the places of the resources of other authorities.
         passes_redirects: clients on streams follow redirects themselves, to other authorities too.
-        root: the absolute path of the tree, in which `file:///` locators are resolved; empty if there is none.
-        catalogue: the message types; None if no resource is to be made and no redirect followed.
-        check: sets the severity of problems.
-        collections: the list collections to make of folders.
+        root: the absolute path of the tree for `file:///` locators, or empty.
+        catalogue: None if no resource is to be made and no redirect followed.
         unasked: the authorities of upstreams that are not queried here, as by commands; None if any name may be theirs.
     """
 
@@ -90,7 +87,7 @@ class ResolutionRules:
 
 
 class Inputs(NamedTuple):
-    """The inputs of stages beside the files: the settings, and the content of each upstream in order of precedence."""
+    """The inputs of stages beside the files: settings, and upstreams in order of precedence."""
 
     rules: ResolutionRules
     contents: tuple[UpstreamContent, ...] = ()
@@ -127,7 +124,7 @@ class StageModule(Protocol):
 
 
 class Stage(NamedTuple):
-    """A stage: its module, and whether a view needs it, given the view's snapshot from before."""
+    """A stage: its module, and whether a view needs it, given its previous snapshot."""
 
     module: str
     is_needed: Callable[[Snapshot, Snapshot | None, Inputs], bool]
@@ -135,11 +132,8 @@ class Stage(NamedTuple):
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None, earlier: Snapshot | None) -> Staged | None:
         """Return a view after this stage; None if it is not needed.
 
-        Args:
-            raw: the result of the earlier stages.
-            inputs: the settings and the content of the upstreams.
-            before: the stage's last result for this view; None if it was not needed.
-            earlier: the earlier stages' result at that time; None if the view is new.
+        `raw` is the result of the earlier stages, and `earlier` their last result; None if the view is new. `before` is
+        this stage's last result; None if it was not needed.
         """
         was_used = before is not None and before.snapshot is not before.raw
         # While a stage is not needed, only changes are examined.

@@ -49,11 +49,11 @@ class NameWriter:
         self._context = dict(rules.context_of(path))
 
     def resource_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
-        """Return the canonical name of a resource of this type, or the fault of the name written at this place."""
+        """Return the canonical name of a resource of this type, or the fault of the name at this place."""
         return self._name(text, row, place, self._context)
 
     def edited_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
-        """Return the same for a resource of a layer below, whose own folder gave it its parameters."""
+        """Return the same for a resource of a layer below, which got its parameters from its own folder."""
         return self._name(text, row, place, {})
 
     def _name(self, text: str, row: ResourceType, place: FieldPath, context: Mapping[str, str]) -> str | Fault:
@@ -78,7 +78,7 @@ class NameWriter:
         return text if isinstance(name, Fault) else name
 
     def reference(self, text: str) -> str:
-        """Return a reference in canonical form; a text that is no structured name, or a malformed one, stays."""
+        """Return a reference in canonical form; malformed and plain names stay."""
         return self._written(text) if is_structured(text) else text
 
     def checked(self, references: Iterable[Reference]) -> Iterator[Reference | Fault]:
@@ -103,7 +103,7 @@ class NameWriter:
             yield reference._replace(severity=Severity.NOTE) if is_elsewhere else reference
 
     def rewrite(self, message: Message) -> None:
-        """Rewrite the names in a message and in all packed messages; those that cannot be unpacked stay."""
+        """Rewrite the names in a message and in all packed messages that can be unpacked."""
         if may_hold_names(message.SerializeToString()):
             self._rewrite_fields(message, is_secret=False)
 

@@ -25,11 +25,10 @@ class UpstreamContent:
     """The content of one upstream. It equals only itself, because it is replaced only if it changed.
 
     Attributes:
-        rows: the resources, by type; only types that have some. An unchanged type keeps its object.
-        pending: the types whose response is awaited, so that missing names may exist.
-        answered: the types in the responses of the upstream, or kept from an earlier process.
-        let_go: by type, names dropped because no client needs them, or because their TTL is over: the upstream did not
-            remove them.
+        rows: only types with resources. An unchanged type keeps its object.
+        pending: the types with an awaited response, so that missing names may exist.
+        answered: the types in responses of the upstream, or kept from an earlier process.
+        let_go: by type, names dropped because no client needs them, or because their TTL is over, not by the upstream.
         sequence: the number of responses taken in; a publication of a snapshot with this number includes them all.
     """
 
@@ -43,13 +42,13 @@ class UpstreamContent:
 
 @dataclass(frozen=True, slots=True)
 class HeldResource:
-    """A resource of an upstream, with the upstream's data about it.
+    """A resource of an upstream.
 
     Attributes:
-        resource: the served resource; its version is the digest of its body.
+        resource: its version is the digest of its body.
         version: the server's version, any text.
-        server: the address of the server, as in the rule.
-        received_s: the time when this content first came, in seconds since 1970.
+        server: the address, as in the rule.
+        received_s: when this content first came, in seconds since 1970.
         expires_s: the end of its TTL, in seconds since 1970; None for never.
     """
 
@@ -79,7 +78,7 @@ class UpstreamScope:
 
     Attributes:
         covers: tests whether a name is requested from it.
-        complete: the types whose plain names are all known.
+        complete: the types with completely known plain names.
     """
 
     covers: Callable[[str], bool]
@@ -91,8 +90,8 @@ class Elsewhere:
     """The resources beside the tree.
 
     Attributes:
-        contents: the content of each upstream, in order of precedence.
-        scopes: the further names that each may have.
+        contents: in order of precedence.
+        scopes: the further names that each upstream may have.
         denied: the names that files need and that no upstream has, according to all of them.
         is_unknown: there are upstreams that are not queried, as by commands: they may have any name.
     """
@@ -107,7 +106,7 @@ class Elsewhere:
         return bool(self.contents) or self.is_unknown
 
     def may_have(self, key: Key) -> bool:
-        """Whether a resource of this type and name exists or may exist, as far as is known; any resource for `ANY`."""
+        """Whether a resource exists or may exist, as far as is known; any of the type for `ANY`."""
         type_url, name = key
         if type_url not in BY_TYPE_URL:
             return False

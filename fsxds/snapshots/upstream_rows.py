@@ -35,12 +35,9 @@ class MergedView:
     """A snapshot with the resources of upstreams.
 
     Attributes:
-        snapshot: the merged snapshot; `raw` itself if there are no upstreams.
+        snapshot: `raw` itself if there are no upstreams.
         problems: a note for each upstream with shadowed resources.
-        raw: the snapshot of the files.
-        contents: the merged content of upstreams.
         shadowed: the names of upstreams that are not served.
-        held: always empty.
     """
 
     snapshot: Snapshot
@@ -90,13 +87,7 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> MergedView:
 
 
 def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before: MergedView | None) -> MergedView:
-    """Return a snapshot merged with upstreams.
-
-    Args:
-        raw: the snapshot of the files.
-        contents: the content of each upstream, in order of precedence.
-        before: the previous result for the view, with which unchanged parts are shared; None for the first.
-    """
+    """Return a snapshot merged with upstreams, in order of precedence; unchanged parts are shared with `before`."""
     if not contents:
         return MergedView(raw, (), raw)
     known = before if before is not None and _names(before.contents) == _names(contents) else None
@@ -157,7 +148,6 @@ def _from_scratch(filled: Sequence[Rows]) -> Rows:
 
 
 def _changed(sources: Sources, earlier: Sources) -> set[str]:
-    """Return the names that changed in any source."""
     return set().union(*(now.changes_since(was).names for now, was in zip(sources, earlier, strict=True)))
 
 

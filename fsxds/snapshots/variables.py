@@ -22,11 +22,7 @@ _FOUND = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
 @dataclass(slots=True)
 class Substitution:
-    """The substitution in one document.
-
-    Attributes:
-        faults: the problems of the variables that the document names.
-    """
+    """The substitution in one document."""
 
     variables: Variables
     faults: list[Fault] = field(default_factory=list)
@@ -49,7 +45,7 @@ class Substitution:
         return self._known[id(value)]
 
     def without_values(self, fault: Fault) -> Fault:
-        """Return a fault whose message shows variable names instead of the values substituted at or below its place."""
+        """Return a fault with variable names in its message in place of values substituted at or below its place."""
         length = len(fault.field_path)
         names = {name for path, used in self._used.items() if path[:length] == fault.field_path for name in used}
         message = fault.message

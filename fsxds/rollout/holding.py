@@ -11,8 +11,7 @@
 | So do secrets and extensions that a resource requests from a separate gRPC service. | `expects` in `uses` |
 | A removed resource stays while a served resource names it. | xDS protocol, "Eventual consistency considerations" |
 | A removal of much of a type waits for approval; all else is served. | `guard` |
-| A changed resource that claims the same as a held one, as a listener does its address, waits until that is free. |
-ENVOY.md E56 |
+| A changed resource that claims the same as a held one, as a listener does its address, waits until that is free. | ENVOY.md E56 |
 | A served resource gives way to no rollback, and to no good version in place of a rejected one. | |
 | Claims that two resources of the tree share, or two that are served already, are no obstacle. | |
 

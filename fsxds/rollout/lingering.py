@@ -3,8 +3,7 @@
 | rule | source |
 | --- | --- |
 | When a listener changes or is removed, its open connections keep its old version until the drain ends. | ENVOY.md E66 |
-| Until then, no resource is removed that the old version names and the new one does not, whenever the tree drops it. |
-the same |
+| Until then, no resource is removed that the old version names and the new one does not, whenever the tree drops it. | the same |
 | Nor are its references, if they are removed as well: routes, their clusters, the endpoints of these. | the same |
 | References of a resource that stays in the tree do not linger: its changes reach open connections. | ENVOY.md E67 |
 | A name that ends with `*` may mean any resource with that prefix: all removed ones linger. | `ANY` in `snapshots/references.py` |

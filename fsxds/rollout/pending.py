@@ -3,8 +3,7 @@
 | rule | source |
 | --- | --- |
 | The same content is offered again after 1, 2, 4, ... and at most 60 s: it may have come too early, before its dependencies. | ENVOY.md E10 |
-| The culprit in a NACKed response is unknown: each resource is offered again with fewer others, alone in the end. |
-ENVOY.md E12 |
+| The culprit in a NACKed response is unknown: each resource is offered again with fewer others, alone in the end. | ENVOY.md E12 |
 
 Back-off belongs to a resource at a version: other NACKs do not lengthen it, and new content begins without one. Times
 are readings of any clock that only goes forward, in seconds.

@@ -10,8 +10,7 @@
 | Lingering resources are in every step (`lingering`). | ENVOY.md E66 |
 | Endpoints that clusters of a step wait for follow at once: the clusters are ACKed when they have them. | ENVOY.md E70 |
 | An authored version belongs to exactly the rows that it was written for. | |
-| A type is withheld, incomplete or undeclared as in the snapshot of its rows; never one that has resources. |
-`Snapshot` |
+| A type is withheld, incomplete or undeclared as in the snapshot of its rows; never one that has resources. | `Snapshot` |
 
 There is no memory between steps: each is planned from the served snapshot. So a new target can take over after any
 step, and every plan ends after three at most.

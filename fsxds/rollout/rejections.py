@@ -2,8 +2,7 @@
 
 | rule | source |
 | --- | --- |
-| A node that NACKs a version is not served it until it is offered it again, with back-off, in ever smaller parts. |
-`pending` |
+| A node that NACKs a version is not served it until it is offered it again, with back-off, in ever smaller parts. | `pending` |
 | A NACK that names resources is about these; else all new ones in the response are suspects. | ENVOY.md E12 |
 | A version is held back from all nodes while more nodes reject it, of all that were offered it, than the limit allows. | |
 | One identity is one vote: a node id, or with credentials their name; nodes of one identity share its vote. | |

@@ -3,8 +3,7 @@
 `merge` makes one immutable snapshot of the accepted files, including its difference from the previous one. The snapshot
 also says of each type whether it may be reported as empty, and its missing names as removed:
 
-| a document, now or before, lists the type | a file that was never good may define it | `incomplete` | `undeclared` |
-`withheld` |
+| a document, now or before, lists the type | a file that was never good may define it | `incomplete` | `undeclared` | `withheld` |
 | --- | --- | --- | --- | --- |
 | yes | no | no | no | no |
 | yes | yes | yes | no | no |

@@ -11,7 +11,7 @@ held back
 * with all other files, if a tree is accepted as a whole.
 
 A held file has no effect: no other file is held because of it, and none is served because of it. So the held files are
-tried again once it is known what is served.
+tried again once the served files are known.
 
 A removed file takes its resources along, with one exception: it vanished in the same step in which a file appeared that
 does not parse, or that is held and defines some of the same names. The file may have been renamed; its resources that
@@ -67,7 +67,7 @@ def accept(
     whole_trees: bool,
     report: Callable[[Decision], Conflicts] = report_nothing,
 ) -> dict[PurePosixPath, FileRecord]:
-    """Decide what is served of changed files; all other files stay as they are.
+    """Decide which content of changed files is served; all other files stay as they are.
 
     Args:
         change: the changed files.
@@ -192,7 +192,7 @@ class _Deciding:
         return Proposal(path, record.good, served is record.good, bool(record.suspects), was, is_on_trial)
 
     def _find_heirs(self) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
-        """Map each new file to the served content of vanished files that share names with it: renamed files."""
+        """Map new files to the served content of vanished files that share names: renamed files."""
         gone = [record.good for record in self._gone.values() if record.good is not None]
         by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
         heirs = {}
@@ -205,7 +205,7 @@ class _Deciding:
     def _kept_though_gone(
         self, records: Records, given_up: AbstractSet[PurePosixPath]
     ) -> Iterator[tuple[PurePosixPath, FileRecord]]:
-        """Yield the records of vanished files that may have been renamed, except the given-up ones."""
+        """Yield the records of vanished files that may have been renamed."""
         broken = {path for path, record in records.items() if record.was_never_good} if self._gone else set()
         appeared = sorted(path for path in broken if path not in self._before)
         for path, record in self._gone.items():
@@ -240,7 +240,7 @@ def _what_is_left(record: FileRecord, others: Proposals) -> FileRecord | None:
 
 
 def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
-    """Whether a file may be the new form of a vanished one: it shares a name, or its names are not known."""
+    """Whether a file may be a vanished one renamed: it shares a name, or has unknown names."""
     if record.parsed is None or not record.parsed.is_good:
         return True
     return not set(map(key_of, record.parsed.resources)).isdisjoint(map(key_of, gone.resources))
@@ -308,7 +308,7 @@ class AuthoredVersions:
 
 
 def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPath, list[Problem]], dict[TypeUrl, str]]:
-    """Return problems of missing versions and of disagreement with more trusted files; and the version per type."""
+    """Return problems of missing or disagreeing versions, and the version per type."""
     found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     agreed: dict[TypeUrl, tuple[str, PurePosixPath]] = {}
     for proposal, type_url, version_info in _declarations(proposals):
@@ -323,7 +323,6 @@ def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPa
 
 
 def _stale_versions(agreed: Mapping[TypeUrl, str], proposals: Proposals) -> Mapping[PurePosixPath, list[Problem]]:
-    """Return problems of files that change the content of a type without a new version."""
     found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     served = proposals.served.snapshot
     stale = {

@@ -175,7 +175,7 @@ class DocumentReader:
     def _row(
         self, claim: TypeClaim | None, field_path: FieldPath, draft: DocumentDraft, value: Collection[str] = ()
     ) -> ResourceType | None:
-        """Return the type of a resource that does not name its own: the envelope's, else the file's."""
+        """Return the type of a resource without one: the envelope's, else the file's."""
         if claim is None:
             if self._hint is None:
                 draft.faults.append(shape.no_type(field_path, value))
@@ -247,7 +247,6 @@ class DocumentReader:
         return shape.unknown_type(part.message_type, similar_type(self._catalogue, part.message_type), part.field_path)
 
     def _expected(self, claim: TypeClaim | None) -> ResourceType | None:
-        """Return the type of the envelope or the file, or None if neither has one."""
         return self._hint if claim is None else BY_MESSAGE_TYPE.get(claim.type_url.rpartition("/")[2])
 
     def _add_named_redirect(self, place: _Place, expected: ResourceType | None, draft: DocumentDraft) -> None:
@@ -289,7 +288,6 @@ class DocumentReader:
     def _add_payload(
         self, payload: Message, place: _Place, expected: ResourceType | None, draft: DocumentDraft
     ) -> None:
-        """Add the content of an item: a resource or a redirect."""
         if payload.DESCRIPTOR.full_name not in redirect_payloads.PAYLOADS:
             self._add(payload, place, draft)
             return
@@ -415,7 +413,7 @@ class DocumentReader:
         ]
 
     def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
-        """Report a wrong TTL; that TTLs of a type are not sent is reported once per document."""
+        """Report a wrong TTL; the note on dropped TTLs of a type comes once per document."""
         fault = shape.wrong_ttl(ttl_s, place.field_path)
         if fault is None and row.type_url not in draft.with_ttl:
             draft.with_ttl.add(row.type_url)
@@ -437,7 +435,7 @@ class DocumentReader:
     def _checked_references(
         self, references: tuple[Reference, ...], place: _Place, draft: DocumentDraft
     ) -> tuple[Reference, ...]:
-        """Return valid references, and report faults of structured names that no rule has reported yet."""
+        """Return valid references, and report malformed names not reported yet."""
         checked = tuple(self._names.checked(references))
         wrong = [
             replace(one, field_path=place.field_path + one.field_path) for one in checked if isinstance(one, Fault)
@@ -468,7 +466,6 @@ def _as_authored(reference: Reference, written: PlainValue) -> Reference:
 
 
 def _name_path(row: ResourceType, place: _Place) -> FieldPath:
-    """Return the path of a resource's name, or else of the resource."""
     if row.name_field is None or not isinstance(place.written, dict):
         return place.field_path
     written = authored_path(place.written, (row.name_field,))

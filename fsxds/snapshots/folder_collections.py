@@ -125,7 +125,6 @@ def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None
 
 
 def _authority_of(collection: Resource) -> str:
-    """Return the authority responsible for a collection and its entries."""
     structured = parse_or_none(collection.name)
     return structured.authority if structured else ""
 

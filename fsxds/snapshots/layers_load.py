@@ -67,7 +67,7 @@ class ViewsMemory:
         return good
 
     def unjudged(self) -> ViewsMemory:
-        """Return a copy to load with other checks: good content stays, every file is parsed and checked again."""
+        """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
         loaded = {key: replace(each, bare=unjudged(each.bare)) for key, each in self.loaded.items()}
         return replace(self, layers={}, loaded=loaded)
 
@@ -177,7 +177,6 @@ class ViewsLoad:
         return load_layer(None, layer, None, acceptance) if variant is None or variant.bare.held else variant
 
     def _source(self, key: Layers, variables: Variables | None) -> LayerSource:
-        """Return the content of a layer with a view's variables."""
         source = self._tree.source(folders_of(key)[-1])
         if not _mark(key) or variables is None:
             return source
@@ -229,7 +228,7 @@ _Found = tuple[Problem, Severity]
 def merged_problems(
     views: Mapping[Layers, LoadedLayer], layer_of: Callable[[PurePosixPath], str]
 ) -> tuple[Problem, ...]:
-    """Return the problems of all views, sorted by place; one that is not in all views with its layer names them."""
+    """Return all problems, sorted by place; one that is missing in a view with its layer names its views."""
     above: defaultdict[int, list[Layers]] = defaultdict(list)
     loaded: dict[int, LoadedLayer] = {}
     for layers, last in views.items():

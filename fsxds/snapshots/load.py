@@ -213,7 +213,7 @@ def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
 
 
 def unjudged(loaded: Loaded) -> Loaded:
-    """Return a copy to load with other checks: good content stays, every file is parsed and checked again."""
+    """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
     records = {
         # Good content with an empty digest matches no file.
         path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
@@ -277,7 +277,7 @@ def _declared_by(before: Loaded | None) -> Declarations:
 
 @dataclass(frozen=True, slots=True)
 class TreeDifference:
-    """The difference between a tree and the loaded one: files to examine, errors of other paths, and removed paths."""
+    """The files of a tree to examine since the last load, the errors of other paths, and removed paths."""
 
     files: tuple[SourceFile, ...]
     errors: Mapping[PurePosixPath, Problem]
@@ -301,7 +301,7 @@ class TreeDifference:
 
 
 def differing_files(before: Tree, tree: Tree) -> tuple[tuple[SourceFile, ...], set[PurePosixPath]]:
-    """Return the files that are not the same objects as before, and the old paths of replaced or removed ones."""
+    """Return the files that are other objects than before, and the paths of replaced or removed ones."""
     if isinstance(tree, OverlaidTree) and tree.below is before:
         return tuple(tree.changed.values()), set(tree.changed)
     was, now = before.files, tree.files
@@ -347,7 +347,7 @@ def _place(problem: Problem) -> tuple[object, ...]:
 def _problems(
     tree: Tree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
 ) -> tuple[Problem, ...]:
-    """Return all problems, sorted by place; `changed` are the files with possibly different problems."""
+    """Return all problems, sorted by place; only problems of `changed` files may differ from before."""
     of_tree: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     for problem in tree.problems:
         of_tree[problem.path].append(problem)
@@ -445,7 +445,7 @@ def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
 
 
 def following(loaded: Loaded, before: Loaded, below: tuple[Snapshot, Snapshot]) -> Loaded:
-    """Return `loaded`, which was loaded on another snapshot, as the successor of `before`, with the changes since then.
+    """Make `loaded`, which was loaded on another snapshot, the successor of `before`, with the changes since then.
 
     `below` is the snapshot under `loaded`, and the one under `before`.
     """

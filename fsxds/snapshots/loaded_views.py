@@ -26,7 +26,7 @@ class LayersMemory(Protocol):
     """The memory of one load of layers for the next."""
 
     def unjudged(self) -> LayersMemory:
-        """Return a copy to load with other checks: good content stays, every file is parsed and checked again."""
+        """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
 
     @property
     def read(self) -> SourceTree:
@@ -142,7 +142,7 @@ def only_view(views: LoadedViews) -> Loaded:
 
 
 def unjudged_views(views: LoadedViews) -> LoadedViews:
-    """Return a copy to load with other checks: good content stays, every file is parsed and checked again."""
+    """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
     memory = views.memory
     if memory is None:
         return replace(views, by_layers={layers: unjudged(loaded) for layers, loaded in views.by_layers.items()})

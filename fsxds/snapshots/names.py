@@ -187,7 +187,7 @@ def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ..
 
 
 def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Reference]:
-    """Yield the names that no other virtual host may have: its aliases, and Envoy's key of it."""
+    """Yield the names that no other virtual host may have: its aliases, and its own name in Envoy."""
     table = route_configuration_of(name)
     claimed = set()
     for index, domain in enumerate(host.domains):

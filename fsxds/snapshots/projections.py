@@ -116,7 +116,6 @@ def _found(below: Loaded, keys: Collection[Key]) -> Mapping[PurePosixPath, set[K
 
 
 def _content(record: FileRecord, *, is_served: bool) -> ParsedFile | None:
-    """Return the content to project of a file, or None."""
     is_good = record.parsed is not None and record.parsed.is_good
     return record.parsed if is_good and not (is_served and record.good) else record.good
 

@@ -227,7 +227,6 @@ def _noun_of(resource: Resource) -> str:
 
 
 def _by_way_of(trail: tuple[Resource, ...]) -> str:
-    """Format the redirects on the way, with their places."""
     steps = ", ".join(f'"{step.name}" at {step.origin}' for step in trail[1:])
     return f" by way of {steps}" if steps else ""
 

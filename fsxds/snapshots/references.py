@@ -1,7 +1,7 @@
 """Collects the references of resources in the walk over each: clusters, discovered resources, and files.
 
 References are not judged here: `lint` reports missing and unused resources, and the protocol keeps referenced resources
-until their users have moved on. The only faults reported here are those of a TypedStruct, which is first read here.
+until their users have moved on. The only faults reported here are in a TypedStruct, which is first read here.
 
 The behaviour of Envoy 1.40 without the named resource was tried for every row: whether it looks up a cluster when it
 takes the resource, or only when a request needs it; and its reaction to a discovered resource that never comes. A
@@ -314,7 +314,6 @@ _EXTENSIBLE = (
 
 
 def _discovery_hooks(catalogue: Catalogue) -> Hooks:
-    """Return the hooks for names of discovered resources: endpoints, routes, scopes, secrets, extensions."""
     extensible = {name: (_refer_extension,) for name in _EXTENSIBLE if _is_extensible(catalogue, name)}
     return {
         "envoy.config.cluster.v3.Cluster": (_refer_endpoints,),

@@ -129,7 +129,7 @@ def _differs(before: Resolved | None) -> bool:
 
 
 def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Collection[str]]:
-    """Return the changed names by type; for new rows, only those of redirects unless some redirect watches places."""
+    """Return the changed names by type; for new rows, only redirects unless some redirect watches places."""
     changed = {}
     for type_url, rows in raw.by_type.items():
         earlier = known.raw.by_type.get(type_url) if known is not None else None
@@ -294,7 +294,6 @@ class _Resolution:
         )
 
     def _change(self, type_url: TypeUrl, rows: Rows) -> TypeChange:
-        """Return the last change of a type, compared with the snapshot that was served before."""
         if self._before is None:
             return type_change(Rows(type_url), rows, self._raw.generation)
         earlier = self._before.snapshot.by_type[type_url]

@@ -12,13 +12,13 @@ from fsxds.api.scalars import LONGEST_S
 from fsxds.model.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
-# A TTL is renewed after half of it; a delay of the other half removes the resource.
+# A TTL is renewed when half of it is over; a delay by as much removes the resource.
 SHORTEST_TTL_S = 0.5
 
 DISCOVERY_RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
 RESOURCE_WRAPPER = "envoy.service.discovery.v3.Resource"
 
-# No resource has these fields; a `Resource` without `resource` may be a redirect by the others.
+# No resource has these fields; a `Resource` without `resource` may be a redirect to its `resource_name`.
 _WRAPPER_KEYS = frozenset({"resource", "resource_name", "resourceName"})
 
 # No resource has these fields.

@@ -249,7 +249,6 @@ def _is_same(resource: Resource, other: Resource | None) -> bool:
 
 
 def _resources(type_url: TypeUrl, kept: Content, read: Read) -> Iterator[Resource]:
-    """Yield the resources of a chunk or a pack, with their large bodies."""
     bodies = {child.hex(): child for child in kept.children}
     for row in decode_resources(kept.content):
         resource = replace(row, body=_inflated(read(bodies[row.version]))) if row.version in bodies else row

@@ -120,7 +120,6 @@ def _sources(raw: Snapshot, contents: tuple[UpstreamContent, ...], type_url: Typ
 
 
 def _merged(sources: Sources, earlier: Sources | None, was: Rows | None) -> Rows:
-    """Return the rows of all sources; unchanged rows are shared with `was`."""
     filled = [rows for rows in sources if rows]
     if len(filled) < 2:
         # The rows of the only source know their difference from its previous ones.

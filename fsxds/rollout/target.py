@@ -8,7 +8,7 @@
 | A rejected version is replaced by the good one before it, or by nothing if it is new. | ENVOY.md E12 |
 | If the good one is not known, clients keep what they have: they are not sent a removal. | ENVOY.md E12 |
 | An approval is for one removal: once served, an equal one waits again. | `guard` |
-| The content of a file before a restart stays while the file is broken. | `restored` |
+| The content of a file before a restart stays while the file is broken. | `Restored` |
 | Holds that nodes bring along from another view stay while the tree has the same version. | |
 
 After a restart, resources of the previous process may be missing from the tree by mistake.

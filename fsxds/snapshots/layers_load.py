@@ -57,7 +57,7 @@ class ViewsMemory:
         return (layer.parsed[path] for layer in self.layers.values() if path in layer.parsed)
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return the served content of each file, or None."""
+        """Return the served content of each file, given the held files; None if nothing of a file is served."""
         good: dict[PurePosixPath, ParsedFile | None] = {}
         for layer in self.layers.values():
             good |= layer.parsed

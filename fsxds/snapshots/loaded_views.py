@@ -43,7 +43,7 @@ class LayersMemory(Protocol):
         """Yield the parsed content of a file in each loaded layer that has it."""
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return the served content of each held file, or None."""
+        """Return the served content of each file, given the held files; None if nothing of a file is served."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ from fsxds.rollout.step import (
 
 
 class Rollout:
-    """The rollout of one channel; attributes are None before the first target.
+    """The rollout of one channel; `served`, `target` and `good` are None before the first target.
 
     Attributes:
         options: take effect from the next step on.

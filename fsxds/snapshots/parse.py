@@ -106,7 +106,7 @@ class FileParser:
         return None if document is None else ParsedFile(file.path, file.digest, (document,))
 
     def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
-        """Remember the parsed content of a file, so that its next edit costs only the change."""
+        """Remember the parsed content of a file, from any process, so that its next edit costs only the change."""
         if len(parsed.documents) == 1 and not parsed.problems and not file.has_variables:
             self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
 

@@ -65,7 +65,7 @@ class BootstrapFlags(TypedDict):
 
 
 def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFlags) -> None:
-    """Print a bootstrap that subscribes to the types of the tree; raises UsageError without a way to reach fsxds."""
+    """Print a bootstrap for the types of the tree; raises UsageError without a way to reach fsxds."""
     address = None if flags["address"] is None else read_address(flags["address"])
     request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
     section = bootstrap_section(request, flags, address, settings)
@@ -88,7 +88,7 @@ def read_address(written: str) -> str:
 
 
 def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
-    """Return the TLS files, None without TLS; raises UsageError if one is missing."""
+    """Return the TLS files, or None; raises UsageError if one is missing."""
     ca, cert, key = flags["ca"], flags["cert"], flags["key"]
     if (cert is None) != (key is None):
         raise UsageError("--cert and --key belong together; give both, or neither")
@@ -100,7 +100,6 @@ def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
 
 
 def _choice(flags: BootstrapFlags) -> Choice:
-    """Return the choice of the Envoy's view: by its node, or by name."""
     named = () if flags["view"] is None else (("view", flags["view"]),)
     metadata = ((f"metadata.{key}", value) for key, value in flags["node_metadata"].items())
     return (*named, ("id", flags["node"]), ("cluster", flags["cluster"]), *metadata)
@@ -142,7 +141,7 @@ def bootstrap_section(
 
 
 def _with_collections(section: Section, flags: BootstrapFlags, settings: Settings) -> Section:
-    """Return a bootstrap that subscribes to collections; raises UsageError for those that Envoy does not support."""
+    """Add subscriptions to collections; raises UsageError if Envoy does not support them."""
     names = [read_collection(text, settings.authority) for text in flags["collections"]]
     if flags["transport"] == "files":
         mirror, suffix = mirror_of(flags, settings).absolute(), f".{settings.mirror_format}"
@@ -167,7 +166,6 @@ def mirror_of(flags: BootstrapFlags, settings: Settings) -> Path:
 
 
 def _usage(directory: Path | None, flags: BootstrapFlags, address: str | None, settings: Settings) -> tuple[str, str]:
-    """Return the commands that serve such an Envoy, and start it."""
     serve = ["fsxds", "serve", str(directory or "DIR")]
     if flags["transport"] == "files":
         serve += ["--mirror", str(mirror_of(flags, settings)), *([] if address else ["--mirror-config-sources"])]

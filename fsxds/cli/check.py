@@ -44,7 +44,7 @@ def run_check(
 ) -> None:
     """Check the paths, print the report, and exit with 1 if it has failed.
 
-    `against` is the admin address of a fsxds; changes that it would hold are reported too.
+    Changes that the fsxds with the admin address `against` would hold are reported too.
     """
     with spinner("reading"):
         catalogue = catalogue_of(settings)
@@ -59,7 +59,7 @@ def run_check(
 
 
 def _against_server(subjects: Sequence[Subject], address: str, settings: Settings) -> tuple[Subject, ...]:
-    """Return the one tree to compare with the state of a running fsxds.
+    """Return the one tree to compare with a running fsxds.
 
     Raises:
         UsageError: there is not exactly one whole tree, or no fsxds answers at the address.
@@ -78,7 +78,6 @@ def catalogue_of(settings: Settings) -> Catalogue:
 
 
 def _read_features(executable: Path) -> Features:
-    """Return the features of an Envoy, which are cached."""
     from fsxds.envoy.envoy_features import read_features
 
     return read_features(executable)
@@ -87,10 +86,7 @@ def _read_features(executable: Path) -> Features:
 def check_subject(
     subject: Subject, base: Path, settings: Settings, catalogue: Catalogue, choice: Choice = ()
 ) -> Report:
-    """Return the report on one tree, with paths relative to `base`.
-
-    All views of the settings are checked, or the one of `choice`.
-    """
+    """Return the report on one tree, with paths relative to `base`, for all views or the one of `choice`."""
     settings = subject.settings(settings)
 
     def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
@@ -138,7 +134,6 @@ def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
 
 
 def _report_of(subject: Subject, loaded: LoadedViews, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
-    """Return the report on a loaded tree, with paths relative to `base`."""
     tree, root = subject.tree, path_from(base, subject.directory)
     shows_source = BY_NAME[settings.check_format].shows_source
     sources = {file.path: file.content for file in tree.files} if shows_source else {}
@@ -154,7 +149,6 @@ def _report_of(subject: Subject, loaded: LoadedViews, base: Path, settings: Sett
 
 
 def _together(reports: Sequence[Report]) -> Report:
-    """Merge the reports of several trees."""
     if len(reports) == 1:
         return reports[0]
     counts: dict[str, int] = {}
@@ -174,8 +168,6 @@ def _rejected_by_envoy(
     loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue
 ) -> tuple[Problem, ...]:
     """Have a real Envoy check all good resources, also in files that are held, and return its rejections.
-
-    By default, an Envoy is used if one can be run.
 
     Raises:
         UsageError: the settings require an Envoy, and there is none, or the given file is not one.
@@ -206,7 +198,7 @@ def _rejected_by_envoy(
 
 
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
-    """Return the views for an Envoy to check, with their resources: each has a resource that no other has."""
+    """Return the resources of views for an Envoy to check, one view for each distinct resource."""
     snapshots = loaded.served
     held = {layers: sound_of_held(loaded.by_layers[layers].records) for layers in snapshots}
     largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))
@@ -240,7 +232,7 @@ def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Re
 
 
 def sound_of_held(records: Records) -> dict[Key, Resource]:
-    """Return the valid resources in files held for an error: they may be served once the error is corrected."""
+    """Return the valid resources in files held for an error: they may be served once it is corrected."""
     return {key_of(one): one for record in records.values() if record.is_held for one in record.sound}
 
 
@@ -273,7 +265,6 @@ def _ask_envoy(question: Question, subject: Subject, catalogue: Catalogue, cache
 
 
 def _digest(executable: Path, resources: Iterable[Resource], catalogue: Catalogue) -> str:
-    """Return a digest of everything that Envoy's answer depends on."""
     try:
         status = executable.stat()
     except OSError as error:

@@ -35,7 +35,7 @@ DEMANDS: Demands = {"rules": _require_rules}
 
 
 def value_reader(row: Option) -> Callable[[str], object]:
-    """Return a reader of a flag's value; the reader raises the row's complaint for a wrong value."""
+    """Return a reader of a flag's value, which raises the row's complaint."""
 
     def read(written: str) -> object:
         try:
@@ -59,7 +59,7 @@ def existing_directory(written: str) -> Path:
 
 
 class CommandOption(click.Option):
-    """A flag of one command, which has no setting, shown under its group's heading."""
+    """A flag of one command, without a setting."""
 
     def __init__(self, *declarations: Any, group: str, **attributes: Any) -> None:
         super().__init__(*declarations, **attributes)
@@ -120,13 +120,9 @@ class TableCommand(click.Command):
 
 
 def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], TableCommand]:
-    """Turn a function with a `settings` parameter into a command with the flags of its rows of the table.
+    """Turn a function with a `settings` parameter into a command with its flags of the table.
 
-    The function of a lasting command also has a `reader`, which rereads the settings.
-
-    Args:
-        name: the command's name in the rows.
-        examples: shown verbatim at the end of the help.
+    The function of a lasting command also has a `reader`, which rereads the settings. `examples` end the help verbatim.
     """
     rows = [row for row in OPTIONS if name in row.commands and row.has_flag]
 
@@ -157,7 +153,7 @@ def _is_given(name: str) -> bool:
 
 
 def _value(row: Option, given: Any) -> Any:
-    """Return the value of a flag, or all values of a repeatable one; None if it was not given."""
+    """Return the value of a flag, or all values of a repeatable one; None if not given."""
     return tuple(chain.from_iterable(given)) or None if row.form.is_repeatable else given
 
 
@@ -171,10 +167,7 @@ _FILE = click.Path(path_type=Path)
 
 
 def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the flags `--ca`, `--cert` and `--key`; its function gets them as `tls`, None without them.
-
-    `group` is their heading in `--help`.
-    """
+    """Give a command the flags `--ca`, `--cert` and `--key`; its function gets them as `tls`, None without them."""
     flag = functools.partial(click.option, cls=CommandOption, group=group, metavar="FILE", type=_FILE)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:

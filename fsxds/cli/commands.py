@@ -1,8 +1,7 @@
 """Declares the commands with arguments, flags and help; more are in `admin_commands` and `writing_commands`.
 
 The work of a command is in a module of its name, or here if it is short. A command imports its modules when it runs,
-because
-`--help` and shell completion import this module.
+because `--help` and shell completion import this module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Shell completion: the completions of values, and the script of each shell.
 
 Click determines the option; its values come from the table of options. Importing this module is cheap, because a shell
-runs
-fsxds at each Tab.
+runs fsxds at each Tab.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def rule_names(_context: Context, _parameter: Parameter, incomplete: str) -> Ite
 
 
 def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Return the extensions' message types with this prefix, by last part or full name, of the bundled Envoy.
+    """Return the matching message types of extensions, by last part or full name, of the bundled Envoy.
 
     Reading the API of the Envoy in use would take too long for a Tab.
     """

@@ -81,7 +81,6 @@ def _read(file: str) -> bytes:
 
 
 def _words_of(error: NotOneResponseError | ConversionLossError, target: Format) -> str:
-    """Return the reason that a format cannot hold the messages, and a remedy."""
     if isinstance(error, NotOneResponseError):
         fact = (
             "its documents have different versions, or one has nothing of a type, so they are not one DiscoveryResponse"

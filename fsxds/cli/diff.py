@@ -56,8 +56,6 @@ Client: TypeAlias = tuple[Node | None, ClientTls | None]
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """One side as read: a tree, or a `kept` snapshot."""
-
     side: Side
     tree: SourceTree
     is_running: bool = False
@@ -79,11 +77,7 @@ def run_diff(
 ) -> None:
     """Compare two sides and print the difference; exit with 1 for a difference, or 3 for an unreadable part.
 
-    Args:
-        sides: as on the command line.
-        revisions: of git, if they are compared.
-        settings: how trees are read.
-        asked: the node that sees the sides, and the TLS for servers.
+    `asked` is the node that sees the sides, and the TLS for servers.
     """
     choice, tls = asked
     with spinner("loading both sides"):
@@ -106,7 +100,7 @@ def run_diff(
 
 @dataclass(frozen=True, slots=True)
 class _Compare:
-    """The comparison and the two snapshots of each view; the view of trees without views has no name."""
+    """The comparison and the snapshots by view; the view of trees without views has no name."""
 
     compared: Compared
     views: Mapping[ComparedView, tuple[Snapshot, Snapshot]]
@@ -140,7 +134,7 @@ def _place_of(change: HeldChange, reads: _Reads) -> str:
 
 
 def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Choice) -> _Compare:
-    """Compare one view, the chosen one or the one that a server sends, and print the problems of both sides."""
+    """Compare one view, the chosen one or a server's, and print the problems of both sides."""
     # A server sends one view.
     own = loader.load(
         [read.tree for read in reads if read.is_tree],
@@ -166,7 +160,6 @@ def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Ch
 
 
 def _over_rest(snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot without the types that have no REST form."""
     nothing = {row.type_url: Rows(row.type_url) for row in _NOT_OVER_REST}
     return replace(snapshot, by_type={**snapshot.by_type, **nothing})
 
@@ -195,8 +188,6 @@ def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> _
 
 @dataclass(frozen=True, slots=True)
 class _SideView:
-    """A view of one side, and its unreadable parts."""
-
     snapshot: Snapshot
     gaps: tuple[Gap, ...] = ()
     unread: tuple[Unread, ...] = ()
@@ -289,7 +280,6 @@ def _contents(read: _Read) -> Mapping[PurePosixPath, bytes]:
 def _gaps(
     read: _Read, loaded: Loaded, contents: Mapping[PurePosixPath, bytes]
 ) -> tuple[tuple[Gap, ...], tuple[Unread, ...]]:
-    """Return the unreadable parts of a side: files, and types of which a server has no good version."""
     gaps, unread = [], []
     # A missing folder holds no resources.
     for held in (one for one in loaded.held if one.problem is None or one.problem.rule != MISSING_LAYER):

@@ -72,10 +72,7 @@ def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The subject: a loaded tree, its source, and a bootstrap or None.
-
-    With a bootstrap, the view of its node is loaded; without, all views.
-    """
+    """The subject: with a bootstrap, the loaded view of its node; without, all views."""
 
     directory: Path
     loaded: LoadedViews
@@ -84,7 +81,6 @@ class Examined:
 
 
 def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
-    """Return the report on a bootstrap and a tree, with paths relative to `base`."""
     bootstrap, root = examined.bootstrap, path_from(base, examined.directory)
     is_rewritten = settings.mirror_config_sources or settings.ads_config_sources
     message = bootstrap.message if bootstrap else None
@@ -120,7 +116,6 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
 
 
 def _choice(bootstrap: DynamicMessage) -> Choice:
-    """Return the node attributes of a bootstrap."""
     node = base_pb2.Node.FromString(bootstrap.node.SerializeToString())
     texts = {"id": node.id, "cluster": node.cluster, "user_agent_name": ENVOY}
     named = ((attribute, text) for attribute, text in texts.items() if text)

@@ -62,7 +62,7 @@ class ImportFlags(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result: the destination, the plan, the new paths of replaced files, and commands for the next steps."""
+    """The result of an import; `replaced` are the new paths of replaced files."""
 
     target: Destination
     plan: ImportPlan
@@ -176,7 +176,6 @@ def _content(file: str) -> bytes:
 
 
 def _check(imported: Imported, settings: Settings, catalogue: Catalogue) -> Report:
-    """Check the tree like `fsxds check`, as written or planned."""
     plan, target = imported.plan, imported.target
     contents = [(file.path, file.content) for file in plan.files] + [(file.path, file.content) for file in plan.empty]
     files = [SourceFile.of(path, content) for path, content in contents]
@@ -190,7 +189,6 @@ def _check(imported: Imported, settings: Settings, catalogue: Catalogue) -> Repo
 
 @contextmanager
 def _bootstrap_of(plan: ImportPlan) -> Iterator[Path]:
-    """Provide the remaining bootstrap as a private file."""
     with tempfile.NamedTemporaryFile(suffix=plan.suffix) as file:
         file.write(plan.bootstrap)
         file.flush()
@@ -198,7 +196,6 @@ def _bootstrap_of(plan: ImportPlan) -> Iterator[Path]:
 
 
 def _commands(target: Destination, flags: BootstrapFlags, address: str | None, settings: Settings) -> tuple[str, ...]:
-    """Return the commands for the next steps."""
     tree, bootstrap = str(target.directory), _shown(target.bootstrap)
     serve = ["fsxds", "serve", tree, "--bootstrap", bootstrap]
     if flags["transport"] == "files":

@@ -20,7 +20,7 @@ def run_init(directory: Path, *, is_empty: bool) -> None:
 
     Args:
         directory: created if need be; may hold other files.
-        is_empty: the files have comments on their content, and no resources.
+        is_empty: the files have comments in place of resources.
 
     Raises:
         UsageError: one of the files exists already, and none is written; or the disk is at fault.

@@ -199,7 +199,7 @@ def _state(channel: ChannelReport) -> str:
 
 
 def remarks_on(channels: Sequence[ChannelReport]) -> Iterator[str]:
-    """Yield the lines that an operator may want to know or act on; a line that applies to several views once."""
+    """Yield the lines that an operator may want to know or act on, each once for several views."""
     found: dict[str, list[str]] = {}
     for channel in channels:
         title = _views(channel) if channel.cohort == "main" else f"{_views(channel)}, {channel.cohort}"
@@ -241,7 +241,6 @@ def _held_line(held: HeldReport) -> str:
 
 
 def _waits(step: StepReport) -> Iterator[str]:
-    """Yield the clients that a step waits for, and the times; nothing if there are none."""
     names = [f"{each.client} ({each.transport})" for each in step.waits_for[:MOST_CLIENTS]]
     if (others := len(step.waits_for) - len(names)) > 0:
         names.append(f"{others} more")
@@ -252,7 +251,6 @@ def _waits(step: StepReport) -> Iterator[str]:
 
 
 def _lingering(lingering: tuple[LingeringReport, ...]) -> Iterator[str]:
-    """Yield one line for the resources that wait for the same listeners."""
 
     def waits_for(each: LingeringReport) -> tuple[str, tuple[str, ...]]:
         return each.type, each.listeners

@@ -90,7 +90,6 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
 
 
 def _address_in(target: str, settings: Settings) -> str:
-    """Return an address in the form of `--admin`."""
     if target.startswith("https://") and settings.admin_ca is None:
         raise UsageError(f"{target}: nobody is known to be trusted there; give --admin-ca FILE")
     return re.sub("^https?://", "", target).removesuffix("/")
@@ -166,7 +165,6 @@ def _looked(look: Look) -> Shown | FsxdsError:
 
 
 def _drawn(shown: Shown | None, found: Shown | FsxdsError) -> Group:
-    """Return the last status, below the current error if there is one."""
     trouble = [] if isinstance(found, Shown) else [Text(f"{escape(str(found))}; asked again each second", "yellow")]
     return Group(*trouble, *([] if shown is None else [shown.drawn]))
 

@@ -46,7 +46,7 @@ _DIFFERENCES = (
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The overview of a server: its report, some clients, and the files that are held back."""
+    """The report of a server, some of its clients, and the files that are held back."""
 
     server: ServerReport
     clients: ClientList
@@ -149,7 +149,6 @@ def _upstream_row(each: UpstreamReport) -> tuple[str | Text, ...]:
 
 
 def _upstream_remarks(upstreams: Iterable[UpstreamReport]) -> Iterator[str]:
-    """Yield the problems of upstreams, and the types they have not answered for."""
     for each in upstreams:
         name = _cut(each.name)
         if each.trouble:
@@ -179,7 +178,6 @@ def _client_rows(clients: Iterable[ClientReport]) -> Iterator[tuple[str | Text, 
 
 
 def _reasons(clients: Iterable[ClientReport]) -> Iterator[str]:
-    """Yield a line for each type that a client rejects."""
     for client in clients:
         for each in client.types:
             if each.state == "NACK":
@@ -223,7 +221,6 @@ def _type_row(each: TypeReport) -> tuple[str | Text, ...]:
 
 
 def _differences(client: ClientDetail) -> Iterator[str]:
-    """Yield the differences between a node's resources and the current ones."""
     for each in client.types:
         for field, words in _DIFFERENCES:
             listed: ListedNames = getattr(each, field)

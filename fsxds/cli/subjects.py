@@ -57,9 +57,9 @@ class Subject:
 
     Attributes:
         label: the user's name of it.
-        asked: the named files, all of whose problems are reported, and only errors of other files; None for all files.
-        is_partial: the files are not a whole tree, and may refer to resources elsewhere.
-        server: serves the previous tree; changes that it would hold are reported. None for none.
+        asked: the named files; of other files only errors are reported. None for all files.
+        is_partial: the files may refer to resources elsewhere.
+        server: serves the previous tree, and may hold changes. None for none.
     """
 
     label: str
@@ -140,7 +140,6 @@ def _subject_of_files(paths: Sequence[str], stdin_path: str | None, base: Path, 
 
 
 def _tree_of(contents: dict[str, bytes | Problem], base: Path, exclusion: Exclusion) -> SourceTree:
-    """Return a tree of files alone, with paths relative to the base."""
     named = {path_from(base, Path(path)): content for path, content in contents.items()}
     by_path = {path: content for path, content in named.items() if not exclusion.covers(str(path))}
     read = {path: content for path, content in by_path.items() if loading_rules.is_read(path.name)}

@@ -52,12 +52,11 @@ class Expectation:
     """The value that is expected at a position.
 
     Attributes:
-        role: the form of the value.
         descriptor: the message, if it is one.
         field: the field that holds it.
         row: the type of the resource, or of the resources in it.
-        place: for an extension, the words of its place, by which `PackedTypes` knows the fitting types.
-        types: the types that fit a message of any type, if its place does not determine them.
+        place: of an extension, which determines the types that fit.
+        types: the types that fit a message of any type, if not determined by `place`.
         is_packed: it is a message with an `@type`.
     """
 
@@ -137,12 +136,10 @@ class ApiPlaces:
         return tuple(row.message_type for row in sorted(known, key=lambda row: row is not self._hint))
 
     def _object(self, expected: Expectation, node: OutlineNode) -> Expectation:
-        """Return the expectation for an object at the top, which may be a layer."""
         is_layer = expected.role is Role.DOCUMENT and node.text_of("kind") == KIND
         return Expectation(Role.LAYER) if is_layer else self._element(expected, node)
 
     def _element(self, expected: Expectation, node: OutlineNode) -> Expectation:
-        """Return the expectation for an object of a document: a response, a wrapper or a resource."""
         shallow: dict[str, PlainValue] = {
             member.key: node.text_of(member.key) for member in node.members if member.has_colon
         }
@@ -184,7 +181,6 @@ class ApiPlaces:
         return self._behind_key(expected, expected.descriptor, holder, key)
 
     def _in_layer(self, expected: Expectation, key: str) -> Expectation:
-        """Return the expectation for a member of a layer's document."""
         if expected.role is Role.LAYER and key == PATCH:
             return Expectation(Role.PATCHES)
         if expected.role is Role.PATCHES and key in TYPE_WORDS:
@@ -211,7 +207,7 @@ class ApiPlaces:
         return Expectation(Role.FREE) if field is None else self.in_field(field, expected)
 
     def _one(self, field: FieldDescriptor, expected: Expectation) -> Expectation:
-        """Return the expectation for one value of a field, or for an element of a list; `expected` is of the whole."""
+        """Return the expectation for one value of a field, or for an element; `expected` is of the whole."""
         message: Descriptor | None = field.message_type
         if message is None:
             return replace(expected, role=Role.SCALAR, field=field)

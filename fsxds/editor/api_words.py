@@ -214,7 +214,6 @@ def _api_words(catalogue: Catalogue, trail: Trail, expected: tuple[Expectation, 
 
 
 def _name_words(navigator: Navigator, path: PurePosixPath, index: int) -> str:
-    """Return the definitions of the name at an index, and the number of its mentions."""
     found = navigator.name_at(path, index)
     if found is None:
         return ""

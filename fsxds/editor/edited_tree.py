@@ -38,7 +38,6 @@ class TreeView:
 
     Attributes:
         files: the content of each file, saved or not.
-        parsed: each file in its current state.
         readable: each file in its last readable state.
         static_clusters: names that the bootstrap defines.
         naming: the rules that complete structured names.
@@ -67,8 +66,6 @@ NOTHING_READ = TreeView({}, (), {}, {})
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The result of loading a tree."""
-
     problems: tuple[Problem, ...]
     parsed: Mapping[PurePosixPath, ParsedFile]
 
@@ -112,12 +109,7 @@ class EditedTree:
         return bool(path.parts) and is_read(path.name) and not is_hidden and not self._exclusion.covers(str(path))
 
     def load(self, buffers: Buffers, *, is_disk_read: bool) -> TreeView:
-        """Return the current tree, with open texts in place of saved ones.
-
-        Args:
-            buffers: the open files.
-            is_disk_read: scan the files on disk again.
-        """
+        """Return the current tree, with open texts in place of saved ones; `is_disk_read` scans the files again."""
         if is_disk_read:
             self._scanned = self._scan()
         tree = self._overlaid(self._scanned, buffers)
@@ -164,7 +156,6 @@ class EditedTree:
         return self._outcome(with_served(whole_tree(noted), self._resolution, None).problems, parsed)
 
     def _loaded_views(self, tree: SourceTree) -> _Outcome:
-        """Load every view that the settings can produce."""
         loaded = self._load_views(tree, self._clean_views)
         if _is_clean(loaded):
             self._clean_views = loaded

@@ -1,8 +1,7 @@
 """The language server: maps requests of an editor to queries of the tree; the only user of pygls.
 
 pygls reads and writes the messages. Its logs are off, because they contain messages; errors are reported here and
-logged
-without data.
+logged without data.
 """
 
 from __future__ import annotations
@@ -209,7 +208,6 @@ class TreeServer:
             self._session.look_again(is_disk_read=True)
 
     def _path(self, uri: str) -> PurePosixPath | None:
-        """Return the path of a document in the tree, None if it is not a file of the tree."""
         if self._session is None or uri_scheme(uri) != "file":
             return None
         path = to_fs_path(uri)
@@ -236,7 +234,7 @@ class TreeServer:
     async def _at(
         self, params: Any, work: Callable[[Navigator, PurePosixPath, int, TextPositions], Answer]
     ) -> Answer | None:
-        """Answer a query about a position in a document; None for a document outside of the tree."""
+        """Answer a query about a position; None for a document outside of the tree."""
         path = self._path(params.text_document.uri)
         if self._session is None or path is None or path.suffix.lower() not in _OUTLINED:
             return None
@@ -391,7 +389,6 @@ def _as_function(note: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _folder_of(params: types.InitializeParams) -> Path | None:
-    """Return the folder that the editor opened, or None."""
     folders = [folder.uri for folder in params.workspace_folders or ()]
     uri = next(iter(folders), params.root_uri)
     path = to_fs_path(uri) if uri else params.root_path

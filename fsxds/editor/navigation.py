@@ -223,7 +223,6 @@ def _symbol(node: OutlineNode, noun: str, name: str, depth: int) -> Symbol:
 
 
 def _named_parts(node: OutlineNode, depth: int) -> Iterator[Symbol]:
-    """Yield the objects within a value that have a name."""
     if depth >= _DEEPEST_SYMBOL:
         return
     inner = [(member.key, member.value) for member in node.members]

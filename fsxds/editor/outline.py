@@ -1,10 +1,8 @@
 """The structure of a YAML or JSON text with spans of keys and values, also of an incomplete text.
 
 For serving, libyaml's reading counts. It stops at the first mistake, and a text in an editor has one most of the time.
-This
-reader uses indentation, brackets and colons, treats missing ends as present, and never fails. The content of aliases
-and merge
-keys is not followed.
+This reader uses indentation, brackets and colons, treats missing ends as present, and never fails. The content of
+aliases and merge keys is not followed.
 """
 
 from __future__ import annotations
@@ -50,8 +48,7 @@ class OutlineNode:
     """A value: the members of a mapping, the elements of a sequence, or the text of a scalar.
 
     `column` is that of a block's keys or dashes, from 0, and -1 within brackets. `is_open` is true for unclosed
-    brackets.
-    `quote` is the mark of a scalar: a quote, `|` or `>` for a block of text, or empty.
+    brackets. `quote` is the mark of a scalar: a quote, `|` or `>` for a block of text, or empty.
     """
 
     form: Form
@@ -217,7 +214,6 @@ class _OutlineReader:
         self._has_content = False
 
     def read(self) -> None:
-        """Read all documents."""
         while self._at < len(self._text):
             self._read_line()
         self._end_document(is_last=True)
@@ -496,7 +492,6 @@ class _OutlineReader:
 
 
 def _close(block: OutlineNode) -> None:
-    """Set the end of a block to that of its last member or element."""
     if block.members:
         last = block.members[-1]
         block.end = max(block.end, last.span[1], last.value.end if last.value else 0)

@@ -40,8 +40,6 @@ class UncertainRenameError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """An occurrence of a name in the text of a file."""
-
     path: PurePosixPath
     span: Span
     quote: str
@@ -60,13 +58,7 @@ def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
 
 
 def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> Edits:
-    """Return the edits that rename a resource everywhere.
-
-    Args:
-        navigator: of the current tree.
-        found: the name, from `renameable`.
-        new_name: the new name.
-        attempt: loads the tree with other texts.
+    """Return the edits that rename a resource everywhere; `attempt` loads the tree with other texts.
 
     Raises:
         UncertainRenameError: the occurrences may be incomplete, or the tree would have a new problem.
@@ -110,7 +102,6 @@ def _require_name(name: str) -> None:
 
 
 def _require_form(key: Key, name: str) -> None:
-    """Require that a name in structured form is valid, and of the type of the resource."""
     if not is_structured(name):
         return
     try:
@@ -206,7 +197,6 @@ def _require_certain(navigator: Navigator, key: Key, new_name: str) -> None:
 
 
 def _named(navigator: Navigator, key: Key, new_name: str) -> str:
-    """Return the canonical form of a new name written at a resource's definition."""
     place = next(iter(navigator.view.names.definitions.get(key, ())), None)
     return new_name if place is None else navigator.canonical(place.path, new_name, BY_TYPE_URL[key[0]])
 

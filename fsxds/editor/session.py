@@ -48,8 +48,6 @@ class ShownFile:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The input of the next load: open texts, and whether files on disk may have changed."""
-
     documents: Mapping[PurePosixPath, OpenDocument]
     is_disk_read: bool
 

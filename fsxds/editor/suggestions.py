@@ -56,7 +56,6 @@ class Suggestion:
         label: the text that the user sees and types.
         text: replaces the word.
         snippet: the same with placeholders, in the syntax of the protocol; empty if there are none.
-        detail: a few words about it.
         rank: lower ones come first.
         field: the field, or the field of the value.
     """
@@ -87,9 +86,8 @@ Names: TypeAlias = Mapping[TypeUrl, list[str]]
 class _WordPlace:
     """The context of the mark: the word, its trail, and the notation around it.
 
-    `quote` is the open quote before the word; `is_json`: all text must be quoted; `indent` is that of the keys;
-    `is_alone`: at
-    most dashes precede it on its line.
+    `quote` is the open quote before the word; `is_json`: all text must be quoted; `is_alone`: at most dashes precede it
+    on its line.
     """
 
     span: Span
@@ -198,7 +196,6 @@ class Completion:
             )
 
     def _key(self, place: _WordPlace, name: str) -> str:
-        """Return a key without an assumption on its value."""
         if place.has_colon or place.quote:
             return name
         return f"{json.dumps(name)}: " if place.is_json else f"{name}: "
@@ -270,7 +267,6 @@ class Completion:
                 yield Suggestion(value.name, SuggestionSort.VALUE, _quoted(place, value.name), rank=rank, field=field)
 
     def _extension_names(self, place: _WordPlace, places: ApiPlaces, field: FieldDescriptor) -> Iterator[Suggestion]:
-        """Yield the names of extensions that fit, if the message of the name configures an extension."""
         features = self._catalogue.features
         holder = places.along(replace(place.trail, steps=place.trail.steps[:-1]))[-1]
         for category in holder.extension_place if features is not None else ():
@@ -278,7 +274,6 @@ class Completion:
                 yield Suggestion(name, SuggestionSort.VALUE, _quoted(place, name), detail=category, field=field)
 
     def _types(self, here: Expectation, places: ApiPlaces) -> list[str]:
-        """Return the message types that fit: of the place, of resources, or all."""
         if here.types:
             return list(here.types)
         if here.field is None:
@@ -299,7 +294,6 @@ def _holds_more(field: FieldDescriptor) -> bool:
 
 
 def _quoted(place: _WordPlace, text: str) -> str:
-    """Return a value in the notation of this position."""
     if place.quote:
         return text
     is_plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in _WORDS_OF_YAML
@@ -356,7 +350,6 @@ def _column(text: str, index: int) -> int:
 
 
 def _is_camel(text: str) -> bool:
-    """Whether most keys of a text are in camelCase rather than in snake_case, the default."""
     counts: Counter[bool] = Counter()
     for key in re.findall(r"[\"']?(\w+)[\"']?[ \t]*:(?:\s|$)", text[:200_000]):
         if "_" in key:

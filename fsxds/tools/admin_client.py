@@ -28,18 +28,12 @@ _HOST = {"Host": "localhost"}
 
 
 class NotDoneError(FsxdsError):
-    """The server did not do as requested; the message has its reason."""
+    """The server did not carry out the request; the message has its reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminServer:
-    """The admin address of a running fsxds.
-
-    Attributes:
-        address: in the form of `--admin`.
-        tls: the trusted CAs; None for plain text.
-        token: the bearer token; empty for none.
-    """
+    """The admin address of a running fsxds, in the form of `--admin`."""
 
     address: str
     tls: ClientTls | None = None
@@ -47,19 +41,23 @@ class AdminServer:
 
     @classmethod
     def of(cls, settings: Settings) -> AdminServer:
-        """Return the server that the settings name. Raises UsageError if the token file cannot be used."""
+        """Return the server of the settings. Raises UsageError if the token file cannot be used."""
         token = "" if settings.admin_token is None else read_token(settings.admin_token)
         return cls(settings.admin, ClientTls.of(settings.admin_ca, None, None), token)
 
 
 async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[str, str | int]) -> Any:
-    """Send a request to the admin address of a running fsxds, and return the JSON of the response.
+    """Return the JSON response of a running fsxds to a request.
 
-    `GET` reads and `POST` changes; `words` are the parameters.
+    Args:
+        server: the server.
+        method: `GET`, or `POST` for a change.
+        path: such as `/rollout`.
+        words: the parameters.
 
     Raises:
-        NotDoneError: the subject of the request does not exist, or the request cannot be done now.
-        UsageError: no fsxds answers at the address, or the request was wrong.
+        NotDoneError: the subject does not exist, or the request cannot be done now.
+        UsageError: no fsxds answers, or the request was wrong.
     """
     where = _address_of(server.address)
     tls = server.tls if isinstance(where, TcpAddress) else None

@@ -48,17 +48,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The documents of a file and its problems; if one of them is an ERROR, `parts` is meaningless."""
+    """The documents of a file; `parts` is meaningless if one of the problems is an ERROR."""
 
     parts: tuple[Part, ...]
     problems: tuple[Problem, ...] = ()
 
 
 class ConversionReader:
-    """Reads files of any format, with one catalogue.
-
-    Envoy's constraints on values are not checked: every value that a message can hold can be converted.
-    """
+    """Reads files of any format. Envoy's constraints on values are not checked."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -86,7 +83,7 @@ class ConversionReader:
         return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.locate, faults, self._catalogue))))
 
     def _unreadable(self, message: Message) -> Iterator[Fault]:
-        """Yield a fault for each unreadable Any; an empty one is fine."""
+        """Yield a fault for each unreadable Any that is not empty."""
         for part in unreadable_parts(message, self._catalogue):
             if part.is_known:
                 yield replace(shape.broken_message(part.message_type, part.field_path), line=1)
@@ -96,15 +93,12 @@ class ConversionReader:
 
 
 class _Reading:
-    """Reads one document of plain values."""
-
     def __init__(self, converter: Converter, hint: ResourceType | None) -> None:
         self.faults: list[Fault] = []
         self._converter = converter
         self._hint = hint
 
     def part(self, value: PlainValue) -> Iterator[Part]:
-        """Yield the part of a document, or nothing if it is empty."""
         if isinstance(value, list):
             messages = (self._message(element, (index,)) for index, element in enumerate(value))
             yield Part(tuple(message for message in messages if message is not None), is_list=True)
@@ -145,7 +139,7 @@ class _Reading:
         return message if isinstance(message, Message) else None
 
     def _typed(self, value: PlainValue, path: FieldPath, claim: str | None) -> dict[str, PlainValue] | None:
-        """Return a resource or wrapper with its `@type`; on an unknown type, record a fault and return None."""
+        """Return a resource or wrapper with its `@type`; if that is unknown, record a fault and return None."""
         if not isinstance(value, dict):
             self.faults.append(shape.not_an_object(path))
             return None
@@ -182,8 +176,7 @@ class ConversionLossError(Exception):
     """The format cannot hold a value.
 
     Attributes:
-        field_path: the first field that would be read back differently, from the top of its message; empty if the
-            whole message would.
+        field_path: the first field that would differ, from the top of its message; empty for the whole message.
     """
 
     def __init__(self, field_path: FieldPath = ()) -> None:
@@ -193,14 +186,14 @@ class ConversionLossError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedFile:
-    """A file in its new format; `note` describes a change of its shape, and is empty if there is none."""
+    """A file in its new format; `note` describes a change of its shape."""
 
     content: bytes
     note: str = ""
 
 
 class ConversionWriter:
-    """Writes parts from a `ConversionReader` with the same catalogue, and proves that they read back the same."""
+    """Writes the parts of a `ConversionReader`, and proves that they read back the same."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -270,7 +263,6 @@ class ConversionWriter:
         return plain_any
 
     def _one_response(self, messages: Sequence[Message], hint: ResourceType | None) -> Message:
-        """Merge documents into one DiscoveryResponse."""
         response: DynamicMessage = self._catalogue.message_class(DISCOVERY_RESPONSE)()
         envelopes = [message for message in messages if _is(message, DISCOVERY_RESPONSE)]
         heads = {_head(envelope) for envelope in envelopes}
@@ -289,7 +281,7 @@ class ConversionWriter:
         return checked
 
     def _type_of(self, messages: Sequence[Message], hint: ResourceType | None) -> str:
-        """Return the one type of the documents; empty if there are several."""
+        """Return the documents' type; empty if there are several."""
         found = {type_url for message in messages for type_url in self._types_of(message)}
         if len(found) > 1 and any(_is_empty_response(message) for message in messages):
             # The fact that there is no resource of a type would be lost.
@@ -318,7 +310,6 @@ class ConversionWriter:
         }
 
     def _prove(self, messages: Sequence[Message], output: ConvertedFile, file_format: Format) -> None:
-        """Read the output back and compare."""
         again = self._reader.read(SourceFile.of(_READ_BACK, output.content), file_format, None)
         found = _messages(again.parts)
         for before, after in zip(messages, found, strict=False):
@@ -363,10 +354,9 @@ _WITHOUT_FIELDS = frozenset({LIST_VALUE, STRUCT, VALUE})
 
 
 def first_difference(before: Message, after: Message, catalogue: Catalogue) -> FieldPath | None:
-    """Return the path of the first field that differs between two messages of one type; None if all are equal.
+    """Return the path of the first field that differs between two messages of one type; None if they are equal.
 
-    Numbers are equal if their bits are, so NaN equals itself and 0.0 is not -0.0. Different unknown fields are a
-    difference.
+    Numbers are equal if their bits are: NaN equals itself, and 0.0 is not -0.0. Unknown fields count.
     """
     return next(_differences(before, after, catalogue, ()), None)
 
@@ -453,7 +443,7 @@ _HEADER: Final = re.compile(r"\s*proto-(?:file|message):")
 
 
 def has_comments(content: bytes, format_name: str) -> bool:
-    """Return whether a readable file has comments; the header of a text format file does not count."""
+    """Return whether a readable file has comments, apart from the header of text format."""
     if b"#" not in content:
         return False
     if format_name == "yaml":

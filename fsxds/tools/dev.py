@@ -82,7 +82,7 @@ async def serve_to_local_envoy(
 
 
 def _for_transport(settings: Settings) -> Settings:
-    """Return settings with which all resources of Envoy come by the same transport."""
+    """Make all resources of Envoy come by the same transport."""
     if settings.http == OFF:
         raise UsageError("dev needs REST, which is off; give --http HOST:PORT")
     if settings.dev_transport in {"rest", "mirror"}:
@@ -142,7 +142,6 @@ async def _with_free_ports(settings: Settings) -> Settings:
 
 
 def _attributes(identity: Identity) -> tuple[tuple[str, str], ...]:
-    """Return the node attributes that this Envoy will send."""
     texts = (("cluster", identity.node_cluster), ("id", identity.node_id), ("user_agent_name", ENVOY))
     return (*texts, *attributes_of_json("", {}, identity.metadata))
 
@@ -154,7 +153,7 @@ def _watches_of_envoy(application: Application, node_id: str) -> Iterator[WatchS
 
 
 def _rejected_by(application: Application, identity: Identity) -> Mapping[ResourceVersion, RejectedResource]:
-    """Return the versions that Envoy rejects, even if no longer served, with their origins in the tree."""
+    """Return the versions that Envoy rejects, even if no longer served, with their origins."""
     publisher = application.publisher
     node = publisher.verdicts.rejections.nodes.get((identity.node_id, identity.node_cluster))
     if node is None:
@@ -169,18 +168,7 @@ def _rejected_by(application: Application, identity: Identity) -> Mapping[Resour
 
 
 class _EnvoySetup:
-    """Connects the tree and Envoy: chooses the transport, examines snapshots, and creates the bootstrap.
-
-    Args:
-        folders: the tree, and the mirrored files.
-        application: serves the tree.
-        server: has the addresses.
-        log: receives the choice and the problems.
-
-    Attributes:
-        identity: Envoy's node.
-        channel: the channel that Envoy is served.
-    """
+    """Chooses the transport, examines snapshots, and creates the bootstrap."""
 
     def __init__(self, folders: tuple[Path, Path], application: Application, server: RunningServer, log: Log) -> None:
         self._directory, self._out = folders
@@ -194,7 +182,7 @@ class _EnvoySetup:
         self._announced = ""
 
     async def wanted_by(self, snapshot: Snapshot) -> BootstrapRequest:
-        """Report the problems of a snapshot, and return the request that its bootstrap has to make."""
+        """Report the problems of a snapshot, and return its bootstrap's request."""
         need = None
         if self._settings.dev_transport == AUTO:
             need = await asyncio.to_thread(self._find_need, snapshot)
@@ -239,7 +227,7 @@ class _EnvoySetup:
         return [adjusted for problem in placed if (adjusted := levels.adjusted(problem))]
 
     def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
-        """Return the files of resources; for an unreadable file, the resource's line has to do."""
+        """Return the files of resources; an unreadable one is left out, and problems have the resource's line."""
         sources: dict[PurePosixPath, bytes] = {}
         for path in {resource.origin.path for resource in resources}:
             with suppress(OSError):
@@ -247,7 +235,6 @@ class _EnvoySetup:
         return sources
 
     def bootstrap_for(self, wanted: BootstrapRequest) -> Section:
-        """Return the bootstrap of an Envoy that subscribes as requested."""
         match self._transport(wanted):
             case "rest":
                 return rest_bootstrap(self._addresses["REST"], wanted, self.identity)
@@ -258,7 +245,6 @@ class _EnvoySetup:
                 return ads_bootstrap(self._addresses["gRPC"], wanted, self.identity, delta=transport == "delta")
 
     def ack_source_of(self, wanted: BootstrapRequest) -> AckSource:
-        """Return the source of ACKs for such an Envoy: its statistics, or on streams its own ACKs."""
         if self._transport(wanted) in {"rest", "mirror"}:
             return StatisticsAcks()
         return StreamAcks(
@@ -277,6 +263,6 @@ def _is_rewritten(fault: Fault, transport: str) -> bool:
 
 
 def _remedied(fault: Fault) -> Fault:
-    """Replace the remedies that concern the bootstrap, which fsxds writes here."""
+    """Replace remedies that concern the bootstrap, which fsxds writes here."""
     of_transport = {"no-ads", "no-xds-cluster"}
     return replace(fault, remedy="give --transport delta or mirror") if fault.rule in of_transport else fault

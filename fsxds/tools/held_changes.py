@@ -27,15 +27,13 @@ LARGE_REMOVAL = "large-removal"
 
 @dataclass(frozen=True, slots=True, order=True)
 class HeldChange:
-    """One resource of a change that would be held, or a large removal.
+    """A held resource of a change, or a large removal.
 
     Attributes:
-        path: the file of the resource in the new tree; if the resource is removed, its file in the served tree.
+        path: the file of the resource in the new tree; if it is removed, in the served tree.
         line: 0 if there is no line.
-        rule: the name of the rule that holds it.
         fact: the consequence.
-        is_removed: the change removes the resource, and `path` is from the served tree.
-        approval_id: the id with which it can be approved; empty if approval is no remedy.
+        approval_id: empty if approval is no remedy.
     """
 
     path: PurePosixPath
@@ -48,7 +46,7 @@ class HeldChange:
 
 
 def held_changes(tree: Snapshot, outline: ServedOutline, rules: HoldingRules) -> tuple[HeldChange, ...]:
-    """Return the resources of a view of a tree that would be held, given the outline of the view that is served."""
+    """Return the changes of a view that would be held, given its served outline."""
     served = outline.served
     if not any(served.by_type.values()):
         return ()

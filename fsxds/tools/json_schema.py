@@ -1,8 +1,7 @@
 """JSON Schema (draft 2020-12) of messages, made from their descriptors and constraints.
 
 The schemas accept the input that Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only proto3 JSON; but
-unless
-both spellings are requested, fields have one spelling, and enum values the declared or the lower case.
+unless both spellings are requested, fields have one spelling, and enum values the declared or the lower case.
 """
 
 from __future__ import annotations
@@ -59,9 +58,8 @@ _OTHER_HOST = r"^(?!type\.googleapis\.com/).+/"
 class MessageSchemas:
     """Creates the definition of each message type once, with all definitions that it needs.
 
-    The types allowed in an Any depend on its place (`PackedTypes`). So a message with an Any has a definition for each
-    of its
-    places, and the place is a part of the definition's name.
+    The types allowed in an Any depend on its place (`PackedTypes`). So a message with an Any has a definition per
+    place, and the place is a part of the definition's name.
 
     Attributes:
         definitions: those made so far, by name; message types and enums have their full names.
@@ -88,7 +86,7 @@ class MessageSchemas:
         self.definitions: dict[str, Schema] = {name: dict(schema) for name, schema in SHARED.items()}
 
     def message(self, message_type: str, place: Place = _NOWHERE) -> Schema:
-        """Return a reference to the definition of a message type, and create it; KeyError if the type does not exist.
+        """Return a reference to the definition of a message type, and create it; KeyError for an unknown type.
 
         `place` has the types allowed in an Any of the message.
         """
@@ -244,7 +242,6 @@ class MessageSchemas:
         return {**self._enum_described(enum), "anyOf": [{"enum": names}, other]}
 
     def _enum_described(self, enum: EnumDescriptor) -> Schema:
-        """Return the description of an enum, its default, and its values."""
         said = [self._comments[enum.full_name]] if enum.full_name in self._comments else []
         said.append(f"default {enum.values[0].name}")
         said += [
@@ -255,7 +252,7 @@ class MessageSchemas:
         return {"description": "\n".join(said)}
 
     def _any(self, place: Place) -> Schema:
-        """Return the schema of an Any: its "@type" names a type that the place allows, and selects its schema.
+        """Return the schema of an Any, whose "@type" selects one of the place's types.
 
         The allowed types differ between places; the schema of a type does not.
         """
@@ -266,7 +263,6 @@ class MessageSchemas:
         return {**shared(_PACKED), "properties": {"@type": {"anyOf": [*lists, shared(other)]}}}
 
     def _define_packed(self) -> None:
-        """Create the definitions of the common part of every Any."""
         types = self._packed.types_of_all_places()
         pattern = _OTHER_HOST if self._packed.is_chosen else rf"{_OTHER_HOST}|\.v3alpha\."
         self.definitions[_OTHER_URL] = {"anyOf": [{"enum": _urls(types)}, {"type": "string", "pattern": pattern}]}
@@ -294,7 +290,7 @@ class MessageSchemas:
         return self.message(name)
 
     def finish(self) -> dict[str, Schema]:
-        """Return all definitions, with the choice by "@type" among the messages defined by now."""
+        """Return all definitions, with the choice by "@type" among the messages so far."""
         if _PACKED in self.definitions:
             # An empty Any counts as absent.
             choice = {"if": {"required": ["@type"]}, "then": {"allOf": self._choices()}, "else": {"maxProperties": 0}}
@@ -339,7 +335,6 @@ def _urls(types: Iterable[str]) -> list[str]:
 
 
 def _short(place: Place) -> str:
-    """Return the form of a place in the names of definitions."""
     return ",".join(_OBVIOUS.sub("", word.replace(ANYTHING, "any")) for word in place)
 
 
@@ -352,7 +347,6 @@ def _is_simple(oneof: OneofDescriptor) -> bool:
 
 
 def _joined(demands: list[Schema]) -> Schema:
-    """Merge demands into the keywords of one schema."""
     names = [name for demand in demands for name in demand.get("required", ())]
     others = [demand for demand in demands if "required" not in demand]
     more = others[0] if len(others) == 1 else {"allOf": others} if others else {}
@@ -360,7 +354,7 @@ def _joined(demands: list[Schema]) -> Schema:
 
 
 def _range_of(numbers: list[int]) -> Schema:
-    """Return the schema of exactly these numbers, as a range, so that editors do not propose them beside the names."""
+    """Return the schema of exactly these numbers, as a range, which editors do not propose beside the names."""
     gaps = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
     schema: Schema = {"minimum": numbers[0], "maximum": numbers[-1]}
     return schema | ({"not": {"enum": gaps}} if gaps else {})

@@ -2,8 +2,7 @@
 
 For most places, Envoy reports its types (`fsxds.lint.extensions`), and other types are mistakes. The rest is in
 `_CHECKED` and `_OPEN`. A place is named by the field that holds the Any, or that holds a message with the Any, such as
-a
-`TypedExtensionConfig`, `HttpFilter` or `AccessLog`.
+a `TypedExtensionConfig`, `HttpFilter` or `AccessLog`.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ Place = tuple[str, ...]
 
 
 def packable_types(catalogue: Catalogue) -> tuple[str, ...]:
-    """Return the message types that may be packed in an Any of a configuration, sorted."""
+    """Return the message types that may be packed in a configuration, sorted."""
     extensions = (catalogue.features or packaged_features()).known
     return tuple(
         sorted(
@@ -139,7 +138,7 @@ class PackedTypes:
     """Answers which message types each place allows, as far as is known of the Envoy in use."""
 
     def __init__(self, catalogue: Catalogue, chosen: Collection[str] = ()) -> None:
-        """Index the places of an API; `chosen` are the only message types that may be packed, or all if empty."""
+        """Index the places of an API; if given, `chosen` are the only message types that may be packed."""
         self._catalogue = catalogue
         self._features = catalogue.features or packaged_features()
         # Without facts about exactly this Envoy, it may have other extensions.
@@ -176,11 +175,11 @@ class PackedTypes:
         return next((end for end in ends_of(message_type) if self._ends[end] == 1), message_type)
 
     def is_typed(self, message_type: str) -> bool:
-        """Return whether a message may have an "@type", as the content of an Any or a resource does."""
+        """Return whether a message may have an "@type", like the content of an Any or a resource."""
         return message_type in self._typed
 
     def is_holder(self, descriptor: Descriptor) -> bool:
-        """Return whether the types allowed in a message depend on the field that holds the message."""
+        """Return whether the types allowed in a message depend on the field that holds it."""
         return any(is_packed(field) and field.full_name not in self._places for field in descriptor.fields)
 
     def place_of_discovered(self) -> Place:
@@ -196,7 +195,7 @@ class PackedTypes:
         return self._kept(found)
 
     def types_of_all_places(self) -> tuple[str, ...]:
-        """Return the types allowed in every place: typed structs, and types that no known Envoy has."""
+        """Return the types allowed everywhere: typed structs, and types that no known Envoy has."""
         return self._kept({*TYPED_STRUCTS, *self._features.foreign})
 
     def _kept(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -205,7 +204,7 @@ class PackedTypes:
 
 
 def ends_of(name: str) -> Iterator[str]:
-    """Yield the suffixes of a name in whole dot-separated parts, the shortest first."""
+    """Yield the suffixes of a name in dot-separated parts, the shortest first."""
     parts = name.split(".")
     return (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
 

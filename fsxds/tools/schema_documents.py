@@ -35,9 +35,7 @@ def documents_schema(
     Args:
         catalogue: the message types that exist.
         rows: the types of resources in the files; all if empty.
-        packed: full names, or their last parts, of the only message types that may be packed in an Any; if empty, the
-            types
-            that Envoy takes at each place.
+        packed: full names, or their last parts, of the only message types in an Any; if empty, Envoy's for each place.
         spelling: how fields are written.
 
     Raises:
@@ -78,12 +76,12 @@ def _documents_schema(
 
 
 def _own(schemas: MessageSchemas, row: ResourceType, types: PackedTypes) -> Schema:
-    """Return the schema of a resource of a type; an extension served as a resource may only be a filter."""
+    """Return the schema of a resource; an extension served as a resource may only be a filter."""
     return schemas.message(row.message_type, types.place_of_discovered())
 
 
 def schema_text(schema: Schema) -> str:
-    """Write a schema with one line per definition, for readable diffs; equal schemas give equal text."""
+    """Return a schema with one line per definition, for readable diffs; equal schemas give equal text."""
     return "".join(_lines(schema))
 
 
@@ -118,7 +116,7 @@ def _chosen(wanted: Collection[str], known: Collection[str]) -> list[str]:
 
 
 def _layer() -> Schema:
-    """Return the schema of a layer, for resources of any types; in a patch any field may be missing or null."""
+    """Return the schema of a layer; in its patches any field may be missing or null."""
     names: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
     patches: Schema = {"type": "object", "additionalProperties": {"type": "object"}}
     words = sorted(word for row in RESOURCE_TYPES for word in row.words)
@@ -135,7 +133,6 @@ def _layer() -> Schema:
 
 
 def _element() -> Schema:
-    """Return the schema of one element, which distinguishes responses, wrappers and resources like `fsxds serve`."""
     return {
         "if": {"required": ["resources"]},
         "then": shared("response"),
@@ -183,7 +180,6 @@ def _wrapper(schemas: MessageSchemas, catalogue: Catalogue) -> Schema:
 
 
 def _with(schemas: MessageSchemas, catalogue: Catalogue, message_type: str, own: Mapping[str, Schema]) -> Schema:
-    """Return a copy of a message's definition with replaced schemas of some fields; "@type" is allowed."""
     fields = catalogue.pool.FindMessageTypeByName(message_type).fields_by_name
     replaced = {name: schema for field, schema in own.items() for name in schemas.spellings(fields[field])}
     definition = schemas.definitions[reference_of(schemas.message(message_type)) or ""]

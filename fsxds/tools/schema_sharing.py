@@ -39,7 +39,7 @@ def compact(definitions: _Definitions, root: str) -> dict[str, Schema]:
 
 
 def parts_of(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield the schemas directly within a schema, each with the name of its property, or else of its keyword."""
+    """Yield the schemas directly within a schema, each with its property or else its keyword."""
     for keyword, value in schema.items():
         if keyword in _ONE and isinstance(value, dict):
             yield keyword, value
@@ -50,7 +50,6 @@ def parts_of(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def _mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """Return a schema with each schema directly within changed."""
 
     def changed(keyword: str, value: object) -> object:
         if keyword in _ONE and isinstance(value, dict):
@@ -73,7 +72,6 @@ def _references(schema: Schema) -> Iterator[str]:
 
 
 def _needed(definitions: _Definitions, root: str) -> list[str]:
-    """Return the names of the definitions reachable from `root`, in order of discovery."""
     needed: dict[str, None] = {}
     waiting = [root]
     while waiting:
@@ -85,14 +83,13 @@ def _needed(definitions: _Definitions, root: str) -> list[str]:
 
 
 def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """Return a schema with its references renamed."""
     name = reference_of(schema)
     reference = {} if name is None else shared(names.get(name, name))
     return _mapped(schema, lambda part: _renamed(part, names)) | reference
 
 
 def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
-    """Merge equal definitions, and repeat for definitions that become equal by the merge."""
+    """Merge equal definitions, and those that become equal by the merge."""
     found = dict(definitions)
     while True:
         first: dict[str, str] = {}
@@ -187,12 +184,11 @@ def _is_shorter_defined(text: str, uses: int, label: str) -> bool:
 
 
 def _label(found: Counter[str]) -> str:
-    """Return the most used label, unless it is long, as a name."""
+    """Return the most used label, unless it is long."""
     return min(found, key=lambda label: (len(label) > _LONGEST_LABEL, -found[label], label))
 
 
 def _free_name(label: str, taken: set[str]) -> str:
-    """Return a free name for a label: `headers`, `headers2`."""
     number = 1
     while (name := f"{label}{number if number > 1 else ''}") in taken:
         number += 1
@@ -211,7 +207,7 @@ def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
 
 
 def _ends(name: str) -> Iterator[str]:
-    """Yield the suffixes of a name, the shortest first; each keeps the part from the colon on."""
+    """Yield the suffixes of a name, the shortest first, each with the part from the colon on."""
     full, colon, rest = name.partition(":")
     return (end + colon + rest for end in ends_of(full))
 

@@ -1,10 +1,8 @@
 """JSON Schema of single values: scalars, durations, and the definitions that they share.
 
 The schemas accept the input that Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only proto3 JSON. A
-keyword
-of JSON Schema applies to values of its own type alone, so one schema may bound numbers, match text against a pattern
-and
-name the fields of objects, if a value may be written in these three ways.
+keyword of JSON Schema applies to values of its own type alone, so one schema may bound numbers, match text against a
+pattern and name the fields of objects, if a value may be written in these three ways.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ _DURATION_TEXT = r"[0-9]{1,12}(\.[0-9]{1,9})?s$"
 
 
 def any_case(*words: str) -> str:
-    """Return a regular expression for words in any case, in syntax that all implementations support."""
+    """Return a regular expression for words in any case, in portable syntax."""
     return f"^({'|'.join(''.join(_either(letter) for letter in word) for word in words)})$"
 
 
@@ -59,7 +57,6 @@ def _integer(low: int, high: int) -> Schema:
 
 
 def _time(**text: str) -> Schema:
-    """Return the schema of a time: text, or seconds and nanoseconds."""
     whole = {"type": ["integer", "string"]}
     return {
         "type": ["string", "object"],
@@ -123,10 +120,7 @@ def reference_of(schema: Schema) -> str | None:
 def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -> Schema:
     """Return the schema of one value of a field that is neither an enum nor a message.
 
-    Args:
-        field: the field.
-        rules: its constraints in the API.
-        suffix: of the shared definition; `-value` if the value may be wrapped.
+    `suffix` is that of the shared definition: `-value` if the value may be wrapped.
     """
     own: Rules = next((group for name, group in rules.items() if name != "message"), {})
     if field.type == FieldDescriptor.TYPE_STRING:
@@ -140,7 +134,7 @@ def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -
 
 
 def wrapper_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
-    """Return the schema of an optional value by its wrapper's field; Envoy also takes `{"value": ...}`."""
+    """Return the schema of a wrapper's value; Envoy also takes `{"value": ...}`."""
     return scalar_schema(field, rules, "-value")
 
 

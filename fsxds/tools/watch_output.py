@@ -33,10 +33,8 @@ class HoldingsUpdate:
     """The change of a client's resources of one type by an update.
 
     Attributes:
-        before: the resources held before, by name.
-        after: the resources held after, by name.
         is_first: it is the first update of its type.
-        absent: names that it removes, or that do not exist, and that were not held.
+        absent: removed or missing names that were not held.
     """
 
     update: Update
@@ -47,7 +45,7 @@ class HoldingsUpdate:
 
     @property
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
-        """Snapshots of the resources before and after, for comparison."""
+        """The resources before and after, for comparison."""
         type_url = self.update.type_url
         return Snapshot(0, {type_url: Rows(type_url, self.before)}), Snapshot(1, {type_url: Rows(type_url, self.after)})
 
@@ -92,12 +90,9 @@ _HERE = Side("", None)
 
 
 def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
-    """Yield the lines of one update: a heading, then the names of a first update, or the changes of a later one.
+    """Yield a heading, then the names of a first update, or the changes of a later one.
 
-    Args:
-        step: the update and the held resources.
-        difference: its changes.
-        wanted: the subscribed names; empty for a wildcard.
+    `wanted` are the subscribed names, empty for a wildcard.
     """
     yield Text.assemble(
         (escape(noun_of(step.update.type_url)), "bold"), f": {_headline(step, difference)}", (_version(step), "dim")
@@ -149,7 +144,6 @@ def _listed(rows: Mapping[str, Resource]) -> Iterator[Text]:
 
 
 def _around(resource: Resource) -> str:
-    """Return the TTL, aliases and redirect of a resource, if any."""
     ttl = (f"  ttl {resource.ttl_s:g}s",) if resource.ttl_s is not None else ()
     aliases = (f"  aliases {escape(', '.join(resource.aliases))}",) if resource.aliases else ()
     redirect = (f"  redirects to {escape(resource.redirect)}",) if resource.redirect else ()
@@ -286,7 +280,7 @@ def by_content(step: HoldingsUpdate) -> Difference:
 
 
 class TroubleReporter:
-    """Prints that the server is silent, lost, or back; a repeated interruption is printed once."""
+    """Prints that the server is silent, lost, or back, each interruption once."""
 
     def __init__(self) -> None:
         self._last = ""

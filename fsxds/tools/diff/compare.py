@@ -35,12 +35,12 @@ class ChangeAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One changed field.
+    """One changed field; secrets in its values are hidden.
 
     Attributes:
         path: from the top of the resource: `virtual_hosts["web"].routes[2].route.cluster`.
-        before: the old value, secrets hidden; None if it was added, or is hidden.
-        after: the new value, secrets hidden; None if it was removed, or is hidden.
+        before: None if the field was added or is hidden.
+        after: None if the field was removed or is hidden.
         is_hidden: the field is a secret.
     """
 
@@ -53,10 +53,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """A resource with different content on both sides.
-
-    If `fields` is empty, only the bytes differ.
-    """
+    """A resource with different content on both sides; without `fields`, only the bytes differ."""
 
     before: Resource
     after: Resource
@@ -67,9 +64,7 @@ class ResourceChange:
 class TypeDifference:
     """The differences in one type, each part sorted by name.
 
-    `maybe_added`, on the later side, and `maybe_removed`, on the earlier one, may be in an unreadable part of the
-    opposite
-    side.
+    `maybe_added` and `maybe_removed` may be in an unreadable part of the opposite side.
     """
 
     type_url: TypeUrl
@@ -90,9 +85,9 @@ class Gap:
     """An unreadable part of one side, which may hold resources.
 
     Attributes:
-        type_urls: of the resources that it may hold.
-        path: of the file within its tree; None if the gap is not a file.
-        content: of the file, searched for names even if it cannot be parsed; None if unknown.
+        type_urls: the types that it may hold.
+        path: of the file within its tree; None if it is not a file.
+        content: searched for names; None if unknown.
     """
 
     type_urls: frozenset[TypeUrl]
@@ -100,7 +95,7 @@ class Gap:
     content: bytes | None = None
 
     def may_hold(self, resource: Resource) -> bool:
-        """Whether a resource of the opposite side may be here as well."""
+        """Whether a resource of the opposite side may be here too."""
         if self.path is not None and resource.origin.path == self.path:
             return True
         if resource.type_url not in self.type_urls:
@@ -110,7 +105,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference between two snapshots: the types with changes, in push order."""
+    """The types that differ between two snapshots, in push order."""
 
     types: tuple[TypeDifference, ...]
 
@@ -123,13 +118,7 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """The site of a value.
-
-    Attributes:
-        path: from the top of the resource.
-        message: the type of the message, or of the items or values; None if unknown.
-        is_map: the keys are no fields.
-    """
+    """The site of a value: its path from the top of the resource, and the type of the message, items or map values."""
 
     path: str = ""
     message: Descriptor | None = None
@@ -139,9 +128,7 @@ class _Site:
 class FieldComparer:
     """Compares messages in plain values, as `Printer` writes them.
 
-    Secrets are first replaced by marks, equal secrets by equal marks, so that a change of a secret is found and no
-    secret is
-    shown. `<hidden>` replaces every mark in shown values.
+    Equal secrets are first replaced by equal marks, so that a change is found, and then shown as `<hidden>`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -150,7 +137,7 @@ class FieldComparer:
         self._masker = Masker(catalogue, self._mark)
 
     def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
-        """Return the changes between two resources, each with its `@type`, in the order of the fields.
+        """Return the changes between two resources with `@type`, in the order of the fields.
 
         An absent field counts as its default, if it has one.
         """
@@ -212,7 +199,7 @@ class FieldComparer:
         return FieldChange(site.path, act, shown_before, shown_after)
 
     def _inside(self, value: dict[str, PlainValue], site: _Site) -> _Site:
-        """Return the site of an object with the type of its message, from its `@type` if it has one."""
+        """Return the site of an object with the type from its `@type`, if any."""
         type_url = value.get("@type")
         if isinstance(type_url, str) and (site.message is None or site.message.full_name == ANY):
             message_type = type_of_url(type_url)
@@ -220,7 +207,6 @@ class FieldComparer:
         return site
 
     def _at(self, name: str, owner: dict[str, PlainValue], site: _Site) -> tuple[_Site, FieldDescriptor | None]:
-        """Return the site of a field or of a map's value, and the field's descriptor."""
         path = _key_path(site.path, name)
         if site.is_map:
             return replace(site, path=path, is_map=False), None
@@ -258,7 +244,6 @@ def _item(site: _Site, place: int, labels: object) -> _Site:
 
 
 def _reordered(matching: Matching, site: _Site) -> FieldChange:
-    """Return the change of the order, with the names of the items if they have some."""
     if matching.labels_after:
         after = [_shown(matching.labels_after[place]) for _, place in matching.pairs]
         before = [_shown(matching.labels_before[place]) for place, _ in sorted(matching.pairs)]
@@ -267,7 +252,7 @@ def _reordered(matching: Matching, site: _Site) -> FieldChange:
 
 
 def _default(field: FieldDescriptor | None) -> PlainValue:
-    """Return the default of a field as it would be written; None if the field has presence or is repeated."""
+    """Return the default of a field in written form; None if the field has presence or is repeated."""
     if field is None or field.has_presence or field.is_repeated:
         return None
     if field.enum_type is not None:
@@ -294,9 +279,8 @@ class Comparer:
         Args:
             catalogue: the messages of the resources.
             over_rest: compare only the parts that REST transports: no types without a REST form, no TTL, no aliases.
-            of_views: the snapshots are views of two trees and share most rows; each comparison after the first one
-                costs its
-                difference from the first.
+            of_views: the snapshots are views that share most rows; later comparisons cost their difference from the
+                first.
         """
         self._catalogue = catalogue
         self._printer = Printer(catalogue)
@@ -353,14 +337,13 @@ class Comparer:
         return (*around, *fields)
 
     def _around(self, before: Resource, after: Resource) -> tuple[FieldChange, ...]:
-        """Compare the other fields of the `Resource` wrapper."""
         ttl = _around_field("ttl", _ttl(before), _ttl(after))
         if before.aliases == after.aliases:
             return tuple(ttl)
         return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
 
     def _aliases(self, resource: Resource) -> PlainValue:
-        """Return the aliases without those of a virtual host's domains, which the domains' own comparison covers."""
+        """Return the aliases except those derived from a virtual host's domains, which are compared as domains."""
         if resource.type_url != _VIRTUAL_HOST:
             return [*resource.aliases] or None
         message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
@@ -376,7 +359,7 @@ class Comparer:
 
 
 def _without_gaps(found: TypeDifference, gaps: tuple[Gaps, Gaps]) -> TypeDifference:
-    """Move resources that may be in a gap from added and removed to unknown."""
+    """Move resources that may be in a gap to unknown."""
     added, maybe_added = _parted(found.added, gaps[0])
     removed, maybe_removed = _parted(found.removed, gaps[1])
     return replace(found, added=added, removed=removed, maybe_added=maybe_added, maybe_removed=maybe_removed)

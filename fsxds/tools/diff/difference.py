@@ -34,7 +34,7 @@ class Side:
 
     Attributes:
         label: the user's name of it.
-        prefix: prepended to the paths of its files, so that they can be opened; None if it has no files.
+        prefix: makes the paths of its files openable; None without files.
     """
 
     label: str
@@ -47,7 +47,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """An unreadable file of a side, or a type that a server withholds, and the reason."""
+    """An unreadable file, or a type that a server withholds."""
 
     place: str
     reason: str
@@ -58,12 +58,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class HeldInViews:
-    """A change to the later side that a server of the earlier one would hold.
-
-    Attributes:
-        place: its position in a file.
-        views: the views in which it would be held; empty for all compared ones.
-    """
+    """A change that a server of the earlier side would hold; without `views`, in all of them."""
 
     change: HeldChange
     place: str
@@ -80,9 +75,8 @@ class HeldInViews:
 class Compared:
     """A difference, its two sides, and their unreadable parts.
 
-    `held` are the changes that a server of the earlier side would hold. If views were compared, `groups` has the
-    difference
-    by views, and `view_count` is the number of views.
+    `held` are the changes that a server of the earlier side would hold. With views, `groups` has the difference by
+    views.
     """
 
     before: Side
@@ -108,7 +102,7 @@ class Compared:
 
     @property
     def extent(self) -> str:
-        """The number of views with differences, in words; empty if views were not compared."""
+        """The number of views with differences, in words; empty without views."""
         if not self.groups:
             return f" in any of {self.view_count} views" if self.view_count else ""
         differing = {view for group in self.groups for view in group.views}
@@ -126,8 +120,7 @@ class DifferenceRow:
 
     Attributes:
         sign: `+` added, `-` removed, `~` changed, `?` not known to be added or removed.
-        resource: the resource; the later one of a change.
-        side: the side that has it.
+        resource: the later one of a change.
         fields: its changes; None if the resource was not compared.
     """
 
@@ -146,7 +139,7 @@ def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[Differen
 
 
 def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple[Resource, Side]]:
-    """Yield the resources of a type that are not known to be added or removed, with their sides."""
+    """Yield the resources that are not known to be added or removed, with their sides."""
     for resource in difference.maybe_added:
         yield resource, compared.after
     for resource in difference.maybe_removed:
@@ -159,7 +152,7 @@ def noun_of(difference: TypeDifference) -> str:
 
 
 def worded_counts(*rows: TypeDifference) -> str:
-    """Return the counts of added, changed and other resources without zeros: `1 added, 2 changed`; empty for none."""
+    """Return the counts without zeros: `1 added, 2 changed`; empty for none."""
     counts = {
         "added": sum(len(row.added) for row in rows),
         "changed": sum(len(row.changed) for row in rows),
@@ -183,14 +176,14 @@ def summary(compared: Compared) -> str:
 
 
 def value_of(change: FieldChange, value: PlainValue) -> str:
-    """Return a value of a change in users' notation, cut if it is long."""
+    """Return a value of a change in users' notation, possibly cut."""
     if change.is_hidden:
         return "<hidden>"
     return escape(_written(value))
 
 
 def note_of(change: FieldChange) -> str:
-    """Return the remark beside, or instead of, the values of a change; empty if there is none."""
+    """Return a remark on a change, beside or instead of its values; empty for none."""
     if change.is_hidden:
         return f"a secret, {change.act.value}"
     if change.act is ChangeAction.REORDERED:
@@ -221,7 +214,7 @@ def _cut(text: str) -> str:
 
 
 def json_text(compared: Compared) -> str:
-    """Write a difference as one JSON object; equal differences give equal text."""
+    """Return a difference as one JSON object; equal differences give equal text."""
     groups: list[PlainValue] = [
         {"views": [_view(view) for view in group.views], "types": _types(group.difference, compared)}
         for group in compared.groups
@@ -295,7 +288,7 @@ STYLES = {"+": "green", "-": "red", "~": "yellow", "?": "magenta"}
 
 
 def text_lines(compared: Compared) -> Iterator[Text]:
-    """Yield the lines: unreadable parts, for each type its resources and changed fields, and the held changes."""
+    """Yield unreadable parts, resources and changed fields by type, and held changes."""
     for unread in compared.unread:
         yield Text.assemble(("could not be read: ", "bold red"), str(unread))
     for heading, part in compared.parts:
@@ -356,9 +349,9 @@ _WORDS = {"+": "added", "-": "removed", "~": "changed", "?": "unknown whether ad
 
 
 def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
-    """Write a difference in at most `longest` characters: a table of counts, and the folded details of each type.
+    """Return a difference in at most `longest` characters: a table of counts, and folded details by type.
 
-    Each group of views has its own, as long as half of the characters are left for details.
+    Each group of views has its own, while half of the characters are left for details.
     """
     lines = [f"### xDS resources: {code(compared.before.label)} → {code(compared.after.label)}", ""]
     lines += (*_banner(compared), *_alert(compared))
@@ -383,7 +376,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def code(text: str, *, in_table: bool = False) -> str:
-    """Write any text as code, on one line."""
+    """Return any text as code, on one line."""
     text = escape(text)
     if in_table:
         text = text.replace("|", "\\|")
@@ -393,7 +386,6 @@ def code(text: str, *, in_table: bool = False) -> str:
 
 
 def _banner(compared: Compared) -> Iterator[str]:
-    """Yield the unreadable parts as a GitHub alert."""
     if not compared.unread:
         return
     yield "> [!WARNING]"
@@ -407,7 +399,6 @@ def _banner(compared: Compared) -> Iterator[str]:
 
 
 def _alert(compared: Compared) -> Iterator[str]:
-    """Yield the held changes as a GitHub alert."""
     if not compared.held:
         return
     yield "> [!CAUTION]"
@@ -432,8 +423,6 @@ def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:
 
 
 class _Part:
-    """The difference in the views of one heading."""
-
     def __init__(self, heading: str, difference: Difference, compared: Compared) -> None:
         above = [f"#### {_title(heading)}", ""] if heading else []
         self.head = _text((*above, *_table(difference.types)))
@@ -446,14 +435,11 @@ class _Part:
 
 
 def _title(heading: str) -> str:
-    """Format the heading of a part; its views become code."""
     place, colon, views = heading.partition(": ")
     return f"{place}{colon}{code(views[:_LONGEST_NAME])}" if colon else place
 
 
 class _Section:
-    """The details of one type."""
-
     def __init__(self, difference: TypeDifference, compared: Compared) -> None:
         self._head = f"<details>\n<summary>{noun_of(difference)}: {worded_counts(difference)}</summary>\n\n"
         self._lines = tuple(_lines(difference, compared))
@@ -461,11 +447,9 @@ class _Section:
 
     @property
     def size(self) -> int:
-        """The number of characters in full."""
         return len(self._head) + sum(len(line) + 1 for line in self._lines) + len(self._tail)
 
     def text(self, longest: int) -> str:
-        """Write the section in at most `longest` characters, if its head and tail fit."""
         if self.size <= longest:
             return self._head + "".join(f"{line}\n" for line in self._lines) + self._tail
         room = longest - len(self._head) - len(self._tail) - _ROOM_FOR_NOTE

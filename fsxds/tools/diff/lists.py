@@ -21,15 +21,15 @@ _LARGEST_GAP = 200
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The correspondence of the items of two lists.
+    """The correspondence of two lists.
 
     Attributes:
         pairs: indexes of items in both, sorted by the later one; content may differ.
-        removed: indexes of unmatched items before.
-        added: indexes of unmatched items after.
-        labels_before: names of items by index; empty if items have none.
-        labels_after: names of items by index; empty if items have none.
-        is_reordered: the order of the items in both has changed.
+        removed: indexes before.
+        added: indexes after.
+        labels_before: names of items, or empty.
+        labels_after: names of items, or empty.
+        is_reordered: the order of `pairs` has changed.
     """
 
     pairs: tuple[Pair, ...]
@@ -109,7 +109,7 @@ _KEYS: tuple[tuple[_ReadKey, bool], ...] = (
 
 
 def _unique_keys(members: Sequence[PlainValue], read_key: _ReadKey) -> dict[str, int] | None:
-    """Return the items' indexes by key; None if an item has no key, or a key is not unique."""
+    """Return the items' indexes by key; None if a key is missing or repeated."""
     keys: dict[str, int] = {}
     for place, member in enumerate(members):
         key = read_key(member) if isinstance(member, dict) else None
@@ -165,7 +165,7 @@ def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
 
 
 def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the most pairs that are in one order in both lists; `pairs` are sorted by their second index.
+    """Return the most pairs that are in one order in both lists, given pairs sorted by their second index.
 
     difflib finds long runs, not the most pairs, and takes quadratic time for it.
     """
@@ -216,7 +216,7 @@ def _alike(
 def are_alike(before: PlainValue, after: PlainValue) -> bool:
     """Return whether one value may have been changed to the other.
 
-    This holds for scalars of one type, and for objects with an equal field, or with one field each, of the same name.
+    So may scalars of one type, and objects with an equal field, or with one field each, of the same name.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         shared = before.keys() & after.keys()

@@ -39,22 +39,19 @@ def is_running_address(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The resources of a running fsxds: one file for each type with resources.
-
-    `unavailable` are the types without a good version so far.
-    """
+    """The resources of a running fsxds, one file per type; `unavailable` types have no good version yet."""
 
     tree: SourceTree
     unavailable: tuple[ResourceType, ...]
 
 
 async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | None = None) -> Served:
-    """Fetch the resources that a running fsxds serves, of the types with a REST form.
+    """Fetch the resources of a running fsxds, of the types with a REST form.
 
     Args:
-        address: `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
-        node: the client; None for no node, which gets everything if there are no views.
-        tls: trusted CAs and the client's certificate; None for the system's CAs if the URL is https.
+        address: `http://host:port`, possibly with a path before `/v3/`, or `unix:` and the path of a socket.
+        node: None gets everything if there are no views.
+        tls: None for the system's CAs if the URL is https.
 
     Raises:
         UsageError: no fsxds answers at the address.
@@ -82,7 +79,7 @@ class _WrongResponseError(Exception):
 
 
 async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, PlainValue]) -> tuple[int, bytes]:
-    """Return the status, and the DiscoveryResponse with all resources of a type, empty if there are none."""
+    """Return the status, and the DiscoveryResponse with all resources of a type, or an empty body."""
     async with session.post(url, params=_AT_ONCE, json=asked) as response:
         if response.status in (_NOTHING_NEW, _UNAVAILABLE):
             return response.status, b""
@@ -96,7 +93,7 @@ async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, Pl
 
 
 def _message_of(body: bytes) -> str:
-    """Return the reason of fsxds for serving a node nothing; empty if another server answered."""
+    """Return the reason of fsxds for having nothing for a node; empty from other servers."""
     try:
         error = json.loads(body)
     except ValueError:
@@ -143,13 +140,10 @@ class Repository:
         return Range(first or "HEAD", second)
 
     def tree_at(self, revision: str, scan: Callable[[Path], SourceTree]) -> SourceTree:
-        """Return the files below the directory at a revision.
+        """Return the files below the directory at a revision; `scan` reads a directory, and follows links.
 
-        They are checked out into a temporary directory and read there, so that a revision is read like the work tree:
-        names,
-        links, line endings and filters. The work tree and the index of the repository are not touched. `scan` reads a
-        directory,
-        and follows links.
+        They are checked out into a temporary directory, so that a revision is read like the work tree: names, links,
+        line endings and filters. The work tree and the index of the repository are not touched.
         """
         commit = self._commit(revision)
         with TemporaryDirectory(prefix="fsxds-diff-") as temporary:
@@ -161,7 +155,7 @@ class Repository:
             return scan(directory) if directory.is_dir() else SourceTree(())
 
     def _check_out(self, commit: str, top: Path) -> None:
-        """Write the files below the directory; if one is a link, the files of the whole repository."""
+        """Write the files below the directory; if one is a link, all files of the repository."""
         apart = {
             "GIT_DIR": self._answer("rev-parse", "--absolute-git-dir"),
             "GIT_WORK_TREE": str(top),
@@ -209,7 +203,7 @@ def _complaint(stderr: bytes, directory: Path, what: str) -> str:
 
 
 def _break_links_out_of(top: Path) -> None:
-    """Break links that lead out of a checkout: their author must not get other files of this machine read."""
+    """Break links that lead out of a checkout, so that their author cannot have other files read."""
     for folder, folders, files in os.walk(top):
         for path in (Path(folder, name) for name in (*folders, *files)):
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
@@ -227,7 +221,7 @@ def is_kept(text: str) -> bool:
 
 
 def read_kept(directory: Path, names: Collection[str]) -> dict[str, Snapshot]:
-    """Return snapshots of the history by name, all read at one moment. Blocking.
+    """Return snapshots of the history by name, read at one moment. Blocking.
 
     `@now` is the newest one, of the same nodes as the second snapshot if there is one.
 

@@ -41,10 +41,9 @@ class ViewGroup:
     """The changes that occur in the same views.
 
     Attributes:
-        views: the views of the changes.
         count: the number of views compared.
-        difference: the changes; positions and versions are from the first of the views.
-        layer: the last layer that exactly these views have; empty if there is none.
+        difference: positions and versions are from the first of the views.
+        layer: the last layer that exactly these views have, or empty.
     """
 
     views: tuple[ComparedView, ...]
@@ -65,7 +64,7 @@ class ViewGroup:
 
 
 def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, ...]:
-    """Group the differences of views, the changes of most views first."""
+    """Group differences, the changes of most views first."""
     views = tuple(differences)
     first: dict[_Identity, _Change] = {}
     shown: defaultdict[_Identity, list[int]] = defaultdict(list)
@@ -93,7 +92,7 @@ def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, 
 
 
 def _content(change: _Change, fields: dict[int, object]) -> tuple[str, object]:
-    """Return the name of a resource and the content by which changes are equal; `fields` caches content."""
+    """Return the name of a resource, and the content that identifies a change; `fields` is a cache."""
     if isinstance(change, Resource):
         return change.name, (change.version, change.ttl_s, change.aliases)
     if not change.fields:
@@ -110,7 +109,7 @@ def _field(change: FieldChange) -> object:
 
 
 def _views_by_layer(views: Iterable[ComparedView]) -> Mapping[tuple[int, ...], str]:
-    """Return the last layer for each set of views, given by their numbers, that is exactly the set of a layer."""
+    """Return layers by the numbers of exactly the views that have them; of several, the last."""
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for number, view in enumerate(views):
         for layer in folders_of(view.layers):

@@ -24,7 +24,7 @@ from fsxds.snapshots.parse import problems_of
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One document of a file in its author's spelling; `value` is None unless the document is a plain value."""
+    """One document of a file in its author's spelling; `value` is None if the document is no plain value."""
 
     catalogue: Catalogue
     file: SourceFile
@@ -37,14 +37,14 @@ class Written:
         return replace(fault, field_path=authored_path(self.value, fault.field_path))
 
     def problems(self, faults: Iterable[Fault]) -> Iterator[Problem]:
-        """Yield the faults, which have the author's paths, as problems with positions."""
+        """Yield the faults, with authored paths, as problems with positions."""
         return problems_of(self.file, self.locate, [(self.document, fault) for fault in faults], self.catalogue)
 
 
 def resource_problems(
     findings: Iterable[tuple[Resource, Fault]], catalogue: Catalogue, sources: Mapping[PurePosixPath, bytes]
 ) -> Iterator[Problem]:
-    """Yield the faults of resources as problems; a fault's path has the API's names and starts at its resource."""
+    """Yield the faults of resources as problems; their paths have the API's names, from the resource on."""
     by_file: defaultdict[PurePosixPath, defaultdict[int, list[tuple[Resource, Fault]]]]
     by_file = defaultdict(lambda: defaultdict(list))
     for resource, fault in findings:
@@ -56,7 +56,7 @@ def resource_problems(
 
 
 def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Yield the first of equal faults of a document and the number of repetitions: generated files repeat faults."""
+    """Yield the first of equal faults and their number: generated files repeat faults."""
     alike: defaultdict[tuple[str, str], list[Fault]] = defaultdict(list)
     for fault in faults:
         alike[fault.rule, fault.message].append(fault)
@@ -77,7 +77,6 @@ def _written(path: PurePosixPath, content: bytes, number: int, catalogue: Catalo
 
 
 def _within(written: Written, resource: Resource, fault: Fault) -> Fault:
-    """Return the fault of a resource as a fault of its document."""
     start = resource.origin.field_path
     inner = authored_path(_value_at(written.value, start), fault.field_path)
     return replace(fault, field_path=(*start, *inner))
@@ -99,28 +98,19 @@ BOOTSTRAP = "envoy.config.bootstrap.v3.Bootstrap"
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFile:
-    """A bootstrap read from a file.
-
-    Attributes:
-        message: None if a mistake leaves no message.
-        problems: those of the text and of its fields.
-        written: finds the positions of fields.
-    """
+    """A bootstrap read from a file; `message` is None if a mistake leaves none."""
 
     message: Message | None
     problems: tuple[Problem, ...]
     written: Written
 
     def problems_of(self, faults: Iterable[Fault]) -> Iterator[Problem]:
-        """Yield the faults of the message, which have the API's paths, as problems with positions."""
+        """Yield the faults of the message, with the API's paths, as problems with positions."""
         return self.written.problems(one_of_each(self.written.authored(fault) for fault in faults))
 
 
 def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, rules: FieldRules) -> BootstrapFile:
-    """Read a bootstrap as Envoy does, which rejects unknown fields there.
-
-    A file with an unknown suffix is read as YAML. `path` is the path in problems.
-    """
+    """Read a bootstrap as Envoy does, rejecting unknown fields; a file with an unknown suffix is read as YAML."""
     file_format = format_of(path) or FORMATS[0]
     written = Written(catalogue, SourceFile.of(path, content), file_format.locate)
     faults: list[Fault]

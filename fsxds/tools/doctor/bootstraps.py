@@ -29,7 +29,7 @@ _STREAMS = {GRPC, DELTA_GRPC}
 
 @dataclass(frozen=True, slots=True)
 class TreeFacts:
-    """The resources of a tree that a bootstrap must subscribe to: counts, and the names of runtime layers."""
+    """The resources that a bootstrap must subscribe to."""
 
     clusters: int = 0
     listeners: int = 0
@@ -37,7 +37,7 @@ class TreeFacts:
 
 
 def bootstrap_faults(bootstrap: DynamicMessage, envoy: EnvoyFacts, tree: TreeFacts) -> Iterator[Fault]:
-    """Check node, admin page, subscriptions and runtime layers; config sources are checked elsewhere."""
+    """Check node, admin page, subscriptions and runtime layers, but not config sources."""
     yield from _check_node(bootstrap)
     yield from _check_admin(bootstrap)
     yield from _check_streams(bootstrap.dynamic_resources)
@@ -251,7 +251,7 @@ def _check_protocol(cluster: StaticCluster, catalogue: Catalogue, *, is_grpc: bo
 
 
 def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldPath, DynamicMessage]:
-    """Return the path of a cluster's HTTP/2 options and the options; None instead of options without HTTP/2."""
+    """Return the path of a cluster's HTTP/2 options and the options, or None in their place."""
     message = cluster.message
     if message.HasField("http2_protocol_options"):
         return (*cluster.field_path, "http2_protocol_options"), message.http2_protocol_options
@@ -269,7 +269,7 @@ def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMe
 
 
 def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
-    """Return whether the protocol is negotiated, HTTP/3, or the downstream's, so that it may be HTTP/2."""
+    """Return whether the protocol is negotiated, HTTP/3, or the downstream's, and so may be HTTP/2."""
     options = _protocol_options(cluster, catalogue)
     if options is None:
         return False
@@ -297,7 +297,7 @@ class ScopedRoutes:
         self._names_of_tree = names_of_tree
 
     def check(self, routes: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-        """Check a ScopedRoutes message; scopes inline in a listener contain their route tables."""
+        """Check a ScopedRoutes message; inline scopes contain their route tables."""
         if routes.rds_config_source.WhichOneof("config_source_specifier") not in {"path", "path_config_source"}:
             return
         names = self._names_of_tree if routes.HasField("scoped_rds") else ()
@@ -342,10 +342,7 @@ _CONFIG_SOURCE = "envoy.config.core.v3.ConfigSource"
 
 
 def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str) -> tuple[Resource, Fault] | None:
-    """Return the first resource that an Envoy cannot get by REST, with a fault that says why; None if there is none.
-
-    `xds_cluster` is the static cluster by which the Envoy reaches REST.
-    """
+    """Return the first resource that an Envoy cannot get by REST from `xds_cluster`, with the reason; else None."""
     for row in _STREAMS_ALONE:
         for resource in snapshot.resources(row.type_url).values():
             return resource, Fault(_RULE, f"is one of the {row.noun}, which have no REST form", "")
@@ -360,7 +357,7 @@ def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str)
 
 
 def _need_of(source: DynamicMessage, xds_cluster: str) -> tuple[str, FieldPath] | None:
-    """Return the fact that a config source needs a stream, and the path of the field; None if REST suffices."""
+    """Return why a config source needs a stream, and the path of the field; None if REST suffices."""
     chosen = source.WhichOneof("config_source_specifier")
     if chosen == "ads":
         return "asks for ADS", ("ads",)

@@ -1,8 +1,7 @@
 """Examines every message of a bootstrap and of a tree, then the two together.
 
 This includes whether an Envoy with this bootstrap honours a resource's time to live, and which resources of the tree
-are
-in the collections that the bootstrap requests by `xdstp://` locators.
+are in the collections that the bootstrap requests by `xdstp://` locators.
 
 Source: ENVOY.md E72, E73, E77.
 """
@@ -60,7 +59,6 @@ def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fau
 
 
 def _streams(bootstrap: DynamicMessage) -> frozenset[int]:
-    """Return the API types by which the bootstrap gets resources."""
     dynamic = bootstrap.dynamic_resources
     sources = [dynamic.ads_config, dynamic.cds_config.api_config_source, dynamic.lds_config.api_config_source]
     return frozenset(source.api_type for source in sources if source.ByteSize())
@@ -81,7 +79,7 @@ class Case:
 
     Attributes:
         bootstrap: None if only the tree is examined.
-        is_rewritten: the tree is mirrored as files, and its sources are replaced by paths into the mirror.
+        is_rewritten: the tree is mirrored, with sources replaced by paths into the mirror.
     """
 
     bootstrap: DynamicMessage
@@ -98,7 +96,7 @@ class BootstrapFindings:
 
 
 def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> BootstrapFindings:
-    """Examine a bootstrap and a tree; `look_at` reports on the file at a path."""
+    """Examine a bootstrap and a tree."""
     bootstrap, snapshot = case.bootstrap, case.snapshot
     envoy = EnvoyFacts.of(bootstrap, catalogue, look_at)
     checks = _checks(snapshot, catalogue)
@@ -163,12 +161,12 @@ READ_PATIENCE_S = 10.0
 
 
 async def drain_remark(address: Address, linger_s: float) -> str | None:
-    """Return a warning that `--linger` is shorter than the drain time of the Envoy with this admin page, or None.
+    """Return a warning if `--linger` is shorter than the drain time of the Envoy with this admin page, else None.
 
     Source: ENVOY.md E66, E68.
 
     Raises:
-        UsageError: no Envoy answers at the address.
+        UsageError: no Envoy answers.
     """
     async with open_session(str(address), READ_PATIENCE_S) as session:
         host = "envoy" if isinstance(address, UnixAddress) else str(address)
@@ -250,7 +248,6 @@ def _has_no_collections(dynamic: DynamicMessage, row: ResourceType) -> bool:
 
 
 def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str | None]:
-    """Return the parameters that Envoy adds, with the values from the bootstrap."""
     params: dict[str, str | None] = {}
     for field in bootstrap.node_context_params:
         if field == _METADATA:
@@ -263,7 +260,7 @@ def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str |
 
 
 def _value_of(node: DynamicMessage, field: str) -> str | None:
-    """Return the bootstrap's value of a field of the node; None if it has none, because a flag of Envoy may set it."""
+    """Return the bootstrap's value of a field of the node; None if only a flag of Envoy may set it."""
     owner, _, part = field.rpartition(".")
     found = getattr(node.locality, part, "") if owner == "locality" else getattr(node, field, "")
     return found if isinstance(found, str) and found else None

@@ -18,10 +18,9 @@ class FileFacts:
     """The state of a path on disk.
 
     Attributes:
-        exists: there is a file or a directory.
-        swapped_in: the directory whose link is replaced when the content changes; None if the path has no such link.
+        swapped_in: the directory whose link is replaced when the content changes; None without such a link.
         is_config_map: the link is the `..data` of a Kubernetes volume.
-        head: the first bytes of a file, enough to distinguish formats; empty for other objects.
+        head: the first bytes of a file, enough to distinguish formats; else empty.
     """
 
     exists: bool
@@ -60,7 +59,6 @@ class EnvoyFacts:
         clusters: the static clusters by name; None without a bootstrap.
         has_ads: there is an `ads_config`; true without a bootstrap.
         is_rewritten: Envoy gets paths into the mirror in place of the examined config sources.
-        clusters_of_tree: the names of the tree's clusters.
     """
 
     catalogue: Catalogue
@@ -88,9 +86,9 @@ _CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.
 
 @dataclass(frozen=True, slots=True)
 class ConfigSourceUse:
-    """One use of a config source by a private poll or stream.
+    """One use of a config source by a private poll or stream; equal uses are one subscription.
 
-    `asked` is the type's short name and the subscribed name; equal uses are one subscription.
+    `asked` is the type's short name and the subscribed name.
     """
 
     cluster: str
@@ -99,7 +97,7 @@ class ConfigSourceUse:
 
 
 def subscriptions_of(message: DynamicMessage, field_path: FieldPath) -> Iterator[ConfigSourceUse]:
-    """Yield the subscriptions of a message, without those in nested messages."""
+    """Yield the subscriptions of a message, without nested messages."""
     find = _FINDERS.get(message.DESCRIPTOR.full_name)
     for source, asked in find(message, field_path) if find else ():
         if source.WhichOneof("config_source_specifier") != "api_config_source":
@@ -168,7 +166,7 @@ _CONFIG_MAP_LINK = "..data"
 
 
 def look_at(path: str) -> FileFacts:
-    """Examine a path; a relative one starts at the current directory, as for an Envoy started here."""
+    """Examine a path, relative to the current directory as for an Envoy started here."""
     if "\0" in path:
         return FileFacts(exists=False)
     swapped_in, is_config_map = _swapping(path)

@@ -29,7 +29,6 @@ class Manifest:
     """The record of the files that fsxds wrote into a directory.
 
     Attributes:
-        digests: of all files.
         exported_at_s: the newest modification time of the files.
         unused: objects that the last change left unused.
     """
@@ -77,8 +76,6 @@ class FilesExported:
 
     Attributes:
         written: in order of writing.
-        removed: the files that were exported before and are gone.
-        unchanged: how many files were up to date.
         blocked: foreign files in the place of an exported one.
         kept: files that are gone from the export but stay, because they were changed since.
     """
@@ -93,14 +90,12 @@ class FilesExported:
 def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExported:
     """Update a directory with the exported files; files that fsxds did not export are not touched.
 
-    Files are replaced atomically, in the order of the mapping; then the files that are gone are removed. So a file
-    comes
+    Files are replaced atomically, in the order of the mapping; then files that are gone are removed. So a file comes
     before the files and the index that name it. An object is removed with the second change after its last use, because
-    a
-    client that has read the previous index can still read the objects it names.
+    a client with the previous index can still read its objects.
 
-    Changed files get a modification time that is later, in whole seconds, than that of the files before: web servers
-    make ETags of it (nginx of it and the size), and new content needs a new ETag.
+    Changed files get a modification time later, in whole seconds, than all files before: web servers make ETags of it
+    (nginx of it and the size).
 
     Args:
         root: created with its parents if it does not exist.
@@ -124,8 +119,6 @@ def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExport
 
 
 class _Export:
-    """One export into a directory that this process holds."""
-
     def __init__(self, directory: MirrorDirectory, files: Mapping[PurePosixPath, bytes]) -> None:
         self._directory = directory
         self._files = files
@@ -137,7 +130,6 @@ class _Export:
         self._kept: list[Remark] = []
 
     def run(self) -> FilesExported:
-        """Write changed files, and remove files that are gone."""
         gone = self._before.digests.keys() - self._files.keys()
         self._remove_each(gone & _in_the_way(self._files, gone))
         blocked = tuple(self._blocked())
@@ -199,6 +191,6 @@ class _Export:
 
 
 def _in_the_way(files: Mapping[PurePosixPath, bytes], gone: Iterable[PurePosixPath]) -> frozenset[PurePosixPath]:
-    """Return the files that are gone and stand in place of a folder, or in a folder whose path is a file's now."""
+    """Return the files that are gone and in the place of a new folder, or below a new file."""
     folders = {folder for path in files for folder in path.parents}
     return frozenset(path for path in gone if path in folders or any(folder in files for folder in path.parents))

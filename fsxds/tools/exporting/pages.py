@@ -46,7 +46,7 @@ class ExportRules:
     """The rules of an export.
 
     Attributes:
-        urls: the URL of the directory, and the URLs of other authorities.
+        urls: the URL of the directory, and those of other authorities.
         host: the host of its URL; names with this authority are at its paths too.
         allowed: resources that may have credentials: `<type>/<name>`, such as `lds/edge`; `*` matches any text.
     """
@@ -62,9 +62,9 @@ class Pages:
 
     Attributes:
         files: content by path, in the order of writing.
-        count: the number of resources in them.
+        count: the number of resources.
         secret_count: the number of secrets left out.
-        withheld: resources not exported because of their content.
+        withheld: resources with possible credentials.
         unnamed: resources that have no file of their name.
     """
 
@@ -77,7 +77,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """One resource, its content, its URL, and the path of its file, or None if it has no file."""
+    """One resource; `path` is None if it has no file."""
 
     resource: Resource
     content: bytes
@@ -128,7 +128,6 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
 
 
 def _content_of(resource: Resource, printer: Printer, rules: ExportRules) -> bytes:
-    """Return the content that HTTP GET answers with, in JSON."""
     if resource.type_url == LIST_COLLECTION_URL:
         return dump([*collection_content(printer.resource_plain(resource.type_url, resource.body), rules.urls)])
     return content_of(resource, JSON_CONTENT, printer)
@@ -138,7 +137,6 @@ def _content_of(resource: Resource, printer: Printer, rules: ExportRules) -> byt
 
 
 def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unnamed: list[Remark]) -> Iterator[_Page]:
-    """Yield the resources of a type with their files, and report resources that have none."""
     placed: dict[PurePosixPath, _Page] = {}
     rejected: list[tuple[_Page, str]] = []
     for page in pages:
@@ -164,7 +162,7 @@ def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unna
 
 
 def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple[str, str]:
-    """Return the URL path of a resource and the reason that HTTP GET does not find it there, or an empty text."""
+    """Return the URL path of a resource and the reason that HTTP GET does not find it there, if any."""
     structured, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
     own = rules.urls.authority
     fault = "HTTP GET does not find it"
@@ -185,7 +183,7 @@ def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple
 
 
 def file_of(url: str) -> tuple[PurePosixPath | None, str]:
-    """Return the file for a path of HTTP GET; or None and the reason that there cannot be one."""
+    """Return the file for a path of HTTP GET; or None and the reason."""
     path, mark, query = url.partition("?")
     parts = unquote(path).removeprefix("/").split("/")
     parts[-1] += mark + query

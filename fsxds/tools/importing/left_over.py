@@ -30,7 +30,7 @@ class XdsConnection:
         transport: `rest`, `ads`, `delta` or `files`.
         clusters: those that lead to fsxds; none if Envoy reads files.
         dynamic: its `dynamic_resources`.
-        node: the id and cluster for a node that has none.
+        node: the id and cluster for a node without them.
     """
 
     transport: str
@@ -95,12 +95,10 @@ class LeftOver:
     """The bootstrap that is left.
 
     Attributes:
-        value: all of it, as plain values.
         kept: for each field of `static_resources`, the indexes of the members that stay.
         replaced: the sections that are written anew, by name.
         clusters: those that lead to fsxds.
         comments: the reasons of new values, by the keys below them.
-        notes: replacements and additions, for the user.
     """
 
     value: dict[str, PlainValue]
@@ -114,13 +112,7 @@ class LeftOver:
 def left_over(
     value: Mapping[str, PlainValue], kept: Mapping[str, tuple[int, ...]], connection: XdsConnection
 ) -> LeftOver:
-    """Return the bootstrap that is left.
-
-    Args:
-        value: the bootstrap.
-        kept: for each field of `static_resources`, the indexes of the members that stay.
-        connection: the source of the moved resources.
-    """
+    """Return the bootstrap that is left; `kept` are indexes as in `LeftOver`."""
     static = _section(value, "static_resources")
     own = {name: _members(static, name) for name in FIELDS}
     left: Section = {name: [own[name][index] for index in kept[name]] for name in FIELDS}
@@ -175,7 +167,7 @@ def _section(value: Mapping[str, PlainValue], name: str) -> Mapping[str, PlainVa
 
 
 def members_of(value: Mapping[str, PlainValue], name: str) -> list[PlainValue]:
-    """Return the members of a field of a bootstrap's `static_resources`; Envoy takes one for a list of one."""
+    """Return the members of a field of `static_resources`; Envoy takes one for a list of one."""
     return _members(_section(value, "static_resources"), name)
 
 

@@ -37,7 +37,7 @@ class ImportLossError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A field added to a resource: the path of its owner in the author's spelling, its name and its value."""
+    """A field added to a resource; `field_path` leads to its owner, in the author's spelling."""
 
     field_path: FieldPath
     key: str
@@ -50,10 +50,8 @@ class StaticResource:
 
     Attributes:
         field: `listeners`, `clusters` or `secrets`.
-        index: its index there.
         name: the name under which it is served, made up if it has none.
         value: as its author wrote it.
-        message: the message of the value.
         additions: fields needed to serve it.
     """
 
@@ -72,7 +70,7 @@ class StaticResource:
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """A file to write: `path` is relative to the tree; `note` says what is lost, or is empty."""
+    """A file to write, relative to the tree; `note` says what is lost."""
 
     path: PurePosixPath
     content: bytes
@@ -145,7 +143,7 @@ class PieceWriter:
 
 
 def printed(plain: PlainValue) -> Iterator[tuple[str, bytes, str]]:
-    """Yield values as text, with suffix and a note on losses: YAML, and JSON for numbers that YAML cannot express."""
+    """Yield suffix, text and a note on losses: YAML, then JSON for numbers that YAML cannot express."""
     yield ".yaml", encode_yaml([plain]), _NOT_KEPT
     yield ".json", encode_json(plain), _NOT_KEPT
 
@@ -175,7 +173,7 @@ def are_equal(one: Message, other: Message) -> bool:
 
 
 def names_twice(resources: Iterable[StaticResource]) -> Iterator[StaticResource]:
-    """Yield the resources whose name is taken by an earlier one of their type."""
+    """Yield the resources whose name an earlier one of their type has."""
     seen: set[tuple[str, str]] = set()
     for resource in resources:
         key = resource.field, resource.name

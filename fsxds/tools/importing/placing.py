@@ -22,7 +22,7 @@ _REPLACED = ".replaced-"
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The destination of an import: the tree, and the file of the bootstrap that is left."""
+    """The destination of an import: the tree, and the remaining bootstrap."""
 
     directory: Path
     bootstrap: Path
@@ -42,8 +42,7 @@ class Destination:
 def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
     """Write all files of an import, and return the new paths of replaced ones.
 
-    Files with secrets are readable by their owner only. All files are written beside their destination and moved there,
-    the
+    Files with secrets are readable by their owner only. Files are written beside their destination and moved there, the
     bootstrap last; if a step fails, the steps before it are undone.
 
     Raises:
@@ -88,7 +87,6 @@ def _created(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _staging(directory: Path) -> Iterator[Path]:
-    """Provide a private directory on the same file system."""
     staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=directory))
     try:
         yield staging
@@ -104,7 +102,7 @@ def _write(path: Path, content: bytes, *, is_secret: bool) -> None:
 
 
 def _move(path: Path, place: Path, moves: list[tuple[Path, Path]]) -> None:
-    """Move a file or a directory to its destination, after moving aside the one that is there."""
+    """Move a file or directory to its destination, moving aside the present one."""
     if place.exists() or place.is_symlink():
         names = (place.with_name(f"{_REPLACED}{number}-{place.name}") for number in count(1))
         aside = next(name for name in names if not name.exists() and not name.is_symlink())

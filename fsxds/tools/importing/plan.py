@@ -55,7 +55,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class EmptyFile:
-    """An explicit statement that a type has no resources, so that Envoy's start does not wait for one."""
+    """States that a type has no resources, so that Envoy's start does not wait for one."""
 
     path: PurePosixPath
     content: bytes = _NONE_OF_A_TYPE.encode()
@@ -66,9 +66,6 @@ class ImportPlan:
     """The files to write.
 
     Attributes:
-        files: one for each resource of the tree.
-        empty: files for types without resources.
-        kept: resources that stay in the bootstrap.
         bootstrap: the remaining bootstrap, in the format of `suffix`.
         is_secret: the remaining bootstrap has secrets.
         notes: remarks for the user.
@@ -87,7 +84,7 @@ class Planner:
     """Plans the import of one bootstrap."""
 
     def __init__(self, read: BootstrapFile, rules: FieldRules, catalogue: Catalogue) -> None:
-        """Prepare the import of a bootstrap without errors; `rules` find the references of its resources."""
+        """Prepare the import of a bootstrap without errors."""
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
         self._rules = rules
@@ -220,12 +217,12 @@ def _empty_files(files: tuple[ImportedFile, ...]) -> Iterator[EmptyFile]:
 
 
 def _has_as_many(value: Mapping[str, PlainValue], message: DynamicMessage) -> bool:
-    """Whether each member is written as one; lists within lists, for example, are read as one list."""
+    """Whether each member is written as one: lists within lists are read as one list."""
     return all(len(members_of(value, name)) == len(getattr(message.static_resources, name)) for name in FIELDS)
 
 
 class _Text:
-    """The text of a bootstrap in its author's format; none is kept of binary and text format."""
+    """The text of a bootstrap in its author's format, if YAML or JSON."""
 
     def __init__(self, content: bytes, format_name: str) -> None:
         self.suffix = ".json" if format_name == "json" else ".yaml"
@@ -247,7 +244,7 @@ class _Text:
 
 
 def plain_text(content: bytes) -> str:
-    """Return the text of a YAML file without byte order mark, and with line feeds alone, as YAML reads its lines."""
+    """Return the text of a YAML file without byte order mark, with line feeds alone."""
     return re.sub("\r\n?", "\n", content.decode("utf-8-sig"))
 
 
@@ -268,8 +265,8 @@ class TreePaths:
     def path_of(self, row: ResourceType, name: str) -> PurePosixPath:
         """Return the path of a resource's file, without suffix.
 
-        Characters other than letters, digits, `_`, `-` and dots become `_`. Names that would be equal, also on a
-        case-insensitive file system, get a number.
+        Characters other than letters, digits, `_`, `-` and dots become `_`. Names that would be equal on a
+        case-insensitive file system get a number.
         """
         stem = _UNSAFE.sub("_", name)[:LONGEST_NAME].strip("-.") or "unnamed"
         if not self._is_ours(PurePosixPath(row.noun, f"{stem}.yaml"), row):

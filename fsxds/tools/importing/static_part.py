@@ -38,7 +38,7 @@ class StaticPart:
 
 
 def find_static_part(bootstrap: DynamicMessage, rules: FieldRules, catalogue: Catalogue) -> StaticPart:
-    """Return the resources that stay in a bootstrap; `rules` collect references."""
+    """Return the resources that stay in a bootstrap."""
     return _StaticSearch(bootstrap, rules, catalogue).run()
 
 

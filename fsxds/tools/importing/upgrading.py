@@ -57,7 +57,7 @@ _RENAMED: Mapping[str, str] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rewritten spelling: the line of the original text, the old and the new spelling."""
+    """A rewritten spelling; `line` is that of the original text."""
 
     line: int
     before: str
@@ -66,10 +66,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class UpgradedText:
-    """A text in the spellings of v3, as far as possible, and the changes.
-
-    `lines` maps its lines to lines of the original, from 1.
-    """
+    """A text in the spellings of v3, as far as possible; `lines` are the original numbers of its lines, from 1."""
 
     text: str
     changes: tuple[Change, ...]
@@ -122,16 +119,12 @@ def _lines_after(text: str, edits: list[_Edit], lines: list[int]) -> list[int]:
 
 @dataclass(slots=True)
 class _Owner:
-    """A message in the text: its node, its type, and the values of its keys."""
-
     node: MappingNode
     descriptor: Descriptor
     values: dict[str, YamlNode] = field(default_factory=dict)
 
 
 class _Round:
-    """One walk over the text, guided by the messages of the API."""
-
     def __init__(self, text: str, catalogue: Catalogue) -> None:
         self._text = text
         self._catalogue = catalogue
@@ -189,7 +182,7 @@ class _Round:
                     self._walk(each, found.message_type)
 
     def _add_type(self, owner: _Owner) -> None:
-        """Give an extension without configuration its type, without which v3 does not find it."""
+        """Give an extension without configuration the type that v3 needs."""
         name = owner.values.get("name")
         if not isinstance(name, TextNode) or owner.values.keys() & {"typed_config", CONFIG, "config_discovery"}:
             return
@@ -202,7 +195,6 @@ class _Round:
             self._edits.append(_Edit(first.start, first.start, text, change))
 
     def _rewrite(self, owner: _Owner, key: YamlNode, value: YamlNode) -> None:
-        """Rewrite a field that v3 does not have, if a rule is known."""
         name = key_text(key) or ""
         message_type = owner.descriptor.full_name
         pattern = PATTERNS.get((message_type, name))
@@ -256,7 +248,6 @@ class _Round:
         self._edits.append(_Edit(key.start, key.end, "typed_config", change))
 
     def _type_of(self, holder: str, name: str) -> str | None:
-        """Return the message type that configures an extension, by its new or old name."""
         category, features = _CATEGORIES.get(holder), self._catalogue.features
         if category is None or features is None:
             return None
@@ -273,7 +264,7 @@ class _Round:
 
 
 def _typed(text: str, value: YamlNode, message_type: str) -> str | None:
-    """Add the type to a mapping in flow style or an empty value; return None for other values."""
+    """Add the type to a mapping in flow style or an empty value; None for other values."""
     type_field = f'"@type": {PREFIX}{message_type}'
     if isinstance(value, TextNode):
         return f"{{{type_field}}}" if value.is_plain and value.text in {"", "~", "null"} else None

@@ -29,8 +29,6 @@ _SHARED = "fsxds"
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """A field of `static_resources`: its members, and the comments above its key."""
-
     parts: tuple[TextPart, ...]
     comments: str
 
@@ -92,7 +90,6 @@ class YamlBootstrap:
         return _List(tuple(map(self._cutter.part_of, members.members)), comments)
 
     def _blocks(self, root: MappingNode, left: LeftOver, known: Known) -> Iterator[str | None]:
-        """Yield the top-level blocks, in the order of the text, and then the new ones."""
         waiting = dict(left.replaced)
         spellings = {camel_case(name): name for name in waiting}
         for (key, value), part in zip(root.pairs, self._parts, strict=True):
@@ -170,7 +167,6 @@ class MergeKeyError(Exception):
 
 
 def _target_of(part: TextPart) -> TextPart:
-    """Return a part, or the target if the part is an alias."""
     if not isinstance(part.node, AliasNode):
         return part
     target = part.node.target

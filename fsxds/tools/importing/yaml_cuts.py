@@ -1,8 +1,7 @@
 """Cuts parts out of a YAML text verbatim, with comments, quotes and order (pure).
 
 If the target of an alias stays behind, its content replaces the alias, with the anchor, so that later aliases in the
-part
-find it there. The caller proves that the meaning of a part is unchanged.
+part find it there. The caller proves that the meaning of a part is unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ class TextPart:
     """A member of a list, or a key with its value, in the text.
 
     Attributes:
-        node: the member, or the value.
         lead: the start of the comments above it.
         start: the position of its dash or key.
         stop: the start of the next part, or of the text after the last part.
@@ -51,16 +49,16 @@ class Cutter:
     """Cuts parts out of one text."""
 
     def __init__(self, text: str, insertions: Mapping[int, str] | None = None) -> None:
-        """Use a text, with insertions by index that apply to parts that are cut out."""
+        """Use a text; `insertions` by index apply to parts that are cut out."""
         self._text = text
         self._insertions = dict(insertions or {})
 
     def parts(self, node: Inner, begin: int, stop: int) -> Iterator[TextPart]:
-        """Yield the parts of a list or mapping in block style, which together are all of its text.
+        """Yield the parts of a block list or mapping, which together are all of its text.
 
         Args:
             node: the list or mapping.
-            begin: the end of the preceding text: comments from there on may belong to the first part.
+            begin: the end of the preceding text; comments from there on may belong to the first part.
             stop: the start of the following text.
         """
         is_list = isinstance(node, SequenceNode)
@@ -91,7 +89,7 @@ class Cutter:
         return reindented(text if ends_open else f"{text.rstrip()}\n", 0)
 
     def _lead(self, end: int, start: int) -> int:
-        """Return the start of the comments for a part at `start`, if the previous part ends at `end`.
+        """Return the start of the comments for a part at `start`; the previous part ends at `end`.
 
         Comments that are indented more than this part belong to the previous one.
         """
@@ -109,7 +107,7 @@ class Cutter:
         return line
 
     def _dash_of(self, member: YamlNode, column: int) -> int:
-        """Return the position of the dash before a member, at the column of its list."""
+        """Return the position of the dash before a member."""
         line = self._line_of(member.start)
         while line > 0 and not (self._text.startswith("-", line + column) and line + column < member.start):
             line = self._line_of(line - 1)
@@ -122,7 +120,7 @@ class Cutter:
         return index - self._line_of(index)
 
     def _text_between(self, start: int, stop: int, written: WrittenNode, known: Known) -> str:
-        """Return a range of the text around a node, with the content of aliases whose target stays behind."""
+        """Return a range of the text around a node; aliases whose target stays behind become its content."""
         edits = [(at, at, text) for at, text in self._insertions.items() if start <= at < stop]
         for inner in nodes_in(written.node, is_in_flow=written.is_in_flow, indent=written.indent):
             node = inner.node
@@ -134,7 +132,6 @@ class Cutter:
         return _edited(self._text, start, stop, edits)
 
     def _content(self, alias: AliasNode, written: WrittenNode, known: Known) -> str:
-        """Return the content of an alias, with its anchor."""
         target = alias.target
         if target.is_block and written.is_in_flow:
             known[alias.name] = target

@@ -81,7 +81,7 @@ Inner: TypeAlias = MappingNode | SequenceNode
 
 
 def key_text(key: YamlNode) -> str | None:
-    """Return the text of a key; None if the key is not text, or Envoy ignores it."""
+    """Return the text of a key; None if it is not text, or Envoy ignores it."""
     return key.text if isinstance(key, TextNode) and key.tag != "!ignore" else None
 
 
@@ -113,7 +113,7 @@ class DocumentNode:
 
 
 def read_nodes(text: str) -> DocumentNode | None:
-    """Return the first document of a text; None if there is none, or the text is not YAML."""
+    """Return the first document of a text; None if there is none, or it is not YAML."""
     try:
         return _Reader(text).read()
     except (YAMLError, _TooDeepError, KeyError):
@@ -178,7 +178,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class WrittenNode:
-    """A node in its context: whether within brackets, and the indentation of block lines in its place."""
+    """A node, whether it is within brackets, and the indentation of block lines in its place."""
 
     node: YamlNode
     is_in_flow: bool = False
@@ -186,7 +186,7 @@ class WrittenNode:
 
 
 def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> Iterator[WrittenNode]:
-    """Yield a node and all nodes written within it, in the order of the text; targets of aliases are elsewhere."""
+    """Yield a node and all nodes written within it, in the order of the text, without targets of aliases."""
     yield WrittenNode(node, is_in_flow, indent)
     inside = is_in_flow or not node.is_block
     if isinstance(node, MappingNode):
@@ -199,7 +199,7 @@ def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> It
 
 
 def last_leaf(node: YamlNode) -> YamlNode:
-    """Return the last scalar or alias of a node, or its last empty collection."""
+    """Return the last scalar, alias or empty collection of a node."""
     while isinstance(node, MappingNode | SequenceNode):
         if isinstance(node, MappingNode) and node.pairs:
             node = node.pairs[-1][1]
@@ -234,11 +234,9 @@ _MOST_REPORTED = 20
 
 
 def placeholder_faults(text: str, file: str) -> list[Fault]:
-    """Return a fault for each template placeholder in a YAML or JSON text.
+    """Return a fault for each template placeholder in a YAML or JSON text; `file` is its name for the user.
 
     A value with words around a placeholder, such as a format string or code, may be intended and is not reported.
-    `file` is
-    the user's name of the file, for the remedy.
     """
     document = read_nodes(text)
     places = _in_lines(text) if document is None else _in_values(text, document.root)

@@ -1,4 +1,4 @@
-"""`fsxds check --against ADMIN`: reports what a running fsxds would hold of a tree as problems of its files."""
+"""`fsxds check --against ADMIN`: reports the changes that a running fsxds would hold as problems of files."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _choice(flags: BootstrapFlags) -> Choice:
 
 
 def _request_of(directory: Path, settings: Settings, choice: Choice) -> BootstrapRequest:
-    """Return the types of a tree, and those that broken files may hold; all types without any configuration."""
+    """Return the types of a tree, and of its broken files; all types without any configuration."""
     with spinner(f"loading {directory}"):
         loaded = load_chosen(directory, settings, loading_rules.find_catalogue(settings), choice)
     warn_if_empty(directory, loaded)

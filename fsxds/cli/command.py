@@ -1,4 +1,4 @@
-"""Makes flags of the table of options, and shows them in groups in the help of commands."""
+"""Makes flags of the table of options, and groups them in the help of commands."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Negation(TableOption):
 
 
 class TableCommand(click.Command):
-    """A command whose help shows options under the headings of the table."""
+    """A command with options under the headings of the table in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one section per group, in the order of the table."""

@@ -262,7 +262,7 @@ def _side_of(directory: Path) -> Side:
 
 
 def _print_problems(read: _Read, problems: Iterable[Problem], *, is_empty: bool) -> None:
-    """Print the problems of a side; raises UsageError for a server whose resources cannot be read here."""
+    """Print the problems of a side; raises UsageError for unreadable resources from a server."""
     if is_empty and not read.is_running:
         print(f"{escape(read.side.label)}: no file there is configuration", file=sys.stderr)
     for problem in problems:

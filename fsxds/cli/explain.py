@@ -1,7 +1,4 @@
-"""`fsxds explain RULE`: prints a rule's demand, Envoy's behaviour if it is broken, and the remedy.
-
-A separate module, so that no other command loads it.
-"""
+"""`fsxds explain RULE`: prints a rule's demand, Envoy's behaviour if it is broken, and the remedy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`fsxds history`: shows the snapshots that a running fsxds served, and their changes.
-
-A separate module, so that no other command loads it.
-"""
+"""`fsxds history`: shows the snapshots that a running fsxds served, and their changes."""
 
 from __future__ import annotations
 

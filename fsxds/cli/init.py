@@ -1,7 +1,4 @@
-"""`fsxds init`: writes a tree to begin with.
-
-A separate module, so that no other command loads it.
-"""
+"""`fsxds init`: writes a tree to begin with."""
 
 from __future__ import annotations
 
@@ -18,9 +15,8 @@ from fsxds.model.errors import UsageError
 def run_init(directory: Path, *, is_empty: bool) -> None:
     """Write a tree with its settings file, and print the files and the next steps.
 
-    Args:
-        directory: created if need be; may hold other files.
-        is_empty: the files have comments in place of resources.
+    `directory` is created if need be, and may hold other files. With `is_empty`, files have comments in place of
+    resources.
 
     Raises:
         UsageError: one of the files exists already, and none is written; or the disk is at fault.

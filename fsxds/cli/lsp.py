@@ -1,7 +1,4 @@
-"""`fsxds lsp [DIR]`: the language server, over stdin and stdout.
-
-A separate module, so that no other command loads it.
-"""
+"""`fsxds lsp [DIR]`: the language server, over stdin and stdout."""
 
 from __future__ import annotations
 

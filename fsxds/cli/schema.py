@@ -1,7 +1,4 @@
-"""`fsxds schema`: prints the JSON Schema of resource files, or of the settings file.
-
-A separate module, so that no other command loads it.
-"""
+"""`fsxds schema`: prints the JSON Schema of resource files, or of the settings file."""
 
 from __future__ import annotations
 

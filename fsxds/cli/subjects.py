@@ -96,8 +96,8 @@ def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, sett
     Args:
         paths: of directories and files; `-` is stdin.
         stdin_path: the name of the file on stdin.
-        base: the directory to which the paths of the report are relative.
-        settings: of reading; has the tree of the files.
+        base: the directory to which the report's paths are relative.
+        settings: has the tree of the files.
 
     Raises:
         UsageError: a path does not exist, or stdin has no name.

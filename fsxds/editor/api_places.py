@@ -238,7 +238,7 @@ def named_type(expected: Expectation) -> TypeUrl | None:
 
 
 def own_name_type(holder: Expectation, key: str | int) -> TypeUrl | None:
-    """Return the type of the resource whose own name has this key, in it or in its wrapper; None for other keys."""
+    """Return the type of the resource that has its own name at this key, also in a wrapper; None for other keys."""
     message = holder.descriptor
     if message is None or not isinstance(key, str):
         return None

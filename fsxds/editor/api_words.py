@@ -1,6 +1,6 @@
-"""Describes parts of the API in Markdown (types, constraints, comments), and the subject at a position for hovers.
+"""Describes parts of the API in Markdown: types, constraints, comments, and hovers for a position.
 
-Comments appear if the descriptors have them: `protoc --include_source_info` writes them, Envoy's descriptors have none.
+Comments need descriptors made with `protoc --include_source_info`; Envoy's have none.
 
 No value of a file is repeated except names of resources and words of the API, so that no secret is shown.
 """

@@ -1,6 +1,6 @@
-"""A tree in an editor: the files on disk, replaced by unsaved texts; read and loaded.
+"""A tree in an editor: the files on disk, replaced by unsaved texts.
 
-Its problems are those that `fsxds check` would report for the same content, whatever the history of edits.
+Its problems are as `fsxds check` would report for the same content, whatever the history of edits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The language server: maps requests of an editor to queries of the tree; the only user of pygls.
+"""Maps requests of an editor to queries of the tree; the only user of pygls.
 
-pygls reads and writes the messages. Its logs are off, because they contain messages; errors are reported here and
-logged without data.
+pygls' logs are off, because they contain messages; errors are reported here and logged without data.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class QuietServer(LanguageServer):
         super().__init__("fsxds", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full)
 
     def report_server_error(self, error: Exception, source: object) -> None:
-        """Log an error, except those of requests, which were answered."""
+        """Log an error unless it was a request's, which was answered."""
         if source is not FeatureRequestError:
             self._observer(InternalError("message of the editor", error))
 

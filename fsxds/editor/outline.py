@@ -1,8 +1,8 @@
 """The structure of a YAML or JSON text with spans of keys and values, also of an incomplete text.
 
 For serving, libyaml's reading counts. It stops at the first mistake, and a text in an editor has one most of the time.
-This reader uses indentation, brackets and colons, treats missing ends as present, and never fails. The content of
-aliases and merge keys is not followed.
+This reader uses indentation, brackets and colons, treats missing ends as present, and never fails. It does not follow
+aliases and merge keys.
 """
 
 from __future__ import annotations

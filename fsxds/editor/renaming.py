@@ -1,4 +1,4 @@
-"""Renames a resource everywhere in a tree, at its definition and all mentions, or rejects an uncertain request.
+"""Renames a resource at its definition and all mentions in a tree, or rejects an uncertain request.
 
 The result is tried: the tree is loaded with the edits, and must have no new problem.
 """
@@ -124,7 +124,7 @@ def _require_whole_tree(navigator: Navigator) -> None:
 
 
 def _everywhere(navigator: Navigator, keys: Iterable[Key], new_name: str) -> set[_Written]:
-    """Return all occurrences of resources with these keys, and of those that share an occurrence with them."""
+    """Return all occurrences of resources with these keys, and of resources that share an occurrence."""
     names, waiting, done = navigator.view.names, list(keys), set[Key]()
     by_place = _keys_by_place(navigator)
     found: dict[tuple[PurePosixPath, Span], _Written] = {}

@@ -1,6 +1,6 @@
 """One editor's session: open texts, the newest state of the tree, and the problems to show.
 
-Loading happens in a thread. Changes during a load are loaded together next, so that the newest text is shown soon.
+Loading happens in a thread; changes meanwhile are loaded together next, so that the newest text is shown soon.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Session:
         Args:
             tree: reads and loads it.
             catalogue: the API.
-            show: called with each file whose problems changed.
+            show: called with each file that has changed problems.
             observer: receives internal errors.
         """
         self.root = tree.root

@@ -1,6 +1,6 @@
-"""Converts files between formats: keeps the documents' shape, and proves by reading back that nothing is lost.
+"""Converts files between formats without loss, which reading back proves.
 
-A value that the format cannot hold is an error. Comments are not kept, because they are not part of a message.
+A value that the format cannot hold is an error. Comments are lost, because they are not part of a message.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ONE_RESPONSE = "became one DiscoveryResponse"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One document: a message or a list of messages, each a DiscoveryResponse, a `Resource`, or a bare resource."""
+    """One document: a message or a list of them, each a DiscoveryResponse, a `Resource`, or a bare resource."""
 
     messages: tuple[Message, ...]
     is_list: bool = False
@@ -64,7 +64,7 @@ class ConversionReader:
     def read(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> Input:
         """Read a file and report all its problems; bad content never raises.
 
-        The file's path is used in problems only. `hint` is the type of resources without a type, None if unknown.
+        `hint` is the type of resources without a type, None if unknown.
         """
         decoded = file_format.decode(file.content, self._catalogue, hint.message_type if hint else None)
         faults = [(0, fault) for fault in decoded.faults]

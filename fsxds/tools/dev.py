@@ -1,7 +1,7 @@
 """Serves a tree to an Envoy on this machine, and reports Envoy's answer to each snapshot (`fsxds dev`).
 
-The transport is that of `--transport`; `auto` is Delta ADS if the tree needs a stream, and REST otherwise. Before Envoy
-gets a snapshot, `doctor` examines it together with the bootstrap, because some mistakes make an Envoy wait silently.
+`--transport auto` is Delta ADS if the tree needs a stream, and REST otherwise. Before Envoy gets a snapshot, `doctor`
+examines it with the bootstrap, because some mistakes make an Envoy wait silently.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ async def _dev(
 
 
 async def _with_free_ports(settings: Settings) -> Settings:
-    """Return settings with a free port for each default that is taken: another `fsxds` may run here."""
+    """Replace each default address that is taken by a free port: another `fsxds` may run here."""
     written = {option: getattr(settings, option) for option in ("http", "grpc", "admin")}
     unchanged = {option for option, address in written.items() if address == getattr(DEFAULTS, option) != OFF}
     addresses = {option: parse_address(address) for option, address in written.items() if option in unchanged}

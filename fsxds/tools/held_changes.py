@@ -58,7 +58,7 @@ def held_changes(tree: Snapshot, outline: ServedOutline, rules: HoldingRules) ->
 
 
 def _whole(tree: Snapshot, served: Snapshot) -> Snapshot:
-    """Return the tree with the served resources that it may lack by mistake, and with those from upstreams."""
+    """Add the served resources that the tree may lack by mistake, and those from upstreams."""
     rows = {type_url: _with_lacking(tree, each, served.resources(type_url)) for type_url, each in tree.by_type.items()}
     return replace(tree, by_type=MappingProxyType(rows))
 

@@ -59,10 +59,10 @@ class MessageSchemas:
     """Creates the definition of each message type once, with all definitions that it needs.
 
     The types allowed in an Any depend on its place (`PackedTypes`). So a message with an Any has a definition per
-    place, and the place is a part of the definition's name.
+    place, named with the place.
 
     Attributes:
-        definitions: those made so far, by name; message types and enums have their full names.
+        definitions: by name; message types and enums have their full names.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class MessageSchemas:
         return {"description": "\n".join(said)}
 
     def _any(self, place: Place) -> Schema:
-        """Return the schema of an Any, whose "@type" selects one of the place's types.
+        """Return the schema of an Any: its "@type" selects one of the place's types.
 
         The allowed types differ between places; the schema of a type does not.
         """

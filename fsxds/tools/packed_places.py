@@ -1,8 +1,8 @@
 """Which message types may be packed in each Any of an API.
 
-For most places, Envoy reports its types (`fsxds.lint.extensions`), and other types are mistakes. The rest is in
-`_CHECKED` and `_OPEN`. A place is named by the field that holds the Any, or that holds a message with the Any, such as
-a `TypedExtensionConfig`, `HttpFilter` or `AccessLog`.
+For most places, Envoy reports its types (`fsxds.lint.extensions`), and other types are mistakes; the rest is in
+`_CHECKED` and `_OPEN`. A place is named by the field that holds the Any, or a message with the Any, such as a
+`TypedExtensionConfig`, `HttpFilter` or `AccessLog`.
 """
 
 from __future__ import annotations

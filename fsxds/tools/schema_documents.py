@@ -35,7 +35,7 @@ def documents_schema(
     Args:
         catalogue: the message types that exist.
         rows: the types of resources in the files; all if empty.
-        packed: full names, or their last parts, of the only message types in an Any; if empty, Envoy's for each place.
+        packed: the only message types in an Any, by full name or last part; if empty, Envoy's for each place.
         spelling: how fields are written.
 
     Raises:

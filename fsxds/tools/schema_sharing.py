@@ -2,7 +2,7 @@
 
 A schema of an API repeats itself: most messages are used at one place, and hundreds of fields are text that must not be
 empty. So a definition with one use is inlined, a repeated part becomes a definition, and equal definitions are merged.
-Names of definitions are as short as is understandable.
+Names are as short as is understandable.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
 
 
 def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
-    """Merge equal definitions, and those that become equal by the merge."""
+    """Merge equal definitions, repeatedly, because a merge makes others equal."""
     found = dict(definitions)
     while True:
         first: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """JSON Schema of single values: scalars, durations, and the definitions that they share.
 
-The schemas accept the input that Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only proto3 JSON. A
-keyword of JSON Schema applies to values of its own type alone, so one schema may bound numbers, match text against a
-pattern and name the fields of objects, if a value may be written in these three ways.
+The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`), not only proto3 JSON. A keyword of
+JSON Schema applies to values of its own type alone, so one schema may bound numbers, match text and name the fields of
+objects, if a value may be written in these three ways.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def wrapper_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
 
 
 def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | None:
-    """Return the schema of a message whose JSON is not an object of its fields; None for others and for an Any."""
+    """Return the schema of a message with JSON other than an object of its fields; None for others and for an Any."""
     if message_type == DURATION:
         return _duration(rules.get("duration", {}))
     if message_type == TIMESTAMP:

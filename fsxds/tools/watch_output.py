@@ -1,4 +1,4 @@
-"""The output of `fsxds watch`: updates on stdout, as text or JSON, and the state of the connection on stderr."""
+"""The output of `fsxds watch`: updates on stdout, and the state of the connection on stderr."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _version(step: HoldingsUpdate) -> str:
 
 
 def _missing(step: HoldingsUpdate, wanted: Collection[str]) -> tuple[str, ...]:
-    """Return the names that the first response reports as absent, or lacks although it is the full state."""
+    """Return the names that the first response reports as absent, or lacks in the full state."""
     left_out = (name for name in wanted if name not in step.after and name != "*") if step.update.is_full else ()
     return tuple(dict.fromkeys((*left_out, *_absent_names(step, wanted))))
 

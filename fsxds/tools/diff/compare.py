@@ -118,7 +118,7 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """The site of a value: its path from the top of the resource, and the type of the message, items or map values."""
+    """A value's path from the top of its resource, and the type of the message, its items or its map values."""
 
     path: str = ""
     message: Descriptor | None = None

@@ -1,4 +1,4 @@
-"""Formats a difference: as text for a terminal, as JSON, and as GitHub Markdown for a comment on a pull request."""
+"""Formats a difference as text for a terminal, as JSON, and as GitHub Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Side:
 
     Attributes:
         label: the user's name of it.
-        prefix: makes the paths of its files openable; None without files.
+        prefix: prepended to the paths of its files; None without files.
     """
 
     label: str
@@ -119,9 +119,9 @@ class DifferenceRow:
     """One resource of a difference, for display.
 
     Attributes:
-        sign: `+` added, `-` removed, `~` changed, `?` not known to be added or removed.
+        sign: `+` added, `-` removed, `~` changed, `?` unknown.
         resource: the later one of a change.
-        fields: its changes; None if the resource was not compared.
+        fields: None if the resource was not compared.
     """
 
     sign: str

@@ -1,4 +1,4 @@
-"""Matches the items of two lists: by a unique name, address or other key, else equal items, then similar ones."""
+"""Matches the items of two lists: by a unique key such as a name or address, else equal items, then similar ones."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
 def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
     """Return the most pairs that are in one order in both lists, given pairs sorted by their second index.
 
-    difflib finds long runs, not the most pairs, and takes quadratic time for it.
+    difflib finds long runs, not the most pairs, in quadratic time.
     """
     ends: list[int] = []
     chain: list[tuple[Pair, int]] = []  # each pair, and the index in `chain` of its predecessor
@@ -214,7 +214,7 @@ def _alike(
 
 
 def are_alike(before: PlainValue, after: PlainValue) -> bool:
-    """Return whether one value may have been changed to the other.
+    """Return whether one value may be a change of its counterpart.
 
     So may scalars of one type, and objects with an equal field, or with one field each, of the same name.
     """

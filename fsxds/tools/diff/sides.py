@@ -1,4 +1,4 @@
-"""Sides of a comparison that are not directories: running servers, revisions of git, and kept snapshots."""
+"""Sides of a comparison other than directories: running servers, revisions of git, and kept snapshots."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ class Repository:
     def tree_at(self, revision: str, scan: Callable[[Path], SourceTree]) -> SourceTree:
         """Return the files below the directory at a revision; `scan` reads a directory, and follows links.
 
-        They are checked out into a temporary directory, so that a revision is read like the work tree: names, links,
-        line endings and filters. The work tree and the index of the repository are not touched.
+        They are checked out into a temporary directory, to be read like the work tree: names, links, line endings and
+        filters. The work tree and the index of the repository are not touched.
         """
         commit = self._commit(revision)
         with TemporaryDirectory(prefix="fsxds-diff-") as temporary:

@@ -1,4 +1,4 @@
-"""Groups the changes in the views of two trees: each change once, with its views."""
+"""Groups the changes between two trees: each change once, with its views."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Identity = tuple[TypeUrl, str, str, object]
 
 @dataclass(frozen=True, slots=True)
 class ComparedView:
-    """A compared view: its names in the settings, and its layers, some of which one tree may lack."""
+    """A view: its names in the settings, and its layers, which one tree may lack."""
 
     names: tuple[str, ...]
     layers: Layers
@@ -42,7 +42,7 @@ class ViewGroup:
 
     Attributes:
         count: the number of views compared.
-        difference: positions and versions are from the first of the views.
+        difference: positions and versions are from the first view.
         layer: the last layer that exactly these views have, or empty.
     """
 
@@ -109,7 +109,7 @@ def _field(change: FieldChange) -> object:
 
 
 def _views_by_layer(views: Iterable[ComparedView]) -> Mapping[tuple[int, ...], str]:
-    """Return layers by the numbers of exactly the views that have them; of several, the last."""
+    """Return the layer for each set of views, by their numbers, that is the set of a layer; of several, the last."""
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for number, view in enumerate(views):
         for layer in folders_of(view.layers):

@@ -1,4 +1,4 @@
-"""A bootstrap file, and the positions of faults in the files of a bootstrap and of a tree."""
+"""Reads a bootstrap, and positions faults in the files of a bootstrap and of a tree."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Written:
 def resource_problems(
     findings: Iterable[tuple[Resource, Fault]], catalogue: Catalogue, sources: Mapping[PurePosixPath, bytes]
 ) -> Iterator[Problem]:
-    """Yield the faults of resources as problems; their paths have the API's names, from the resource on."""
+    """Yield the faults of resources as problems; paths have the API's names, from the resource on."""
     by_file: defaultdict[PurePosixPath, defaultdict[int, list[tuple[Resource, Fault]]]]
     by_file = defaultdict(lambda: defaultdict(list))
     for resource, fault in findings:

@@ -150,12 +150,9 @@ _AUTO, _V6_ONLY = 0, 2
 def xds_cluster_faults(
     envoy: EnvoyFacts, subscriptions: Collection[ConfigSourceUse], grpc: Collection[str]
 ) -> Iterator[Fault]:
-    """Check each static cluster that a config source uses.
+    """Check the static clusters of config sources; `subscriptions` have a private poll or stream.
 
-    Args:
-        envoy: has the clusters.
-        subscriptions: those with a private poll or stream.
-        grpc: the clusters of ADS streams.
+    `grpc` are the clusters of ADS streams.
     """
     by_cluster: defaultdict[str, set[ConfigSourceUse]] = defaultdict(set)
     for subscription in subscriptions:
@@ -291,7 +288,7 @@ def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: Envo
 
 
 class ScopedRoutes:
-    """Checks scoped routes whose route tables come from one file: Envoy takes one table per file (ENVOY.md E28)."""
+    """Checks scoped routes with route tables from one file: Envoy takes one table per file (ENVOY.md E28)."""
 
     def __init__(self, names_of_tree: frozenset[str]) -> None:
         self._names_of_tree = names_of_tree

@@ -1,7 +1,6 @@
 """Examines every message of a bootstrap and of a tree, then the two together.
 
-This includes whether an Envoy with this bootstrap honours a resource's time to live, and which resources of the tree
-are in the collections that the bootstrap requests by `xdstp://` locators.
+This includes a resource's time to live, and the members of collections requested by `xdstp://` locators.
 
 Source: ENVOY.md E72, E73, E77.
 """
@@ -40,10 +39,10 @@ _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _A
 
 
 def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fault]:
-    """Report a time to live without effect; nothing without a bootstrap. Source: ENVOY.md E19.
+    """Report a time to live without effect, if there is a bootstrap. Source: ENVOY.md E19.
 
     Envoy ignores it by REST and from files. On streams the server sends it only to a client that announces the feature,
-    which Envoy does only if its bootstrap lists it.
+    as Envoy does only if its bootstrap lists it.
     """
     if resource.ttl_s is None or bootstrap is None:
         return

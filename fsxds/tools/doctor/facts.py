@@ -18,7 +18,7 @@ class FileFacts:
     """The state of a path on disk.
 
     Attributes:
-        swapped_in: the directory whose link is replaced when the content changes; None without such a link.
+        swapped_in: the directory with the link that is replaced when the content changes; None without such a link.
         is_config_map: the link is the `..data` of a Kubernetes volume.
         head: the first bytes of a file, enough to distinguish formats; else empty.
     """
@@ -174,7 +174,7 @@ def look_at(path: str) -> FileFacts:
 
 
 def _swapping(path: str) -> tuple[str | None, bool]:
-    """Return the ancestor directory whose link is swapped, in the path's spelling, and whether it is a ConfigMap."""
+    """Return the ancestor directory with a swapped link, in the path's spelling, and whether it is a ConfigMap."""
     folder = os.path.dirname(path)
     while True:
         if os.path.islink(os.path.join(folder, _CONFIG_MAP_LINK)):

@@ -17,13 +17,9 @@ _TEXT_HEADS = (b"{", b"#", b"---", b"resources", b"version_info", b"versionInfo"
 
 
 def path_faults(path: str, watched: str | None, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a path that Envoy subscribes to.
+    """Check a path that Envoy subscribes to, and its `watched_directory`, if any.
 
-    Args:
-        path: of the file.
-        watched: the `watched_directory`; None if there is none.
-        field_path: the field of the path, or its holder.
-        envoy: examines files.
+    `field_path` is that of the path, or of its holder.
     """
     facts = envoy.look_at(path)
     if not facts.exists:

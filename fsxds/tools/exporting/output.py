@@ -1,4 +1,4 @@
-"""The directory of exported files: tracks which files are ours, and replaces and removes them in order."""
+"""Tracks, replaces and removes the files of an export in their directory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Manifest:
 
 
 def _inside(text: str) -> PurePosixPath:
-    """Reject a path outside of the directory, because files named by a manifest may be overwritten and removed."""
+    """Reject a path outside of the directory: files named by a manifest may be overwritten and removed."""
     path = PurePosixPath(text)
     if path.is_absolute() or not path.parts or ".." in path.parts or path.parts[0] == OURS or "\0" in text:
         raise ValueError(f"fsxds exports no file {text!r}")
@@ -91,15 +91,11 @@ def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExport
     """Update a directory with the exported files; files that fsxds did not export are not touched.
 
     Files are replaced atomically, in the order of the mapping; then files that are gone are removed. So a file comes
-    before the files and the index that name it. An object is removed with the second change after its last use, because
-    a client with the previous index can still read its objects.
+    before the files and the index that name it. An object is removed with the second change after its last use: a
+    client with the previous index can still read its objects.
 
     Changed files get a modification time later, in whole seconds, than all files before: web servers make ETags of it
     (nginx of it and the size).
-
-    Args:
-        root: created with its parents if it does not exist.
-        files: the content by path.
 
     Raises:
         ValueError: a path leads out of the directory.

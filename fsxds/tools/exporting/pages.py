@@ -2,14 +2,11 @@
 
 | rule | why |
 | --- | --- |
-| A file has the path of its URL, decoded: `<type>/<path>`, with `?<parameters>` if the name has some. | Any web server
-finds it there. |
+| A file has the path of its URL, decoded: `<type>/<path>`, with `?<parameters>` if the name has some. | Any web server finds it there. |
 | If several names have one URL, the name that HTTP GET answers with takes it. | Both answer alike. |
 | A name that no file can have is in the index alone, with its object. | Nothing may lead out of the directory. |
-| `objects/<SHA-256>.json` has the same content, and never another. | It may be cached for ever, and an index and its
-objects are of one moment. |
-| Secrets are left out, and resources with credentials in them, unless each is allowed by name. | A file server does not
-check who reads. |
+| `objects/<SHA-256>.json` has the same content, and never another. | It may be cached for ever, and an index and its objects are of one moment. |
+| Secrets are left out, and resources with credentials in them, unless each is allowed by name. | A file server does not check who reads. |
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ class ExportRules:
     """The rules of an export.
 
     Attributes:
-        urls: the URL of the directory, and those of other authorities.
+        urls: the URL of the directory, and URLs of other authorities.
         host: the host of its URL; names with this authority are at its paths too.
         allowed: resources that may have credentials: `<type>/<name>`, such as `lds/edge`; `*` matches any text.
     """
@@ -62,7 +59,6 @@ class Pages:
 
     Attributes:
         files: content by path, in the order of writing.
-        count: the number of resources.
         secret_count: the number of secrets left out.
         withheld: resources with possible credentials.
         unnamed: resources that have no file of their name.
@@ -162,7 +158,7 @@ def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unna
 
 
 def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple[str, str]:
-    """Return the URL path of a resource and the reason that HTTP GET does not find it there, if any."""
+    """Return the URL path of a resource, and the reason that HTTP GET does not find it there, if any."""
     structured, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
     own = rules.urls.authority
     fault = "HTTP GET does not find it"

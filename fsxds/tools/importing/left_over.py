@@ -1,4 +1,4 @@
-"""The bootstrap that is left when its resources are in a tree: it subscribes to them at fsxds (pure)."""
+"""The bootstrap that is left after an import: it subscribes to its former resources at fsxds (pure)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class XdsConnection:
 
     Attributes:
         transport: `rest`, `ads`, `delta` or `files`.
-        clusters: those that lead to fsxds; none if Envoy reads files.
+        clusters: lead to fsxds; none if Envoy reads files.
         dynamic: its `dynamic_resources`.
         node: the id and cluster for a node without them.
     """
@@ -69,7 +69,7 @@ def _cluster_names() -> Iterator[str]:
 
 
 def _renamed(value: PlainValue, name: str) -> PlainValue:
-    """Rename the cluster of fsxds in a section; a part that is shared stays one object."""
+    """Rename the cluster of fsxds in a section; shared parts stay one object."""
     seen: dict[int, PlainValue] = {}
 
     def renamed(part: PlainValue) -> PlainValue:
@@ -95,9 +95,9 @@ class LeftOver:
     """The bootstrap that is left.
 
     Attributes:
-        kept: for each field of `static_resources`, the indexes of the members that stay.
+        kept: indexes of the members that stay, by field of `static_resources`.
         replaced: the sections that are written anew, by name.
-        clusters: those that lead to fsxds.
+        clusters: lead to fsxds.
         comments: the reasons of new values, by the keys below them.
     """
 

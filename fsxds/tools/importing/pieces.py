@@ -1,4 +1,4 @@
-"""The resources of a bootstrap as files of a tree, each proved to be read as in the bootstrap (pure).
+"""The resources of a bootstrap as files, each proved to be read as in the bootstrap (pure).
 
 A file has its author's text if that can be proved; otherwise it is written from values, and comments are lost.
 """
@@ -70,7 +70,7 @@ class StaticResource:
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """A file to write, relative to the tree; `note` says what is lost."""
+    """A file to write, relative to the tree; `note` is about losses."""
 
     path: PurePosixPath
     content: bytes
@@ -173,7 +173,7 @@ def are_equal(one: Message, other: Message) -> bool:
 
 
 def names_twice(resources: Iterable[StaticResource]) -> Iterator[StaticResource]:
-    """Yield the resources whose name an earlier one of their type has."""
+    """Yield the resources with the name of an earlier one of their type."""
     seen: set[tuple[str, str]] = set()
     for resource in resources:
         key = resource.field, resource.name

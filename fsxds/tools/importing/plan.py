@@ -179,7 +179,7 @@ class Planner:
         yield from printed(Printer(self._catalogue).to_plain(expected))
 
     def _prove(self, files: tuple[ImportedFile, ...], kept: tuple[Kept, ...], left: Message) -> None:
-        """Check that each static resource is in a file, which is proved already, or in the remaining bootstrap."""
+        """Check that each static resource is in a file, which is proved already, or remains in the bootstrap."""
         left_message: DynamicMessage = left
         for name in FIELDS:
             before = list(getattr(self._message.static_resources, name))
@@ -209,7 +209,7 @@ def _notes_of(files: tuple[ImportedFile, ...]) -> Iterator[str]:
 
 
 def _empty_files(files: tuple[ImportedFile, ...]) -> Iterator[EmptyFile]:
-    """Yield empty files for clusters and listeners if there are none: Envoy waits for a response of both types."""
+    """Yield empty files for missing clusters and listeners: Envoy waits for a response of both types."""
     for short_name in ("cds", "lds"):
         row = BY_SHORT_NAME[short_name]
         if not any(file.resource.row is row for file in files):

@@ -2,7 +2,7 @@
 
 Resources that Envoy needs before it can reach a server, or never requests, cannot be served:
 
-* clusters that the bootstrap itself names outside of its static resources, such as those of stats sinks;
+* clusters that the bootstrap names outside of its static resources, such as for stats sinks;
 * clusters that configuration comes from (ENVOY.md E6), and others that only the bootstrap may define;
 * API listeners, which Envoy takes from no server;
 * resources that these name in turn, and secrets that they use.

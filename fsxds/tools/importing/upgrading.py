@@ -1,7 +1,7 @@
 """Rewrites the spellings of API v2 in the text of a YAML bootstrap (pure).
 
-Each round rewrites the fields that are v2 by the API's messages, the outermost first: the content of a `config` is
-accessible only when it is a `typed_config`. Changes that need a decision are left for the parser to report.
+Each round rewrites v2 fields by the API's messages, the outermost first: the content of a `config` is accessible only
+as a `typed_config`. Changes that need a decision are left for the parser to report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A bootstrap in YAML: takes its resources out, and writes the rest, as the author wrote them (pure)."""
+"""Takes the resources out of a YAML bootstrap, and writes the rest, verbatim (pure)."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _target_of(part: TextPart) -> TextPart:
 
 
 def _insertions(node: YamlNode, resource: StaticResource) -> Iterator[tuple[int, str]]:
-    """Yield the additions with their positions in the text: before the first key of a mapping."""
+    """Yield the additions with their positions: before the first key of a mapping."""
     for addition in resource.additions:
         owner = node_at(node, addition.field_path)
         owner = None if owner is None else resolved(owner)

@@ -1,7 +1,7 @@
 """Cuts parts out of a YAML text verbatim, with comments, quotes and order (pure).
 
-If the target of an alias stays behind, its content replaces the alias, with the anchor, so that later aliases in the
-part find it there. The caller proves that the meaning of a part is unchanged.
+If the target of an alias stays behind, its content replaces the alias, with the anchor for later aliases in the part.
+The caller proves that the meaning of a part is unchanged.
 """
 
 from __future__ import annotations
@@ -56,10 +56,8 @@ class Cutter:
     def parts(self, node: Inner, begin: int, stop: int) -> Iterator[TextPart]:
         """Yield the parts of a block list or mapping, which together are all of its text.
 
-        Args:
-            node: the list or mapping.
-            begin: the end of the preceding text; comments from there on may belong to the first part.
-            stop: the start of the following text.
+        `begin` is the end of the preceding text, from which on comments may belong to the first part; `stop` is the
+        start of the following text.
         """
         is_list = isinstance(node, SequenceNode)
         members = node.members if isinstance(node, SequenceNode) else [value for _, value in node.pairs]
@@ -120,7 +118,7 @@ class Cutter:
         return index - self._line_of(index)
 
     def _text_between(self, start: int, stop: int, written: WrittenNode, known: Known) -> str:
-        """Return a range of the text around a node; aliases whose target stays behind become its content."""
+        """Return a range of the text around a node, with the content of aliases that lose their target."""
         edits = [(at, at, text) for at, text in self._insertions.items() if start <= at < stop]
         for inner in nodes_in(written.node, is_in_flow=written.is_in_flow, indent=written.indent):
             node = inner.node

@@ -1,6 +1,6 @@
-"""The nodes of a YAML text with positions, so that parts of it can be moved verbatim (pure).
+"""The nodes of a YAML text with libyaml's positions, so that parts of it can be moved verbatim (pure).
 
-Positions are libyaml's. An alias is a node with a target, because a part moved away from an anchor needs the content.
+An alias is a node with a target, because a part moved away from an anchor needs the content.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLOCK_SCALARS = frozenset({"|", ">"})
 class YamlNode:
     """A value of a text: `text[start:end]`, with its anchor and tag, without the rest of its last line.
 
-    `column` counts from 0. `is_block`: the end depends on the indentation of lines.
+    `column` counts from 0. `is_block`: the end depends on indentation.
     """
 
     start: int

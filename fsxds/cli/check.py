@@ -198,7 +198,7 @@ def _rejected_by_envoy(
 
 
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
-    """Return the resources of views for an Envoy to check, one view for each distinct resource."""
+    """Return the views for an Envoy to check, with their resources; each has a resource that earlier ones lack."""
     snapshots = loaded.served
     held = {layers: sound_of_held(loaded.by_layers[layers].records) for layers in snapshots}
     largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))

@@ -35,7 +35,8 @@ def run_lsp(directory: Path | None, settings: Settings) -> None:
         catalogue = loading_rules.find_catalogue(settings)
         setup = ServerSetup(directory, settings, catalogue, linter_of(settings), log.receive)
         try:
-            # Not by `cli/running.py`, whose support for thousands of clients takes longer to import than all of this.
+            # Not by `server/event_loop.py`, whose support for thousands of clients takes longer to import than all of
+            # this.
             with asyncio.Runner() as runner:
                 runner.get_loop().set_default_executor(AbandonedThreads())
                 runner.run(_serve(setup, output))

@@ -171,7 +171,7 @@ class _Reader:
             while type(end := self._next_event()) is not SequenceEndEvent:
                 node.members.append(self._node(end, depth + 1))
             last = node.members[-1] if node.members else None
-        # The end of a block is the start of the next token, after comments that belong to the next node.
+        # The end mark of a block is at the next token, after comments that belong to the next node.
         node.end = last.end if node.is_block and last is not None else end.end_mark.index
         return node
 

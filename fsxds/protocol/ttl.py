@@ -1,11 +1,12 @@
-"""Times to live: which clients get them, and how they are renewed.
+"""Times to live: which clients receive them, and how they are renewed.
 
 | rule | source |
 | --- | --- |
-| A time to live goes to clients that announce the feature, over SotW only to those that also announce that of SotW. | xDS protocol, "TTL"; ENVOY.md E42 |
+| A time to live goes to clients that announce the feature, over SotW only to those that also announce that of SotW. |
+xDS protocol, "TTL"; ENVOY.md E42 |
 | It is renewed before it ends, by the name, the version and the time alone (a heartbeat). | xDS protocol, "TTL" |
 | An Envoy on a SotW stream takes a heartbeat for an empty resource, so the whole resource is sent. | ENVOY.md E41 |
-| An Envoy gets it only of the types whose expiry does something, and does not crash it. | ENVOY.md E40 |
+| An Envoy receives it only for types whose expiry has an effect, and does not crash it. | ENVOY.md E40 |
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ SOTW_TTL_FEATURE = "xds.config.supports-resource-in-sotw"
 # As the specification spells it, and as gRPC's own clients do.
 SOTW_TTL_FEATURES = frozenset((SOTW_TTL_FEATURE, "xds.config.resource-in-sotw"))
 
-# A heartbeat may be late by as much as the time between two of them.
+# A heartbeat may be late by up to the time between two of them.
 HEARTBEATS_PER_TTL = 2
 
 
 class TtlMode(Enum):
-    """Whose behaviour the clients are assumed to have."""
+    """The behavior that clients are assumed to have."""
 
     ENVOY = "envoy"
     SPECIFICATION = "spec"
@@ -35,7 +36,8 @@ class TtlUse(Enum):
     """How the time to live of a type's resources is sent to a client.
 
     NONE: not at all. FULL: with the resource, and the whole resource renews it. HEARTBEAT: with the resource, and the
-    name, the version and the time to live alone renew it.
+    name, the
+    version and the time to live alone renew it.
     """
 
     NONE = "none"
@@ -68,18 +70,18 @@ class Heartbeats:
         self.at_s: float | None = None
 
     def is_due(self, now_s: float) -> bool:
-        """Whether what has a time to live has to be renewed now."""
+        """Whether times to live have to be renewed now."""
         return self.at_s is not None and self.at_s <= now_s
 
     def plan(self, shortest_ttl_s: float | None, now_s: float, *, is_all: bool) -> None:
-        """Plan the next heartbeat of a client by the shortest time to live of its resources, None for none.
+        """Plan the next heartbeat by the shortest time to live of the client's resources, None for none.
 
-        With `is_all`, all of them were sent now. Otherwise what is planned already is not put off.
+        With `is_all`, all of them were sent now. Otherwise an earlier planned heartbeat stays.
         """
         next_at_s = None if shortest_ttl_s is None else now_s + heartbeat_s(shortest_ttl_s)
         self.at_s = next_at_s if is_all or next_at_s is None else earliest(self.at_s, next_at_s)
 
 
 def earliest(*times_s: float | None) -> float | None:
-    """Return the earliest of these times, None where there is none."""
+    """Return the earliest of these times, or None."""
     return min((time_s for time_s in times_s if time_s is not None), default=None)

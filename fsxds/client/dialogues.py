@@ -189,8 +189,7 @@ class DeltaDialogue:
     """The state of one client, over successive streams.
 
     With `accepts_parts`, faults are returned in the update, beside the good resources, and are not raised. Without
-    `held`, a stream
-    starts with the versions that were ACKed on previous streams.
+    `held`, a stream starts with the versions that were ACKed on previous streams.
     """
 
     def __init__(self, node: Node, held: HeldVersions | None = None, *, accepts_parts: bool = False) -> None:

@@ -62,8 +62,7 @@ class PollingClient:
     """A client that polls for one type. Use as an async context manager; its methods are those of `StreamClient`.
 
     `next()` may be cancelled while it waits. `on_connected` is called with each response that is not an error. The
-    other attributes
-    may be set before the client is used.
+    other attributes may be set before the client is used.
 
     Attributes:
         hold_s: how long the server is asked to hold a poll; `late_s`: how much longer an answer may take.

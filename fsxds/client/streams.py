@@ -52,10 +52,9 @@ class StreamClient:
     """A client over one stream. Use as an async context manager.
 
     `next()` may be cancelled while it waits, without losing anything. When the stream ends, `next()` raises
-    ConnectionLostError;
-    the following call opens a new stream with the same subscriptions. `on_connected` is called after each connect.
-    `token` is a
-    bearer token to send, `headers` are more headers; both may be set before the client is used.
+    ConnectionLostError; the following call opens a new stream with the same subscriptions. `on_connected` is called
+    after each connect. `token` is a bearer token to send, `headers` are more headers; both may be set before the client
+    is used.
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:

@@ -47,8 +47,7 @@ class Update:
         unpopulated: names that do not exist, such as a requested virtual host.
         faults: the reasons why a client cannot accept parts of it; empty if it is accepted completely or not at all.
         rejected: the names of resources that are omitted because of faults. After a fault without a name, the update is
-            not
-            full.
+            not full.
         relays: the ids of the relays that it passed, the nearest first.
     """
 

@@ -1,10 +1,8 @@
 """A pack: many records in one file, which grows at its end and is rewritten when half of it is obsolete.
 
 A record is `magic, length, place, name, payload`. The name is the key for reading. A record is obsolete if a newer one
-has the
-same place. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write. The
-reader has
-to verify payloads.
+has the same place. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write.
+The reader has to verify payloads.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """Caches the parsed files of a tree for the next start.
 
 The key of a file consists of its content, its format, the type by its name, the context parameters of its folder, and a
-digest
-of code, API and settings. Nothing else affects parsing, so a renamed or restored file is found, too.
+digest of code, API and settings. Nothing else affects parsing, so a renamed or restored file is found, too.
 
 Only a process that has the original file can read a record: it is enciphered and authenticated by keys derived from the
-file's
-digest, which is in no pack. So a pack reveals nothing of the tree to users who cannot read the tree, and a damaged or
-forged
-record counts as missing. The cipher is the output of SHAKE-256 for that key and a fresh nonce, the authenticator is
-keyed
-BLAKE2b. Files with `Secret` resources or private keys in PEM are not written at all.
+file's digest, which is in no pack. So a pack reveals nothing of the tree to users who cannot read the tree, and a
+damaged or forged record counts as missing. The cipher is the output of SHAKE-256 for that key and a fresh nonce, the
+authenticator is keyed BLAKE2b. Files with `Secret` resources or private keys in PEM are not written at all.
 """
 
 from __future__ import annotations

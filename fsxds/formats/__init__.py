@@ -1,8 +1,7 @@
 """The table of formats: bytes to plain documents and back, one module per format.
 
 Decoding never raises for bad input: mistakes are in the faults. To add a format, write its module (`decode`, `encode`)
-and add
-its row.
+and add its row.
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ class PlainDocument:
     """One document of plain values, from YAML, JSON or text format.
 
     `line` is its first line, from 1. `item_lines` are the lines of the items of the top-level list or of the list under
-    `resources`;
-    empty if there is no such list in place (none at all, or an alias to one).
+    `resources`; empty if there is no such list in place (none at all, or an alias to one).
     """
 
     value: PlainValue

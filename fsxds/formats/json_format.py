@@ -1,12 +1,11 @@
 """JSON files as Envoy reads them: strict JSON with Envoy's leniencies; written indented.
 
 The text is read by json's own scanner, called item by item so that the lines of items are known. Only a text that is
-not strict
-JSON is tried again with trailing commas, single quotes and bare keys rewritten to strict JSON, line for line.
+not strict JSON is tried again with trailing commas, single quotes and bare keys rewritten to strict JSON, line for
+line.
 
 json does not report duplicate keys or the depth of nesting. Both follow from the brackets and colons of a text that was
-read:
-whole-text operations cost a tenth of reading it, a hook that gets every object's pairs costs twice that.
+read: whole-text operations cost a tenth of reading it, a hook that gets every object's pairs costs twice that.
 """
 
 from __future__ import annotations

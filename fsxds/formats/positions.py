@@ -210,8 +210,7 @@ class TextprotoWalk:
     """One walk through text format, independent of message types, without creating values.
 
     The first occurrence of a repeated field is reported as the field itself and as its first item. The content of an
-    Any is at the
-    path of the Any, and the value of a map's entry under its key, as in JSON.
+    Any is at the path of the Any, and the value of a map's entry under its key, as in JSON.
     """
 
     def __init__(self, text: str, visitor: Visitor) -> None:

@@ -1,11 +1,9 @@
 """Protobuf's text format, read into plain values in the form of JSON, guided by the message types.
 
 Its message type comes from a `# proto-message:` header, from the fields, or from the file's name, in this order.
-Protobuf's own
-reader stops at the first mistake, quotes the whole line in it, secrets included, and takes a time that grows with the
-square of
-the length of a line. This one continues after mistakes, and leaves it to the converter to check values. Source:
-https://protobuf.dev/reference/protobuf/textformat-spec/
+Protobuf's own reader stops at the first mistake, quotes the whole line in it, secrets included, and takes a time that
+grows with the square of the length of a line. This one continues after mistakes, and leaves it to the converter to
+check values. Source: https://protobuf.dev/reference/protobuf/textformat-spec/
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The words of protobuf's text format, and a cursor that reads scalars from them and collects faults.
 
 A word is a name, a number, a quoted text, a sign, or a type in brackets. Scalars are read into their JSON form; the
-converter
-checks whether they fit their fields. Source: https://protobuf.dev/reference/protobuf/textformat-spec/
+converter checks whether they fit their fields. Source: https://protobuf.dev/reference/protobuf/textformat-spec/
 """
 
 from __future__ import annotations

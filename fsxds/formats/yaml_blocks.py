@@ -1,12 +1,10 @@
 """YAML of one simple form, read line by line, several times as fast as libyaml's events.
 
 The form is that of generators and most people: block mappings and lists, one key or item per line, scalars and flow
-collections
-that end on their first line, literal blocks (`|`). Any text that could have another meaning (anchors and aliases, tags,
-tabs,
-scalars over several lines, a second document), and every mistake, is left to libyaml: then the result is None.
-Otherwise the
-result is the same as that of libyaml; the tests compare the two over mutations of many files.
+collections that end on their first line, literal blocks (`|`). Any text that could have another meaning (anchors and
+aliases, tags, tabs, scalars over several lines, a second document), and every mistake, is left to libyaml: then the
+result is None. Otherwise the result is the same as that of libyaml; the tests compare the two over mutations of many
+files.
 
 Lines repeat, within a file and between files, so the meaning of a line by itself is cached.
 """
@@ -79,8 +77,8 @@ class _BlockReader:
     """The state of one reading.
 
     `_top` is the container of the current line, `_column` the column of its keys or dashes, `_around` its enclosing
-    containers with
-    their columns, outermost first, and `_opened` the key of `_top` with a value that may follow below it.
+    containers with their columns, outermost first, and `_opened` the key of `_top` with a value that may follow below
+    it.
     """
 
     def __init__(self, text: str, read_flow: ReadFlow) -> None:

@@ -1,11 +1,9 @@
 """YAML files: read as Envoy 1.40 reads them, and written so that Envoy and fsxds read the same values back.
 
 Most files have one simple form, which `yaml_blocks` reads line by line. Any other file, and any with a mistake, is read
-in one
-pass over libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a plain or quoted scalar without
-tag or
-anchor, without a call, and everything else goes through `_value`. Both readers return the same result for texts that
-both read.
+in one pass over libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a plain or quoted scalar
+without tag or anchor, without a call, and everything else goes through `_value`. Both readers return the same result
+for texts that both read.
 """
 
 from __future__ import annotations
@@ -388,8 +386,7 @@ def encode(message: Message, printer: Printer) -> bytes:
     """Write a message as YAML.
 
     A number in a Struct keeps its value only if it is whole and has 32 bits: Envoy 1.40 takes others as text, whatever
-    their
-    spelling (ENVOY.md E51), and so does fsxds.
+    their spelling (ENVOY.md E51), and so does fsxds.
     """
     return encode_plain((printer.to_plain(message),))
 

@@ -1,10 +1,8 @@
 """The meaning of plain (unquoted, untagged) YAML scalars to Envoy.
 
 Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else as text (ENVOY.md
-E51;
-every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to Envoy, too, but a
-number
-field takes them: they become `SpelledFloat`, which is both.
+E51; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to Envoy, too,
+but a number field takes them: they become `SpelledFloat`, which is both.
 """
 
 from __future__ import annotations

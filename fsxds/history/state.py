@@ -1,8 +1,8 @@
 """The server's state on disk: the history of each view, the place of each rollout, and upstream resources.
 
 All functions block, and are called in a thread. Each change is one transaction, so a crash leaves it complete or
-absent. An
-unreadable database is set aside and reported, and an empty one takes its place: serving does not depend on it.
+absent. An unreadable database is set aside and reported, and an empty one takes its place: serving does not depend on
+it.
 """
 
 from __future__ import annotations
@@ -137,8 +137,7 @@ class State:
             commit: the git commit of the tree.
             now_s: seconds since 1970.
             removed: the removed members of views, as of the same moment: however the process ends, the next one finds a
-                member
-                either in the served snapshot, or among these.
+                member either in the served snapshot, or among these.
 
         Raises:
             StateError: it could not be written.

@@ -55,8 +55,7 @@ class StateWriter:
     Upstream resources are written before snapshots that contain them: on the disk, they are never behind.
 
     A full disk, a read-only or missing directory is reported and retried after 1, 2, 4, ... 30 seconds, and at each
-    change.
-    Serving never waits for it.
+    change. Serving never waits for it.
 
     Attributes:
         state: the directory.
@@ -295,8 +294,7 @@ def commit_of(directory: Path) -> str | None:
     """Return the checked-out commit of the repository that contains a directory: 40 or 64 hex digits.
 
     None if it is in no repository, if nothing was committed yet, and if the references are not files (reftable).
-    Changes of files
-    since the commit are not detected.
+    Changes of files since the commit are not detected.
 
     Source: gitrepository-layout(5), https://git-scm.com/docs/gitrepository-layout
     """

@@ -1,8 +1,7 @@
 """Stores upstream resources, one per row, so that the cost of an edit follows its changes.
 
 Each upstream has a mark in the database, which changes with each write, so that this process recognizes its last write.
-With
-another mark, because the database was set aside or never had the upstream, all its resources are written.
+With another mark, because the database was set aside or never had the upstream, all its resources are written.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ class ProtocolError(FsxdsError):
     """A client violated the protocol; only that client is affected.
 
     `code` is the gRPC status code name (`INVALID_ARGUMENT`); each transport maps it to its own form. `subject` is added
-    to the
-    message in the log, such as the node; errors that differ only in it are repetitions.
+    to the message in the log, such as the node; errors that differ only in it are repetitions.
     """
 
     def __init__(self, message: str, code: str = "INVALID_ARGUMENT", subject: str = "") -> None:

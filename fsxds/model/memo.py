@@ -17,10 +17,8 @@ class Lru(Generic[Key, Value]):
     """Keeps up to `most` values by key, ordered from the least to the most recently used.
 
     With `size_of`, values are also dropped until the sum of their sizes is at most `most_size`; the last one is always
-    kept.
-    Without it, several threads may share one object: each step is a single operation of `OrderedDict`, and a value that
-    another
-    thread dropped in between is created again.
+    kept. Without it, several threads may share one object: each step is a single operation of `OrderedDict`, and a
+    value that another thread dropped in between is created again.
     """
 
     __slots__ = ("_most", "_most_size", "_size", "_size_of", "_values")

@@ -41,8 +41,7 @@ class RelayIds:
 
     Attributes:
         listeners: callbacks by owner, called with the relays of a call that was rejected because of a loop. An upstream
-            that was
-            asked and has not answered yet is an owner.
+            that was asked and has not answered yet is an owner.
     """
 
     def __init__(self, own: str = "") -> None:

@@ -29,29 +29,24 @@ class ResourceType:
         may_be_empty: Envoy takes a response without resources as "there is none"; else it rejects it (ENVOY.md E15).
         file_words: more words in names of its files.
         grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty if
-            only ADS
-            serves it.
+            only ADS serves it.
         has_sotw: its service has the SotW method and the unary one beside the Delta one.
         is_user: in a rollout its resources change after the resources that they use were added and before those are
-            removed.
-            Resources of other types are used.
+            removed. Resources of other types are used.
         followed_by: the short name of the type that an Envoy needs again, by Delta, after a resource of this type;
             empty for none.
         comes_and_goes: an Envoy drops its resources, and takes them up again within one flight without a request that
-            shows it
-            (ENVOY.md E36): it does not request a route configuration again that another scope uses now. Endpoints
-            follow their
-            clusters anyway, and runtime layers stay as long as the Envoy runs.
+            shows it (ENVOY.md E36): it does not request a route configuration again that another scope uses now.
+            Endpoints follow their clusters anyway, and runtime layers stay as long as the Envoy runs.
         absence_hangs_envoy: when Delta reports that an awaited name does not exist, Envoy 1.40 waits for ever, and its
-            start with
-            it; without a report, it continues after `initial_fetch_timeout`.
+            start with it; without a report, it continues after `initial_fetch_timeout`.
         lets_go_of_removed: that holds for names that it waits for; it drops a resource that it has (ENVOY.md E86).
         survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md E40).
         is_secret: its resources are never shown, and their mirrored files are readable by the user of fsxds only.
         holds_config_sources: its resources may name the source of other resources.
         file_order: the position of its files among those that the mirror writes: files that others name by path must
-            exist first
-            (ENVOY.md E26), so it is below that of clusters; types that may reference new clusters are above.
+            exist first (ENVOY.md E26), so it is below that of clusters; types that may reference new clusters are
+            above.
         new_file_order: the same for a file that does not exist yet, None if that makes no difference.
     """
 
@@ -141,10 +136,8 @@ def type_from_path(path: PurePosixPath) -> ResourceType | None:
     """Return the type that a file's name means, else its nearest folder's, else None.
 
     Names with a word of the table as a whole part between dots come first, the file's before those of folders.
-    Otherwise dots,
-    hyphens and underscores alike separate words, and a word may be in the singular: `prod-clusters.yaml`,
-    `my_cluster.yaml`. The
-    last word decides: `cluster-routes.yaml` means routes.
+    Otherwise dots, hyphens and underscores alike separate words, and a word may be in the singular:
+    `prod-clusters.yaml`, `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` means routes.
     """
     exact = exact_type_from_path(path)
     if exact is not None:
@@ -157,8 +150,7 @@ def exact_type_from_path(path: PurePosixPath) -> ResourceType | None:
     """Return the type if a name was made for fsxds, else None; such a file is expected to hold no other type.
 
     `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters. A name is cut at its dots,
-    and the
-    last part before the suffix that is a word of the table decides.
+    and the last part before the suffix that is a word of the table decides.
     """
     parts = path.name.split(".")[:-1]
     words = (*reversed(parts), *reversed(path.parts[:-1]))

@@ -56,8 +56,8 @@ class Origin:
     """The place of a resource: its file, and its first line (from 1); 0 if it does not come from a file.
 
     `document` counts the documents of the file from 0; `field_path` leads from the top of the document to the resource.
-    The origin
-    of a patched resource is that of the patch; `patched` has the places of fields that were written elsewhere.
+    The origin of a patched resource is that of the patch; `patched` has the places of fields that were written
+    elsewhere.
     """
 
     path: PurePosixPath
@@ -78,8 +78,7 @@ class Patched:
     Attributes:
         base: the origin of the resource that was patched.
         sources: by path in the patched resource: whether the patch wrote the value, and its path in the patch, or else
-            in the
-            base. The longest path that leads to a field counts; all other fields are from the base.
+            in the base. The longest path that leads to a field counts; all other fields are from the base.
     """
 
     base: Origin
@@ -90,10 +89,8 @@ class Reference(NamedTuple):
     """One resource's mention of another by its name.
 
     `field_path` leads from the top of the resource to the mention, in the API's own spelling. `severity` is that of a
-    dangling
-    reference: an ERROR if Envoy would reject the resource or wait until a timeout. `is_static`: it has to name a static
-    resource
-    of the bootstrap, not one of the tree.
+    dangling reference: an ERROR if Envoy would reject the resource or wait until a timeout. `is_static`: it has to name
+    a static resource of the bootstrap, not one of the tree.
     """
 
     type_url: TypeUrl
@@ -108,10 +105,8 @@ class Resource:
     """One named xDS resource.
 
     `body` is its deterministic binary serialization, `version` the digest of type and body. `ttl_s` is in seconds, None
-    for no
-    expiry. `references` are its mentions of other resources, in the order of its fields. `redirect` is the canonical
-    locator of its
-    target, empty if it is not a redirect; a redirect from a file has no body.
+    for no expiry. `references` are its mentions of other resources, in the order of its fields. `redirect` is the
+    canonical locator of its target, empty if it is not a redirect; a redirect from a file has no body.
     """
 
     type_url: TypeUrl
@@ -184,8 +179,7 @@ class Document:
     """One document of a file.
 
     `declared` are the types that it lists, including those of lists that are empty on purpose. `version_info` is the
-    author's, or
-    None. `unread` are not among the resources. `edits` are of resources in layers below that of the file.
+    author's, or None. `unread` are not among the resources. `edits` are of resources in layers below that of the file.
     """
 
     path: PurePosixPath
@@ -201,8 +195,7 @@ class ParsedFile:
     """The documents of one file and its problems; `digest` is that of the parsed content.
 
     `takes` are the resources of layers below that it deletes or patches, once that was done. `mark` is unique to this
-    object, so
-    that derived results can be keyed by it without keeping it alive.
+    object, so that derived results can be keyed by it without keeping it alive.
     """
 
     path: PurePosixPath
@@ -280,8 +273,7 @@ class RowsChange:
     """The difference between resources of one type and earlier ones, by name.
 
     `fresh` are new or have other content, `renewed` differ only in time to live or aliases. `moved` differ only in
-    their place,
-    which clients do not see.
+    their place, which clients do not see.
     """
 
     fresh: frozenset[str] = frozenset()
@@ -303,8 +295,7 @@ class Rows(NameTable[Resource]):
     """The resources of one type in a snapshot, sorted by name; never changed.
 
     Derived results are computed once, for all clients, and are dropped with the rows. Results that a change does not
-    touch are
-    taken over from the rows before it.
+    touch are taken over from the rows before it.
     """
 
     __slots__ = (
@@ -487,8 +478,7 @@ class TypeChange:
     """The last change of a type: the generation of its snapshot, the names, and their files.
 
     A resource with only another time to live or other aliases is in `changed`, too. For `removed` names, `files` has
-    the files that
-    contained them.
+    the files that contained them.
     """
 
     generation: int

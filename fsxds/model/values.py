@@ -31,8 +31,7 @@ Layers: TypeAlias = tuple[str, ...]
 """The layers of a view for one node, in order: folders of the tree as posix paths; later ones win.
 
 Folders that replace a template exist. `()` is the whole tree. A name that begins with `/` is not a folder and has no
-files:
-`/staging`, always the last, means that the variables of the view `staging` apply; `NO_LAYERS` is an empty view.
+files: `/staging`, always the last, means that the variables of the view `staging` apply; `NO_LAYERS` is an empty view.
 """
 
 WHOLE_TREE: Layers = ()
@@ -68,10 +67,8 @@ class Problem:
     """A mistake in a file: its place, the fact and the remedy. Sorts by place.
 
     `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text (`resources[2].name`), or
-    empty.
-    `rule` is the stable name of the broken rule. `elsewhere` is the same problem in the file that wrote the mistake,
-    None if it is
-    this file.
+    empty. `rule` is the stable name of the broken rule. `elsewhere` is the same problem in the file that wrote the
+    mistake, None if it is this file.
     """
 
     path: PurePosixPath
@@ -283,10 +280,8 @@ class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
 
     `problems` name files that exist and could not be read (too large, no permission): their last content stays.
-    `ignored` are the
-    files with a suffix of no format, `excluded` the files and directories that the user excludes. `signed` is the
-    manifest with
-    its signature, which are not files of the tree.
+    `ignored` are the files with a suffix of no format, `excluded` the files and directories that the user excludes.
+    `signed` is the manifest with its signature, which are not files of the tree.
     """
 
     files: tuple[SourceFile, ...]
@@ -367,8 +362,7 @@ class SpelledFloat(float):
     """A float with the text it was read from.
 
     Envoy 1.40 keeps YAML's plain decimals as text: `version_info: 1.0` is the string "1.0", and so is a `1.0` within a
-    Struct
-    (ENVOY.md E51). A number field takes the number, everything else the text.
+    Struct (ENVOY.md E51). A number field takes the number, everything else the text.
     """
 
     __slots__ = ("text",)

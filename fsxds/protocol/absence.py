@@ -20,10 +20,8 @@ class Absence:
     | if | not reported |
     | --- | --- |
     | a file that was never good may define the type | names that may be in that file |
-    | no file ever mentioned the type | resources that the client brings from another process, which may have had files
-    of it |
-    | an upstream that may have the name has not answered | the name; for hosts of virtual hosts, that these are unknown
-    |
+    | no file ever mentioned the type | resources that the client brings from another process, which may have had files of it |
+    | an upstream that may have the name has not answered | the name; for hosts of virtual hosts, that these are unknown |
     | the client brings it from another process, and a served resource references it | the name: requests would fail |
     | it would hang an Envoy (ENVOY.md E38) | all names; of a type that Envoy lets go of (E86), the names it waits for |
 

@@ -2,19 +2,14 @@
 
 | rule | source |
 | --- | --- |
-| The nonce identifies the response that is ACKed or NACKed; unanswered responses before it count as ACKed. | xDS
-protocol, "ACK and NACK semantics summary" |
-| A request with another nonce than the last response's is stale: SotW ignores the rest of it, Delta does not. | xDS
-protocol, "Resource updates" |
-| A NACK of the response that was ACKed last is a late NACK: it rejects the resources that it names among all that the
-client holds. | xRFC TP1, "xDS relay proxy" |
+| The nonce identifies the response that is ACKed or NACKed; unanswered responses before it count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
+| A request with another nonce than the last response's is stale: SotW ignores the rest of it, Delta does not. | xDS protocol, "Resource updates" |
+| A NACK of the response that was ACKed last is a late NACK: it rejects the resources that it names among all that the client holds. | xRFC TP1, "xDS relay proxy" |
 | A NACKed response may have been applied in part: each of its names is pending until a response with it is ACKed. |
 ENVOY.md E12 |
 | The same content is sent again with back-off (`Pending`). | ENVOY.md E10 |
-| A poll has no nonce: its version, or the lack of one, reveals the outcome of the response before it. | xDS protocol,
-"REST-JSON polling subscriptions" |
-| A client has taken a step of a rollout once it answered its responses: a client that rejects a resource is served
-another snapshot. | `rollout`; ENVOY.md E70 |
+| A poll has no nonce: its version, or the lack of one, reveals the outcome of the response before it. | xDS protocol, "REST-JSON polling subscriptions" |
+| A client has taken a step of a rollout once it answered its responses: a client that rejects a resource is served another snapshot. | `rollout`; ENVOY.md E70 |
 
 Times are readings of any clock that only goes forward, in seconds.
 """
@@ -47,10 +42,8 @@ class Sent:
     """A response that awaits its ACK or NACK: its resources, and names in it that have none.
 
     `fresh`: names that the client may not have held as sent. `unrequested`: names that it did not subscribe to.
-    `unpopulated`:
-    hosts that no virtual host serves. `is_retry`: a name in it was NACKed before. `generation`: the generation of its
-    snapshot;
-    0 for a heartbeat, which changes nothing.
+    `unpopulated`: hosts that no virtual host serves. `is_retry`: a name in it was NACKed before. `generation`: the
+    generation of its snapshot; 0 for a heartbeat, which changes nothing.
     """
 
     version: Version
@@ -85,8 +78,7 @@ class Acks:
     """Matches the ACKs and NACKs of one type on one stream with its responses, and tracks pending names.
 
     `sent`, `acked` and `nacked` are the last versions of that kind, or None. `nacked` and its `reason` are kept while
-    any name
-    is pending. `since_s` is the time of the last change of `state`, or None.
+    any name is pending. `since_s` is the time of the last change of `state`, or None.
 
     Args:
         is_full_state: each response replaces those before it, so that only the last one counts.
@@ -313,8 +305,7 @@ class PollEvidence(Enum):
     """The outcome of the previous response according to a poll, which has no nonce, so that its version has to show it.
 
     ELSEWHERE: the client holds a version that this process did not send last, and that the client did not hold before
-    either:
-    it took the whole version from another replica.
+    either: it took the whole version from another replica.
     """
 
     ACK = auto()
@@ -335,8 +326,7 @@ class PollState(Enum):
     | NACKED_BEFORE | a previous process sent it, or another replica | FORGOTTEN | NACKED_BEFORE | FORGOTTEN |
 
     With the evidence ELSEWHERE, every state becomes FORGOTTEN. Only a change is reported. Sending leads from every
-    state to SENT,
-    a lost response to UNKNOWN.
+    state to SENT, a lost response to UNKNOWN.
     """
 
     SENT = auto()
@@ -355,10 +345,8 @@ class PolledVersion:
     """The version that was sent last to one client for one subscription.
 
     `nacks` counts the NACKs in a row; times are readings of the caller's clock in seconds. `ended_at_s` is when the
-    last poll was
-    answered, with the version or without a change. `held_before` are the versions in the polls that it answered: a
-    client that
-    rejects it holds one of these. `resources` are the resources of the response.
+    last poll was answered, with the version or without a change. `held_before` are the versions in the polls that it
+    answered: a client that rejects it holds one of these. `resources` are the resources of the response.
     """
 
     version: Version

@@ -2,25 +2,18 @@
 
 | rule | source |
 | --- | --- |
-| Names are added and removed one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS
-protocol, "Incremental xDS" |
-| `lookup.DeltaNames`, for virtual hosts `virtual_hosts.HostNames`, resolves names to resources. | xDS protocol,
-"Subscribing to Resources" |
-| A client with `initial_resource_versions` is sent the differences, in the order of a rollout (`delta_order.py`). | xDS
-protocol, "Reconnect"; ENVOY.md E39 |
+| Names are added and removed one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS protocol, "Incremental xDS" |
+| `lookup.DeltaNames`, for virtual hosts `virtual_hosts.HostNames`, resolves names to resources. | xDS protocol, "Subscribing to Resources" |
+| A client with `initial_resource_versions` is sent the differences, in the order of a rollout (`delta_order.py`). | xDS protocol, "Reconnect"; ENVOY.md E39 |
 | A client that begins with a collection is sent its removed members: it does not report which members it holds. |
 ENVOY.md E43 |
-| A name that does not exist, or not any more, is reported as removed once it is certain (`absence.py`). | xDS protocol,
-"Deleting Resources" |
+| A name that does not exist, or not any more, is reported as removed once it is certain (`absence.py`). | xDS protocol, "Deleting Resources" |
 | NACKed resources are sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
-| One snapshot is sent as one batch, in push order (`RESOURCE_TYPES`): used resources before their users; removals of
-used resources come last. | xDS protocol, "Eventual consistency considerations" |
+| One snapshot is sent as one batch, in push order (`RESOURCE_TYPES`): used resources before their users; removals of used resources come last. | xDS protocol, "Eventual consistency considerations" |
 | The endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. |
 ENVOY.md E34 |
-| So are virtual hosts after their route configuration, and locality endpoints after their endpoints. | ENVOY.md E44,
-E45 |
-| An Envoy is sent the endpoints of a new cluster before it asks: routes that move to it in the same batch would find
-none. | ENVOY.md E35 |
+| So are virtual hosts after their route configuration, and locality endpoints after their endpoints. | ENVOY.md E44, E45 |
+| An Envoy is sent the endpoints of a new cluster before it asks: routes that move to it in the same batch would find none. | ENVOY.md E35 |
 """
 
 from __future__ import annotations
@@ -112,8 +105,7 @@ class DeltaStream:
         """Process a request; return the responses to send, and the ACK or NACK in it.
 
         `snapshot` is the current one, None before the first was loaded. A request for an unknown type is ignored.
-        Source: xDS
-        protocol, "How the client specifies what resources to return".
+        Source: xDS protocol, "How the client specifies what resources to return".
         """
         self.node = self.node or request.node
         row = BY_TYPE_URL.get(request.type_url)
@@ -379,8 +371,7 @@ class _DeltaWatch:
         """Return the update to send, or None; names in `again` are included even if they were sent before.
 
         With `is_pushed`, existing names in `again` are sent even if the client did not subscribe to them. Resources
-        that may be in use
-        are not removed yet from a client that brings them.
+        that may be in use are not removed yet from a client that brings them.
 
         Every returned update has to be sent: from now on the client counts as holding the state of `snapshot`.
         """

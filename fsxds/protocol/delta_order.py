@@ -9,8 +9,7 @@ A client that connects with content goes through steps like those of a rollout:
 | SHRINK | removals of used resources, after it ACKed all users and the resources that these reference | the same |
 | | if listeners changed, only after connections of the old ones have drained: it is unknown which resources these use |
 ENVOY.md E66 |
-| | for an Envoy, after a start without state, only after connections from before have drained: it is unknown which ones
-exist | the same |
+| | for an Envoy, after a start without state, only after connections from before have drained: it is unknown which ones exist | the same |
 
 A step waits for at most `step_timeout_s`. The users on other streams are unknown: only time counts for them.
 """
@@ -57,8 +56,7 @@ def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
     """Yield the updates of one batch, with removals of used resources at the end.
 
     In a rollout these come in a separate step. A client that missed steps, because it was away or late, has users of
-    removed
-    resources until it has the rest of the batch.
+    removed resources until it has the rest of the batch.
     """
     removals = []
     for update in updates:

@@ -4,10 +4,8 @@
 | --- | --- |
 | `xdstp://authority` in front of the path of a URL is the name of its resource. | xRFC TP1, "HTTP transport" |
 | The authority is that of the server, none, or the `Host` of the request; a plain name comes last. | fsxds |
-| All parameters match exactly, or else all but `xds.node....`, which describe the requesting node. | xRFC TP1,
-"Resource locators", "Context parameters" |
-| A path that ends with `/*` lists a directory, and nothing deeper; without a name, a type is listed. | xRFC TP1, "Glob"
-|
+| All parameters match exactly, or else all but `xds.node....`, which describe the requesting node. | xRFC TP1, "Resource locators", "Context parameters" |
+| A path that ends with `/*` lists a directory, and nothing deeper; without a name, a type is listed. | xRFC TP1, "Glob" |
 | Lists of secrets have only the names. | fsxds |
 """
 

@@ -2,16 +2,11 @@
 
 | rule | source |
 | --- | --- |
-| A name stands for the resource of this name, else for the first one, by name, that has it as an alias. | xDS protocol,
-"Aliases" |
-| A glob `xdstp://authority/type/path/*` stands for all members of a collection. | xRFC TP1, "Glob collections";
-ENVOY.md E43 |
-| A name that is subscribed to again is sent again: the client may have forgotten its resource. | xDS protocol,
-"Subscribing to Resources" |
-| A name that is unsubscribed is answered only under a wildcard: the client cannot know whether that selects it. | xDS
-protocol, "Unsubscribing from Resources" |
-| A subscribed name that does not exist is reported as removed; a glob is not. | xDS protocol, "Knowing When a Requested
-Resource Does Not Exist" |
+| A name stands for the resource of this name, else for the first one, by name, that has it as an alias. | xDS protocol, "Aliases" |
+| A glob `xdstp://authority/type/path/*` stands for all members of a collection. | xRFC TP1, "Glob collections"; ENVOY.md E43 |
+| A name that is subscribed to again is sent again: the client may have forgotten its resource. | xDS protocol, "Subscribing to Resources" |
+| A name that is unsubscribed is answered only under a wildcard: the client cannot know whether that selects it. | xDS protocol, "Unsubscribing from Resources" |
+| A subscribed name that does not exist is reported as removed; a glob is not. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
 """
 
 from __future__ import annotations
@@ -129,8 +124,7 @@ class Changes:
 
     `fresh` are existing resources to send; with `is_all` all that exist. `absent` were subscribed to and do not exist,
     `unpopulated` are the hosts among them. `removed` are names that the client has to drop, `ends_wait` are sent as
-    removed
-    although they name no resource. With `is_due`, even an empty response is sent.
+    removed although they name no resource. With `is_due`, even an empty response is sent.
     """
 
     fresh: frozenset[str] = NOTHING
@@ -172,8 +166,7 @@ class DeltaNames:
     """The names of one type that one client subscribed to; resolves them to resources, and to changes of these.
 
     A name is a resource's own name, or stands for a resource indirectly. Indirect names are resolved again at every
-    change, so
-    they are kept separately.
+    change, so they are kept separately.
     """
 
     __slots__ = ("_indirect", "_memory", "has_given_up", "spellings", "subscription")

@@ -58,12 +58,9 @@ class Node:
     """The client: `node.id` and `node.cluster` of a request, and its IP address ("" on a Unix socket).
 
     `features` are its `client_features`, `agent` is its `user_agent_name`. `attributes` are the other values that views
-    match:
-    `user_agent_version`, `locality.region`, `metadata.tier`, ... (see `node_attributes.py`). `serialized` is the whole
-    node
-    without the list of extensions (61 kB in an Envoy), or empty if it takes more than `MOST_KEPT_NODE_BYTES`; it is
-    kept for
-    display only.
+    match: `user_agent_version`, `locality.region`, `metadata.tier`, ... (see `node_attributes.py`). `serialized` is the
+    whole node without the list of extensions (61 kB in an Envoy), or empty if it takes more than
+    `MOST_KEPT_NODE_BYTES`; it is kept for display only.
     """
 
     id: str
@@ -80,10 +77,9 @@ class SotwRequest:
     """A `DiscoveryRequest`.
 
     `version_info` and `nonce` are None if they are empty, `node` if the message has none. `error_detail` is the message
-    of a NACK
-    ("" for a NACK without a message), None for an ACK. `names` are canonical; `rejected_names` maps rejected names to
-    reasons,
-    `without_authority` is one name that the client wrote without an authority, if the settings have one.
+    of a NACK ("" for a NACK without a message), None for an ACK. `names` are canonical; `rejected_names` maps rejected
+    names to reasons, `without_authority` is one name that the client wrote without an authority, if the settings have
+    one.
     """
 
     type_url: TypeUrl
@@ -110,10 +106,8 @@ class SotwResponse:
     """A `DiscoveryResponse`.
 
     Equal `resources` are the same object on all streams, so that their bytes can be cached with it. With `with_ttl`,
-    resources
-    that have a `ttl_s` are wrapped and carry it. `heartbeats` are resources whose time to live is renewed without their
-    content.
-    `errors` maps requested names to the reasons why they are rejected.
+    resources that have a `ttl_s` are wrapped and carry it. `heartbeats` are resources whose time to live is renewed
+    without their content. `errors` maps requested names to the reasons why they are rejected.
     """
 
     type_url: TypeUrl
@@ -130,8 +124,7 @@ class DeltaRequest:
     """A `DeltaDiscoveryRequest`; fields that a `SotwRequest` has too have the same meaning.
 
     Names are as the client writes them; `canonical` maps those that are not canonical to their canonical form.
-    `rejected_names`
-    has the names of the subscription.
+    `rejected_names` has the names of the subscription.
     """
 
     type_url: TypeUrl
@@ -162,10 +155,8 @@ class DeltaResponse:
     """A `DeltaDiscoveryResponse`.
 
     `version` is its `system_version_info`. `resources`, `with_ttl`, `heartbeats` and `errors` are as in `SotwResponse`.
-    `aliases`
-    maps a resource name to the aliases that replace its own. `unpopulated` are names that are answered with a
-    `Resource` that has
-    the name as its name and alias and no content: the virtual host does not exist (ENVOY.md E47).
+    `aliases` maps a resource name to the aliases that replace its own. `unpopulated` are names that are answered with a
+    `Resource` that has the name as its name and alias and no content: the virtual host does not exist (ENVOY.md E47).
     """
 
     type_url: TypeUrl
@@ -213,14 +204,11 @@ class WatchStatus:
     """The status of one type on one stream, or of one subscription of a polling client.
 
     `names` is None for a wildcard. `resources` are the resources that were sent and that the client should hold,
-    `missing` the
-    subscribed names that do not exist. `sent`, `acked` and `nacked` are the last versions of that kind, or None.
-    `rejected` are
-    the names in NACKed responses that were not ACKed since, `reason` is the message of the last NACK. `since_s` is the
-    time of the
-    last change of `state`, or None. `generation` is the generation of the snapshot that was sent completely; None if
-    the versions
-    show whether one was. `unconfirmed` are names that were sent and that the client may not hold as sent.
+    `missing` the subscribed names that do not exist. `sent`, `acked` and `nacked` are the last versions of that kind,
+    or None. `rejected` are the names in NACKed responses that were not ACKed since, `reason` is the message of the last
+    NACK. `since_s` is the time of the last change of `state`, or None. `generation` is the generation of the snapshot
+    that was sent completely; None if the versions show whether one was. `unconfirmed` are names that were sent and that
+    the client may not hold as sent.
     """
 
     type_url: TypeUrl
@@ -244,10 +232,8 @@ class ClientStatus:
 
     `node` has an empty id until the client sends one. `service` is the method of the stream, such as
     `StreamAggregatedResources`, or `REST`. `watches` may hold several of one type: each list of polled names is a
-    separate watch.
-    They can be iterated once: an Envoy may have ten thousand, which are created one by one. `since_s` is when the
-    client came.
-    Times are readings of the clock given to the cores.
+    separate watch. They can be iterated once: an Envoy may have ten thousand, which are created one by one. `since_s`
+    is when the client came. Times are readings of the clock given to the cores.
     """
 
     node: Node
@@ -303,10 +289,8 @@ class ResourceStatus:
     """The status of one resource, or of a requested name, with one client.
 
     `version` is the version sent last, or, if the client rejected that, the one before; None if there was none.
-    `nacked` and
-    `reason` are set for a rejected resource only. `resource` is None if no resource was sent. `updated_s` is when the
-    content came, in
-    seconds since 1970, or None if unknown.
+    `nacked` and `reason` are set for a rejected resource only. `resource` is None if no resource was sent. `updated_s`
+    is when the content came, in seconds since 1970, or None if unknown.
     """
 
     type_url: TypeUrl

@@ -2,10 +2,8 @@
 
 | rule | source |
 | --- | --- |
-| A name is not reported as missing while an upstream was not asked for it or has not answered: its client waits. | xRFC
-TP1, "xDS relay proxy"; xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
-| `*` is answered once all resources of the type on the upstreams are known; until then none counts as missing from it.
-| xDS protocol, "Deleting Resources" |
+| A name is not reported as missing while an upstream was not asked for it or has not answered: its client waits. | xRFC TP1, "xDS relay proxy"; xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
+| `*` is answered once all resources of the type on the upstreams are known; until then none counts as missing from it. | xDS protocol, "Deleting Resources" |
 """
 
 from __future__ import annotations

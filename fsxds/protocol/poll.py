@@ -1,8 +1,7 @@
 """Decides whether a poll is answered now or held, and for how long.
 
 A poll carries the version that its client holds, and no reference to the response before it. So the server remembers,
-per
-client and subscription, the version that it sent last, and compares:
+per client and subscription, the version that it sent last, and compares:
 
     the client holds              it should hold           decision
     the version sent last         the same                 hold
@@ -51,8 +50,7 @@ class PollRequest:
     """One poll.
 
     `version_info` is None until the client accepted a version. `error_detail` is the message of a NACK, None if it is
-    not a
-    NACK; Envoy never sends it. `from_envoy` is true if the request has Envoy's own deadline.
+    not a NACK; Envoy never sends it. `from_envoy` is true if the request has Envoy's own deadline.
     """
 
     node: Node
@@ -138,18 +136,15 @@ class PollMemory:
     """Decides each poll from the snapshot and from the version sent to its client before.
 
     Clients without a `node.id` are not remembered: each of their polls is decided alone. Times are readings of any
-    clock that
-    only goes forward, in seconds.
+    clock that only goes forward, in seconds.
 
     Args:
         most_nodes: returns the maximum number of clients to remember; the maximum weight of all subscriptions is ten
-            times
-            that (`Subscription.weight`: a subscription to many or long names counts as several).
+            times that (`Subscription.weight`: a subscription to many or long names counts as several).
         forget: called with each node that is no longer remembered.
         unanswered: returns the names missing here that may exist elsewhere.
         recognized: called with each node that turns out to hold the current version from another process; also while
-            its
-            poll is held, as soon as that version is served.
+            its poll is held, as soon as that version is served.
     """
 
     def __init__(
@@ -360,8 +355,7 @@ def answer_fetch(
     """Return the response to a unary gRPC request, which leaves no record.
 
     It is Unavailable if no good version of the type or of a named resource was loaded, or if an upstream that has not
-    answered
-    may have the resource.
+    answered may have the resource.
     """
     if snapshot is None:
         return NOTHING_LOADED

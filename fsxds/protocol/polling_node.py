@@ -2,22 +2,16 @@
 
 | rule | source |
 | --- | --- |
-| Each subscription is polled separately; a step is taken when all subscriptions that it changes polled with their new
-versions. | ENVOY.md E5, E9 |
-| Endpoints that new or changed clusters need are polled after these; until then the clusters have none. They are
-awaited if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
-| A poll for names that its client gave up is not awaited until the client polls again: its cluster may have changed or
-gone. | ENVOY.md E11 |
+| Each subscription is polled separately; a step is taken when all subscriptions that it changes polled with their new versions. | ENVOY.md E5, E9 |
+| Endpoints that new or changed clusters need are polled after these; until then the clusters have none. They are awaited if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
+| A poll for names that its client gave up is not awaited until the client polls again: its cluster may have changed or gone. | ENVOY.md E11 |
 | A wildcard poll that was given up within a step is awaited: its client lost its connection, and returns. | |
-| Endpoints that no cluster of the client needs any more, and routes that no listener needs, are not awaited. | ENVOY.md
-E11 |
+| Endpoints that no cluster of the client needs any more, and routes that no listener needs, are not awaited. | ENVOY.md E11 |
 | Names that do not exist any more are not awaited: their user is gone, or keeps its current version. | ENVOY.md E15 |
 | Nor are names that were not polled during several polls of a rejected response: a rejected listener polls no routes. |
 ENVOY.md E12 |
-| One NACK may be a lost response: a rejection takes two in a row, or one with an error, or one of a resource rejected
-before. | ENVOY.md E9 |
-| A client is awaited once it polled again after an answer, of this process or another: clients that poll once delay no
-rollout. | |
+| One NACK may be a lost response: a rejection takes two in a row, or one with an error, or one of a resource rejected before. | ENVOY.md E9 |
+| A client is awaited once it polled again after an answer, of this process or another: clients that poll once delay no rollout. | |
 | A version that a step awaited in vain is awaited in the next step, too. | |
 """
 
@@ -199,8 +193,7 @@ class PollingNode:
         """Whether the client is still there: it did not give up all its polls.
 
         A client that gave up its poll for clusters or listeners, and has no other open poll, has ended, although it did
-        not report
-        the end of subscriptions that were between two polls.
+        not report the end of subscriptions that were between two polls.
         """
         return self._present > 0 and not (self._has_lost and not self._open_polls)
 

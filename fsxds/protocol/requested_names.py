@@ -2,12 +2,9 @@
 
 | rule | source |
 | --- | --- |
-| Every spelling of a name means the canonical name, which is in the answer; on Delta streams the client's spelling is
-added as an alias. | xRFC TP1, "URI encoding"; xDS protocol, "Aliases" |
-| A name that is malformed, or of another type than the request, is rejected alone, and the client receives the reason.
-The rest of the stream continues. | xRFC TP1, "Logical resource naming"; `resource_errors` in discovery.proto |
-| Names of virtual hosts are those of route configurations with a host appended, which no client encodes. | ENVOY.md E46
-|
+| Every spelling of a name means the canonical name, which is in the answer; on Delta streams the client's spelling is added as an alias. | xRFC TP1, "URI encoding"; xDS protocol, "Aliases" |
+| A name that is malformed, or of another type than the request, is rejected alone, and the client receives the reason. The rest of the stream continues. | xRFC TP1, "Logical resource naming"; `resource_errors` in discovery.proto |
+| Names of virtual hosts are those of route configurations with a host appended, which no client encodes. | ENVOY.md E46 |
 """
 
 from __future__ import annotations
@@ -162,8 +159,7 @@ class Spellings:
         """Process the names of a request, and return it with canonical names.
 
         A name that is unsubscribed in one spelling stays subscribed in another. A version that a client brings under a
-        requested
-        spelling is the version of the canonical name.
+        requested spelling is the version of the canonical name.
 
         Args:
             request: has the canonical forms of its names.

@@ -2,27 +2,22 @@
 
 | rule | source |
 | --- | --- |
-| An empty list of names means everything, until a name was given once on the stream. | xDS protocol, "How the client
-specifies what resources to return" |
+| An empty list of names means everything, until a name was given once on the stream. | xDS protocol, "How the client specifies what resources to return" |
 | `*` means everything, beside names or without. | xDS protocol, "How the client specifies what resources to return" |
-| In SotW and polls the names of a request replace those before; in Delta they are added to and removed from them. | xDS
-protocol, "Resource updates", "Incremental xDS" |
+| In SotW and polls the names of a request replace those before; in Delta they are added to and removed from them. | xDS protocol, "Resource updates", "Incremental xDS" |
 | A poll has no stream: each stands for itself. | xDS protocol, "REST-JSON polling subscriptions" |
 | A glob stands for the members of its collection; its version is a digest of theirs. | xRFC TP1, "Glob" |
-| The version of a selection changes when the selection does, and not otherwise. | xDS protocol, "ACK/NACK and resource
-type instance version" |
+| The version of a selection changes when the selection does, and not otherwise. | xDS protocol, "ACK/NACK and resource type instance version" |
 
 On SotW streams and in polls, names are resolved as follows.
 
 | rule | source |
 | --- | --- |
-| A name stands for the resource of this name, a glob `xdstp://authority/type/path/*` for all members of its directory.
-| xRFC TP1, "Glob" |
+| A name stands for the resource of this name, a glob `xdstp://authority/type/path/*` for all members of its directory. | xRFC TP1, "Glob" |
 | The members of a glob have its authority, type, directory and parameters. | xRFC TP1, "Resource locators" |
 
 This costs nothing if no resource of the type has a structured name. On Delta streams, `lookup.py` resolves names, and
-follows
-changes.
+follows changes.
 """
 
 from __future__ import annotations
@@ -142,8 +137,7 @@ class Selection:
     """The resources that a client should hold now.
 
     `version` is the `version_info` on the wire: it changes exactly when this selection does. `resources` are sorted by
-    name;
-    `missing` are the requested names that do not exist.
+    name; `missing` are the requested names that do not exist.
     """
 
     type_url: TypeUrl
@@ -192,8 +186,7 @@ def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
     """Return the version of a selection, without creating it.
 
     It is a digest of the selected names and versions, so that a client is woken only by changes to its selection; or
-    the authors'
-    version, if the snapshot serves these.
+    the authors' version, if the snapshot serves these.
     """
     type_url = subscription.type_url
     if type_url in snapshot.authored:

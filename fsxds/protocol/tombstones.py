@@ -6,8 +6,7 @@
 | Beyond a limit per collection and per view, the oldest removals are forgotten. | the memory that they take |
 
 A member that exists again stays recorded, and is not sent as removed. The cost follows the change and the recorded
-names of its
-collections.
+names of its collections.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ class TtlUse(Enum):
     """How the time to live of a type's resources is sent to a client.
 
     NONE: not at all. FULL: with the resource, and the whole resource renews it. HEARTBEAT: with the resource, and the
-    name, the
-    version and the time to live alone renew it.
+    name, the version and the time to live alone renew it.
     """
 
     NONE = "none"

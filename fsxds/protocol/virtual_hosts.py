@@ -1,17 +1,14 @@
 """Virtual hosts on demand (VHDS): which of them serves a host, and the answer to an Envoy that waits for one.
 
 Envoy subscribes to `<route configuration>/<host>` when a request for the host arrives. A virtual host has the hosts
-that it
-serves as its aliases (`<route configuration>/<domain>`); wildcards are among them.
+that it serves as its aliases (`<route configuration>/<domain>`); wildcards are among them.
 
 | rule | source |
 | --- | --- |
-| The best match serves a host: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`. | Envoy,
-`VirtualHost.domains` |
+| The best match serves a host: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`. | Envoy, `VirtualHost.domains` |
 | With a virtual host go those that its wildcards hide: Envoy has an answer for their hosts, and does not ask. |
 ENVOY.md E49 |
-| The aliases in a response identify the waiting requests that it answers. | xDS protocol, "Virtual Host Discovery
-Service" |
+| The aliases in a response identify the waiting requests that it answers. | xDS protocol, "Virtual Host Discovery Service" |
 | A host that no virtual host serves is answered with a resource without content, once it is certain. | ENVOY.md E47 |
 | `*` selects nothing: it asks to end the wait for virtual hosts, as a new route configuration does. | ENVOY.md E45 |
 | NACKed virtual hosts are sent again together: no two of them may have the same domain. | ENVOY.md E48 |
@@ -43,8 +40,7 @@ def domain_matches(name: str) -> Iterator[str]:
     """Yield the aliases that serve a requested `<route configuration>/<host>`, the best first.
 
     The name is cut at its last slash: a route configuration's name may have slashes, a host has none. The order is
-    Envoy's: the
-    host itself, the longest `*.suffix`, the longest `prefix.*`, `*`.
+    Envoy's: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`.
     """
     yield name
     route, slash, host = name.rpartition("/")
@@ -106,8 +102,7 @@ def ends_of_wait(routes: Iterable[Resource]) -> frozenset[str]:
     """Return the names that end Envoy's wait for the virtual hosts of route configurations that have them on demand.
 
     The start of an Envoy, or the listener that brings the route configuration, waits for a response with virtual hosts;
-    the
-    removed resource `<route configuration>/`, which names no virtual host, is enough.
+    the removed resource `<route configuration>/`, which names no virtual host, is enough.
     """
     references = (reference for resource in routes for reference in resource.references)
     return frozenset(f"{route_configuration_of(each.name)}/" for each in references if each.type_url == VIRTUAL_HOSTS)

@@ -25,12 +25,10 @@ class ChannelKey:
         layers: the layers of their view.
         is_canary: they get a change before the others.
         held: the versions that are not served to them, if these differ from those for all nodes: they rejected some, or
-            are
-            offered a version again that is not served to the others. None otherwise.
+            are offered a version again that is not served to the others. None otherwise.
         lane: a number above 0 while they catch up with another channel.
         is_shared: versions that other nodes of the channel reject are not served to them either, because each set of
-            rejections
-            would need another channel.
+            rejections would need another channel.
     """
 
     layers: Layers = ()
@@ -119,8 +117,7 @@ class Channel:
             not left.
         step: the step that clients have yet to take, or None.
         detected_s: `time.monotonic()` at the first sign of the file change that the last step serves; for latency
-            metrics.
-            None if that step has another cause, such as a rollback, or a removal after draining.
+            metrics. None if that step has another cause, such as a rollback, or a removal after draining.
         readers: the number of requests that wait for the next snapshot without being clients that take steps.
         on_progress: called with each client that answered or left, and so may have taken the step.
         on_nack: called with each client that rejected resources, and its NACK.
@@ -186,8 +183,7 @@ class Channels(Protocol):
     Attributes:
         on_demand: asks upstreams for the names that clients request.
         on_moved: callbacks by their owner, called when nodes may have moved to other channels; for waiting requests
-            that are
-            not clients.
+            that are not clients.
     """
 
     on_demand: OnDemand

@@ -1,8 +1,7 @@
 """Views: the layers of the tree that a node sees, by the rules of the settings. Pure.
 
 The first rule that matches a node names its layers. No value from a client becomes a path: the expansion of a template
-such as
-`nodes/{node.id}` is looked up among the existing layers.
+such as `nodes/{node.id}` is looked up among the existing layers.
 """
 
 from __future__ import annotations
@@ -169,8 +168,7 @@ class Views:
         """Return the layers without a folder that are required, or that had a folder before.
 
         A folder that a rule names is required. A single folder of a template may be removed: its nodes no longer see
-        the layer. If all
-        folders of a template are removed at once, that counts as a loss.
+        the layer. If all folders of a template are removed at once, that counts as a loss.
 
         Args:
             folders: the folders of the tree.

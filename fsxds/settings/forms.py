@@ -83,8 +83,7 @@ class OptionForm(Generic[Value]):
         negation: another flag that means false; empty for none.
         in_file_only: it has no flag and no variable; `read` raises `structured.MistakesFound`.
         is_repeatable: its flag may be given again; the variable has spaces between values; in the file it is a list,
-            and `read`
-            raises `structured.MistakesFound` as well.
+            and `read` raises `structured.MistakesFound` as well.
     """
 
     metavar: str

@@ -1,8 +1,7 @@
 """The table of options: for each its form, unit, default, commands and help.
 
 The body of `Settings` is the table. The flags of the commands, the `FSXDS_...` variables and the JSON Schema of the
-settings
-file are generated from it; `settings/reading.py` reads their values.
+settings file are generated from it; `settings/reading.py` reads their values.
 """
 
 # The defaults of the table are calls that return dataclass fields, which Ruff cannot know.

@@ -1,8 +1,7 @@
 """Reads settings, by precedence: flags, the environment, the settings file, the defaults.
 
 The only reader of the environment. At SIGHUP the settings are read again, and reloadable ones are applied at once. A
-settings
-file is kept as it was written, so that a mistake in it has a place.
+settings file is kept as it was written, so that a mistake in it has a place.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ def read_settings(
     Args:
         flags: the values of the given flags, by option name.
         environment: an empty variable counts as not set. Unknown variables are ignored, because Kubernetes sets
-            `FSXDS_PORT` and
-            the like for a Service named fsxds; those of `GONE` are not.
+            `FSXDS_PORT` and the like for a Service named fsxds; those of `GONE` are not.
         demands: checks of values beyond their form.
 
     Raises:

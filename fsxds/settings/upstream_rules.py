@@ -25,11 +25,9 @@ class UpstreamRule:
 
     Attributes:
         servers: their addresses as written, in the order of attempts: `host:port`, `unix:/path`, or a URL of http or
-            https, which
-            means REST.
+            https, which means REST.
         authority: the authority that its names and resources are limited to; empty for all names of authorities without
-            another
-            upstream, and for names without an authority.
+            another upstream, and for names without an authority.
         ca: the CA file for its servers; None for plain text, or for the CAs of this machine with a URL of https.
         cert: the client certificate, or None.
         key: the key of `cert`.
@@ -251,8 +249,7 @@ class Authority:
 
     Attributes:
         url: the base of the URLs of its resources, without a slash at its end: a resource is at `<url>/<type>/<path>`;
-            empty if
-            they have no URLs.
+            empty if they have no URLs.
         upstream: the servers that have its resources, in the order of attempts.
     """
 

@@ -1,9 +1,9 @@
 """Verifies that a signer's certificate leads to a trusted one, and may sign trees.
 
 `cryptography` verifies chains of servers and clients; it takes no Ed25519 key, and no purpose but theirs. Here it
-checks the
-signature of each certificate, and this module their fields. Extensions that it does not understand are rejected: name
-constraints, and other critical ones. Revocation is not checked: a new CA, or a new manifest, replaces a leaked key.
+checks the signature of each certificate, and this module their fields. Extensions that it does not understand are
+rejected: name constraints, and other critical ones. Revocation is not checked: a new CA, or a new manifest, replaces a
+leaked key.
 """
 
 from __future__ import annotations

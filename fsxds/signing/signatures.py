@@ -6,8 +6,7 @@ A signature is detached: the manifest is signed as it is, byte for byte. It is o
 | --- | --- |
 | `form` | `fsxds-signature-1` |
 | `certificates` | in PEM: the signer's, then those of authorities between it and a CA that is trusted |
-| `signature` | in base64: Ed25519; ECDSA with SHA-256, SHA-384 or SHA-512, as the curve is large; or RSA-PSS with
-SHA-256 |
+| `signature` | in base64: Ed25519; ECDSA with SHA-256, SHA-384 or SHA-512, as the curve is large; or RSA-PSS with SHA-256 |
 
 The key determines the algorithm, so that an attacker cannot choose another one.
 """

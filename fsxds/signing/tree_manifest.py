@@ -8,8 +8,7 @@ It is one JSON object, whose bytes are signed:
 | `serial` | a number that grows with each manifest of the tree, so that an older one is detected |
 | `made` | when it was made, for people |
 | `files` | `{path: SHA-256}` of each file that fsxds reads; paths are relative to the tree |
-| `resources` | `{type URL: {name: [SHA-256, ...]}}` of each resource that is served, in any view; of its serialized
-message |
+| `resources` | `{type URL: {name: [SHA-256, ...]}}` of each resource that is served, in any view; of its serialized message |
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
 | Both can be read, and have their form. | `manifest-malformed` |
 | The signer is trusted, at this moment, and signed this. | `signer-...`, `signature-wrong` |
 | No manifest is older than one that was trusted before, or another one of the same serial. | `manifest-replayed` |
-| The files are those of the manifest: none more, none fewer, none with another byte. | `file-unsigned`, `file-missing`,
-`file-changed` |
+| The files are those of the manifest: none more, none fewer, none with another byte. | `file-unsigned`, `file-missing`, `file-changed` |
 
 A tree that breaks a rule is held back as a whole, and not even parsed.
 """

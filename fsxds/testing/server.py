@@ -61,14 +61,12 @@ class ServeOptions(TypedDict, total=False):
 
     Attributes:
         settings: as for `fsxds serve`; None for its defaults, including the `FSXDS_...` variables of the environment,
-            with a
-            shorter pause after a change.
+            with a shorter pause after a change.
         http: the address of REST, instead of that in the settings: any free port, or `unix:PATH`.
         grpc: the same for gRPC, or `off`.
         rollout: serve changes in steps, which wait for clients; otherwise each is served at once.
         upstream: other xDS servers whose resources are served, too, each as for `--upstream`, such as `other.grpc`.
-            They are
-            asked when the context begins, and `wait_for` waits for their resources.
+            They are asked when the context begins, and `wait_for` waits for their resources.
     """
 
     settings: Settings | None
@@ -88,8 +86,7 @@ def serve(tree: Tree | None = None, **options: Unpack[ServeOptions]) -> Server:
 
     Args:
         tree: a directory, or the contents of files by their paths, which are written to a temporary directory; None for
-            none,
-            if there is an upstream.
+            none, if there is an upstream.
         options: see `ServeOptions`.
     """
     settings = options.get("settings") or replace(read_settings({}), settle_s=SETTLE_S)

@@ -41,7 +41,7 @@ class Absence:
         self._in_use = NOTHING
 
     def begin(self, brought: frozenset[str]) -> None:
-        """Record the names that a client brings and that do not exist."""
+        """Record the brought names that do not exist."""
         self._brought = brought
 
     @property
@@ -50,7 +50,7 @@ class Absence:
         return bool(self.unreported or self._brought)
 
     def reconsider(self, names: frozenset[str], after: Lookup) -> frozenset[str]:
-        """Return the unreported names that still do not exist and are still wanted, for `withhold` to decide again."""
+        """Return the unreported names that are still absent and wanted, for `withhold` to decide again."""
         if not self.is_open:
             return NOTHING
         absent = self.unreported | self._brought
@@ -60,14 +60,7 @@ class Absence:
         return unreported & (names | self._brought)
 
     def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], acks: Acks) -> Changes:
-        """Return the changes without the names that are not reported now.
-
-        Args:
-            changes: the changes to report.
-            snapshot: the served snapshot.
-            subscribed: the names that the client subscribed to.
-            acks: has the names that were sent to the client and that it may not hold.
-        """
+        """Return the changes without the names that are not reported now."""
         if self._is_hidden:
             removed = changes.removed - acks.unconfirmed if changes.removed and self._lets_go else NOTHING
             changes = replace(changes, absent=NOTHING, removed=removed)
@@ -99,10 +92,10 @@ class Absence:
     def _unanswered_among(
         self, names: frozenset[str], brought: frozenset[str], subscribed: frozenset[str]
     ) -> frozenset[str]:
-        """Return the names in `names` and `brought` that may exist elsewhere.
+        """Return the names that may exist elsewhere.
 
-        An upstream is not asked for the name of a brought resource if the client subscribed to its collection or to the
-        wildcard.
+        For a brought resource the collection or the wildcard counts if the client subscribed to that, because upstreams
+        are not asked for the name.
         """
         if not names and not brought:
             return NOTHING
@@ -111,5 +104,5 @@ class Absence:
         return (unanswered & names).union(name for name, asked in asked_as.items() if asked in unanswered)
 
     def reportable(self, removed: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `removed`, all sent to the client, that may be reported as removed."""
+        """Return the subset of `removed`, all sent to the client, that may be reported."""
         return NOTHING if self._is_hidden else removed

@@ -39,11 +39,10 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A response that awaits its ACK or NACK: its resources, and names in it that have none.
+    """A response that awaits its ACK or NACK; `absent` names in it have no resource.
 
-    `fresh`: names that the client may not have held as sent. `unrequested`: names that it did not subscribe to.
-    `unpopulated`: hosts that no virtual host serves. `is_retry`: a name in it was NACKed before. `generation`: the
-    generation of its snapshot; 0 for a heartbeat, which changes nothing.
+    `fresh`: names that the client may not hold as sent. `unpopulated`: hosts that no virtual host serves. `is_retry`: a
+    name in it was NACKed before. `generation`: that of its snapshot; 0 for a heartbeat, which changes nothing.
     """
 
     version: Version
@@ -63,7 +62,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The ACK or NACK of a response, and the names that are pending because of it."""
+    """The ACK or NACK of a response, and the names that it made pending."""
 
     acknowledgement: Acknowledgement
     sent: Sent
@@ -77,14 +76,14 @@ Held = Callable[[], Collection[Resource]]
 class Acks:
     """Matches the ACKs and NACKs of one type on one stream with its responses, and tracks pending names.
 
-    `sent`, `acked` and `nacked` are the last versions of that kind, or None. `nacked` and its `reason` are kept while
-    any name is pending. `since_s` is the time of the last change of `state`, or None.
+    `sent`, `acked` and `nacked` are the last such versions, or None. `nacked` and its `reason` are kept while any name
+    is pending. `since_s` is the time of the last change of `state`, or None.
 
     Args:
         is_full_state: each response replaces those before it, so that only the last one counts.
         is_whole: all pending names can only be sent again in one response.
-        most_retries: the maximum number of unanswered responses that contain pending names.
-        share: interns a set of names, so that streams with equal NACKs share one set.
+        most_retries: the maximum number of unanswered responses with pending names.
+        share: interns a set of names.
     """
 
     __slots__ = (
@@ -141,12 +140,12 @@ class Acks:
 
     @property
     def in_flight(self) -> frozenset[str]:
-        """The names in responses that were not ACKed or NACKed yet."""
+        """The names in unanswered responses."""
         return NOTHING.union(*(sent.names for sent in self._unanswered.values()))
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that were sent to the client and that it may not hold as sent: NACKed, or not answered yet."""
+        """The names that the client may not hold as sent: NACKed, or not answered yet."""
         rejected = self.unapplied if self._is_full_state else self.pending.names
         awaited = (
             sent.fresh if self._is_full_state or sent.fresh else sent.names
@@ -157,7 +156,7 @@ class Acks:
 
     @property
     def held_back(self) -> frozenset[str]:
-        """The NACKed names that wait until they are sent again."""
+        """The NACKed names that wait to be sent again."""
         names = self.pending.names
         return names - self.in_flight if names else names
 
@@ -171,7 +170,7 @@ class Acks:
         return max(self._most_retries - sum(sent.is_retry for sent in self._unanswered.values()), 0)
 
     def due(self, now_s: float) -> tuple[frozenset[str], ...]:
-        """Return the pending names that are to be sent again now, as one set per response."""
+        """Return the pending names to send again now, one set per response."""
         return self.pending.due(now_s, self._room) if self.pending.names else ()
 
     def record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
@@ -186,14 +185,14 @@ class Acks:
             self.since_s = now_s
 
     def is_stale(self, nonce: Nonce | None) -> bool:
-        """Whether a request has another nonce than the last response: the client had not seen that response.
+        """Whether the client had not seen the last response when it sent this nonce.
 
         The first request of a client has no nonce, and may come at any time.
         """
         return nonce is not None and self.last_nonce is not None and nonce != self.last_nonce
 
     def is_answered(self, nonce: Nonce | None) -> bool:
-        """Whether this is the nonce of the last response, or of the response that was ACKed or NACKed last."""
+        """Whether this nonce is that of the last response, or of the last answered one."""
         return nonce is not None and nonce in (self.last_nonce, self._answered)
 
     def receive(
@@ -201,7 +200,7 @@ class Acks:
     ) -> Answer | None:
         """Process the nonce of a request and the message of a NACK.
 
-        Return None if it answers no response, or one answered before. `held` is called at a late NACK.
+        Returns None if it answers no response, or one answered before. `held` is called at a late NACK.
         """
         before = self.state
         if nonce is not None and nonce in self._unanswered:
@@ -234,7 +233,7 @@ class Acks:
         return Answer(Acknowledgement(sent.version, accepted=True), sent)
 
     def _take_late(self, words: str, now_s: float, held: Held) -> Answer | None:
-        """Process the NACK of an ACKed response; ignore resources that are pending already or in flight."""
+        """Process the NACK of an ACKed response; pending resources and those in flight do not count."""
         if self._accepted is None or not self._late_left:
             return None
         self._late_left -= 1
@@ -269,10 +268,7 @@ class Acks:
         return rejected
 
     def has_answered(self, generation: int, *, selects: bool) -> bool:
-        """Whether the client answered the responses for a snapshot.
-
-        If it `selects` part of the change, it must have answered all earlier responses, too.
-        """
+        """Whether the client answered a snapshot; if it `selects` part of the change, also all earlier ones."""
         # A step may be joined with one that clients have not taken yet.
         since = 1 if selects else generation
         return all(sent.generation < since for sent in self._unanswered.values())
@@ -280,10 +276,7 @@ class Acks:
     def status(
         self, subscription: Subscription, resources: Collection[Resource], missing: tuple[str, ...], generation: int
     ) -> WatchStatus:
-        """Return the status of the type for one client, with the resources that it should hold and the names it misses.
-
-        `generation` is the generation of the snapshot that was sent to it completely.
-        """
+        """Return the status of the type; `generation` is that of the last snapshot sent completely."""
         return WatchStatus(
             subscription.type_url,
             None if subscription.wildcard else subscription.names,
@@ -302,10 +295,10 @@ class Acks:
 
 
 class PollEvidence(Enum):
-    """The outcome of the previous response according to a poll, which has no nonce, so that its version has to show it.
+    """The outcome of the previous response, inferred from the version in a poll, which has no nonce.
 
-    ELSEWHERE: the client holds a version that this process did not send last, and that the client did not hold before
-    either: it took the whole version from another replica.
+    ELSEWHERE: the client took a version from another replica, which neither this process sent last nor the client held
+    before.
     """
 
     ACK = auto()
@@ -344,9 +337,8 @@ _AFTER_NACK = {PollState.UNKNOWN: PollState.UNKNOWN, PollState.NACKED_BEFORE: Po
 class PolledVersion:
     """The version that was sent last to one client for one subscription.
 
-    `nacks` counts the NACKs in a row; times are readings of the caller's clock in seconds. `ended_at_s` is when the
-    last poll was answered, with the version or without a change. `held_before` are the versions in the polls that it
-    answered: a client that rejects it holds one of these. `resources` are the resources of the response.
+    `nacks` counts the NACKs in a row. `ended_at_s` is when the last poll was answered, with the version or without a
+    change. `held_before` are the versions in the polls that it answered: a client that rejects it holds one of these.
     """
 
     version: Version
@@ -372,14 +364,14 @@ class PolledVersion:
         return self.state is not before
 
     def may_leave(self, version: Version | None) -> bool:
-        """Whether a client that was sent this version may hold `version` (None: no version) because of that."""
+        """Whether a client that was sent this version may then hold `version` (None: no version)."""
         return version in {None, self.version, *self.held_before}
 
     def receive_lost(self) -> None:
-        """Record that the response did not arrive: the next version that the client reports is no sign of a NACK."""
+        """Record that the response was lost: the next version that the client reports is no sign of a NACK."""
         self.state, self.nacks = PollState.UNKNOWN, 0
 
     def retry_at_s(self, allowed: int) -> float:
-        """Return when the version may be sent again, if the first `allowed` NACKs cause no back-off."""
+        """Return when to send the version again; the first `allowed` NACKs cause no back-off."""
         nacks = self.nacks - allowed
         return self.sent_at_s + (BACK_OFF.pause_s(nacks) if nacks > 0 else 0.0)

@@ -104,8 +104,8 @@ class DeltaStream:
     ) -> Reaction[DeltaResponse]:
         """Process a request; return the responses to send, and the ACK or NACK in it.
 
-        `snapshot` is the current one, None before the first was loaded. A request for an unknown type is ignored.
-        Source: xDS protocol, "How the client specifies what resources to return".
+        A request for an unknown type is ignored. Source: xDS protocol, "How the client specifies what resources to
+        return".
         """
         self.node = self.node or request.node
         row = BY_TYPE_URL.get(request.type_url)
@@ -122,7 +122,7 @@ class DeltaStream:
         return self._batch(now_s)
 
     def receive_timer(self, now_s: float) -> tuple[DeltaResponse, ...]:
-        """Return the responses that are due: NACKed resources, and heartbeats."""
+        """Return the responses that are due: retries and heartbeats."""
         return self._batch(now_s)
 
     @property
@@ -136,7 +136,7 @@ class DeltaStream:
         return any(watch.awaits_answers for watch in self._watches.values())
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the client has answered the changes of a step to its subscriptions."""
+        """Return whether the client has answered a step."""
         watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
         return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
 
@@ -146,7 +146,7 @@ class DeltaStream:
         return NOTHING if watch is None else watch.names.may_select(names)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return the subscription to a type; an empty one if the client never requested it."""
+        """Return the subscription to a type, empty if it was never requested."""
         watch = self._watches.get(type_url)
         return watch.subscription if watch else Subscription.initial(type_url)
 
@@ -156,7 +156,7 @@ class DeltaStream:
         return sum(len(watch.names.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield the client's state for each type that it wants, given the generation that is served."""
+        """Yield the client's state for each wanted type, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
@@ -210,7 +210,7 @@ class DeltaStream:
         return tuple(self._responses(updates, now_s))
 
     def _names_needed(self, watch: _DeltaWatch, snapshot: Snapshot) -> frozenset[str]:
-        """Return the names to send again to a client that is new to a type, or waits for any virtual hosts."""
+        """Return the names to send again because the client is new to a type, or waits for any virtual hosts."""
         if not watch.waits_for_hosts:
             return NOTHING if watch.is_initialized else self._needed.get(watch.type_url, NOTHING)
         routes = self._watches.get(ROUTES)
@@ -235,7 +235,7 @@ class DeltaStream:
             again[needed] = again.get(needed, NOTHING) | names
 
     def _need(self, type_url: TypeUrl, names: frozenset[str], users: _DeltaWatch) -> None:
-        """Keep names that a client needs when it subscribes to a type, which it may never do."""
+        """Keep names for the time when the client subscribes to a type, if ever."""
         if len(names) > self._most_needed:
             # The users of the other names were removed, or reference other names now.
             names &= references_to(type_url, users.resources())
@@ -255,7 +255,7 @@ class DeltaStream:
 
 
 class _DeltaWatch:
-    """One type on one stream. `names` has the subscription, the stream the order between types.
+    """One type on one stream.
 
     The resources that the client holds are not kept by name: they are the selection from `_base`, without pending ones.
     """
@@ -301,52 +301,43 @@ class _DeltaWatch:
 
     @property
     def is_user(self) -> bool:
-        """Whether its resources use other types."""
         return BY_TYPE_URL[self.type_url].is_user
 
     @property
     def brings_content(self) -> bool:
-        """Whether the client brings content from another stream that was not compared yet."""
         return self._base is None and bool(self._held)
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a response to the client is unanswered."""
         return not self._acks.has_answered(1, selects=True)
 
     @property
     def has_taken_all(self) -> bool:
-        """Whether the client ACKed all responses."""
         return not (self.awaits_answer or self._acks.pending.names)
 
     @property
     def named_types(self) -> frozenset[TypeUrl]:
-        """The types that resources of this type reference."""
         chunks = () if self._base is None else self._base.chunks
         return frozenset[TypeUrl]().union(*(chunk.once(_named_types) for chunk in chunks))
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it is known which resources the client holds."""
         return self._base is not None
 
     @property
     def waits_for_hosts(self) -> bool:
-        """Whether the client asked for virtual hosts without naming any."""
+        """Whether the client requested virtual hosts without naming any."""
         return self.names.keeps_together and WILDCARD in self._asked
 
     @property
     def timer_at_s(self) -> float | None:
-        """When a response is due without a new request or snapshot."""
         return earliest(self._acks.retry_at_s, self._heartbeats.at_s)
 
     @property
     def subscription(self) -> Subscription:
-        """The client's subscription."""
         return replace(self.names.subscription, wildcard=self.names.selects_all)
 
     def receive_request(self, request: DeltaRequest, now_s: float) -> Acknowledgement | None:
-        """Process the names of a request; return the ACK or NACK in it."""
         request = self.names.spellings.receive(request, self.names.names)
         if self._base is None and request.initial_resource_versions:
             self._held = {**self._held, **request.initial_resource_versions}
@@ -368,12 +359,11 @@ class _DeltaWatch:
     def update(
         self, snapshot: Snapshot, again: frozenset[str], now_s: float, *, is_pushed: bool = False
     ) -> DeltaUpdate | None:
-        """Return the update to send, or None; names in `again` are included even if they were sent before.
+        """Return the update to send; names in `again` are included even if they were sent before.
 
-        With `is_pushed`, existing names in `again` are sent even if the client did not subscribe to them. Resources
-        that may be in use are not removed yet from a client that brings them.
-
-        Every returned update has to be sent: from now on the client counts as holding the state of `snapshot`.
+        With `is_pushed`, existing names in `again` are sent even without a subscription. Removals of used resources
+        wait if the client brings content. Every update has to be sent: from now on the client counts as holding the
+        state of `snapshot`.
         """
         self._generation = snapshot.generation
         if self.type_url in snapshot.withheld or (self._base is None and not self._asked):
@@ -411,13 +401,12 @@ class _DeltaWatch:
         return replace(update, unrequested=pushed) if update and pushed else update
 
     def remove_gone(self, snapshot: Snapshot) -> DeltaUpdate | None:
-        """Return the delayed removal of resources that the client brought and that do not exist."""
+        """Return the delayed removals of brought resources."""
         gone, self.gone = names_without(snapshot.resources(self.type_url), self.gone), NOTHING
         return self._update_of(Changes(removed=gone), snapshot, NOTHING) if gone else None
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether a new answer of an upstream may cause an update."""
         return self._absence.is_open or (self._base is None and self._waits_for_all)
 
     @property
@@ -439,7 +428,7 @@ class _DeltaWatch:
         return bool(is_open) or self._absence.is_open
 
     def _compare(self, base: Rows | None, rows: Rows) -> Changes:
-        """Return the changes since the last update, or since the versions that the client brings."""
+        """Return the changes since the last update, or since the brought versions."""
         after = self.names.lookup(rows, base)
         if base is None:
             self._absence.begin(names_without(rows, self._held.keys()))
@@ -456,7 +445,7 @@ class _DeltaWatch:
         return self.names.change(updated, change.removed, self.names.lookup(base), after)
 
     def _renew_pending(self, changed: Changes, now_s: float) -> frozenset[str]:
-        """Restart the pending names that have new content without back-off; return them."""
+        """Restart pending names with new content without back-off; return them."""
         pending = self._acks.pending
         renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
         if renewed:
@@ -464,7 +453,6 @@ class _DeltaWatch:
         return renewed
 
     def _answer(self, after: Lookup) -> Changes:
-        """Return the answer to the requested names."""
         if not self._asked:
             return NO_CHANGES
         answered = self.names.answer(self._asked, self._held, after, self._acks.pending.names)
@@ -495,7 +483,6 @@ class _DeltaWatch:
         return DeltaUpdate(self.type_url, version, changes, resources, aliases)
 
     def retries(self, snapshot: Snapshot, now_s: float) -> Iterator[DeltaUpdate]:
-        """Yield the retries that are due, each in a separate update."""
         rows = snapshot.resources(self.type_url)
         if not self._acks.pending.names or self._base is not rows or self.type_url in snapshot.withheld:
             return
@@ -508,7 +495,6 @@ class _DeltaWatch:
                 yield DeltaUpdate(self.type_url, version, Changes(found, removed=removed), rows.select(found))
 
     def send(self, update: DeltaUpdate, nonce: Nonce, now_s: float) -> DeltaResponse:
-        """Create the response of an update, and keep it until its ACK or NACK."""
         changes, resources = update.changes, update.resources
         absence = changes.absent | changes.removed
         names = absence | changes.unpopulated
@@ -538,7 +524,6 @@ class _DeltaWatch:
         )
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> DeltaResponse | None:
-        """Return a heartbeat that renews the times to live that the client holds, if it is due."""
         version, base = self._acks.sent, self._base
         if version is None or base is None or not self._heartbeats.is_due(now_s):
             return None
@@ -554,14 +539,12 @@ class _DeltaWatch:
         return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
 
     def has_answered(self, step: Step) -> bool:
-        """Whether the client has answered the change of a step to this type."""
         generation, selects = step.snapshot.generation, self.selects(step.changed[self.type_url])
         if self._generation < generation:
             return not selects
         return self._acks.has_answered(generation, selects=selects)
 
     def selects(self, change: RowsChange) -> bool:
-        """Whether the client subscribes to a changed resource."""
         return self.names.may_select_any(change)
 
     def resources(self) -> Collection[Resource]:
@@ -574,21 +557,17 @@ class _DeltaWatch:
 
     @property
     def has_members(self) -> bool:
-        """Whether the client is sent members of a collection."""
         return self._base is not None and self.names.has_members(self.names.lookup(self._base))
 
     @property
     def selects_nothing(self) -> bool:
-        """Whether the client wants no resource of this type."""
         return not (self.names.selects_all or self.names.names)
 
     def sync_state(self, generation: int) -> SyncState:
-        """Return the client's state for this type, given the generation that is served."""
         state = self._acks.state
         return SyncState.STALE if state is SyncState.SYNCED and self._generation < generation else state
 
     def status(self) -> WatchStatus:
-        """Return the status of this type."""
         missing: tuple[str, ...] = ()
         if self._base is not None:
             missing = tuple(sorted(self.names.names - self.names.lookup(self._base).existing(self.names.names)))

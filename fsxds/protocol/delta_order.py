@@ -53,10 +53,9 @@ class DeltaUpdate:
 
 
 def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
-    """Yield the updates of one batch, with removals of used resources at the end.
+    """Yield the updates of one batch, removals of used resources last.
 
-    In a rollout these come in a separate step. A client that missed steps, because it was away or late, has users of
-    removed resources until it has the rest of the batch.
+    Outside of a rollout, a client that missed steps has users of removed resources until it has the rest of the batch.
     """
     removals = []
     for update in updates:
@@ -101,11 +100,11 @@ class ArrivingWatch(Protocol):
 
 
 class Arrival:
-    """The place of one client in these steps. Times are readings of the clock of its stream.
+    """The place of one client in these steps; times are of the clock of its stream.
 
     Attributes:
-        timer_at_s: when to decide again without an answer of the client; None for never.
-        has_new_listeners: the client has other listeners than it brought, and connections of the old ones may be open.
+        timer_at_s: when to decide again without an answer; None for never.
+        has_new_listeners: connections of replaced listeners may be open.
     """
 
     __slots__ = ("_came_s", "_has_waited", "_rollout", "_unknown_until_s", "has_new_listeners", "timer_at_s")
@@ -123,7 +122,7 @@ class Arrival:
     def begin_batch(
         self, watches: Iterable[ArrivingWatch], now_s: float, rollout: Callable[[], RolloutOptions], *, is_envoy: bool
     ) -> None:
-        """Prepare for a batch, before anything is sent; the time starts when the client first brings content."""
+        """Prepare for a batch, before anything is sent; time counts from the first brought content."""
         self.timer_at_s = None
         if self._came_s is None and any(watch.brings_content for watch in watches):
             self._came_s, self._rollout = now_s, rollout()
@@ -135,13 +134,7 @@ class Arrival:
         return self._rollout.is_on
 
     def holds_users(self, watches: Iterable[ArrivingWatch], now_s: float, *, grows: bool) -> bool:
-        """Whether users that the client brings wait, because it has not answered the resources that they may use.
-
-        Args:
-            watches: all types of the stream.
-            now_s: the time.
-            grows: resources that they may use are about to be sent.
-        """
+        """Whether brought users wait, because the client has not answered the resources that they may use."""
         at_s = self._until_s(1)
         if at_s <= now_s or not (grows or any(watch.awaits_answer for watch in watches if not watch.is_user)):
             return False
@@ -149,13 +142,7 @@ class Arrival:
         return True
 
     def holds_removals(self, watches: Iterable[ArrivingWatch], now_s: float, *, has_more: bool) -> bool:
-        """Whether removals of used resources wait, because the client may still use them.
-
-        Args:
-            watches: all types of the stream.
-            now_s: the time.
-            has_more: other updates are about to be sent.
-        """
+        """Whether removals of used resources wait, because the client may still use them."""
         lingers_s = self._rollout.linger_s if self.has_new_listeners else 0.0
         at_s = max(self._until_s(1 + self._has_waited) + lingers_s, self._unknown_until_s)
         may_linger = lingers_s > 0 or self._unknown_until_s > now_s

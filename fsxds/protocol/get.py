@@ -64,9 +64,9 @@ class GetTarget:
 
     Attributes:
         row: the type; None for the index of all types.
-        path: the path after the type, decoded; empty for all resources of the type.
+        path: after the type, decoded; empty for all resources of the type.
         names: the candidate names of the resource, in the order of lookup.
-        directories: for a list, pairs of a prefix and a suffix of the names of its members.
+        directories: for a list, prefix and suffix of the members' names.
         node: the parameters that describe the requesting node.
         wait: how long to wait for a change, as written; None for not at all.
         authority: the authority of the server.
@@ -87,13 +87,13 @@ class GetTarget:
 
     @property
     def asked(self) -> frozenset[str]:
-        """The names to ask upstreams for: those of the resource or of the collection, `*` for a type."""
+        """The names to ask upstreams for: of the resource or the collection, `*` for a type."""
         if not self.path:
             return frozenset((WILDCARD,))
         return frozenset(name for name in self.names if not is_structured(name) or self._may_be_elsewhere(name))
 
     def _may_be_elsewhere(self, name: str) -> bool:
-        """Whether a name has the server's authority or a domain; an address in a `Host` is neither."""
+        """Whether a name has the server's authority or a domain; an address from a `Host` is neither."""
         authority = name.removeprefix(SCHEME).partition("/")[0]
         return (bool(authority) and authority == self.authority) or _DOMAIN.fullmatch(authority) is not None
 
@@ -109,7 +109,7 @@ class FoundResource:
 class FoundList:
     """Several resources of one type, sorted by name, and a digest of names and versions.
 
-    `has_versions` is false for secrets, for which only the names are listed and part of the digest.
+    Lists of secrets have and digest only names (`has_versions` is false).
     """
 
     row: ResourceType
@@ -145,12 +145,7 @@ Found = FoundResource | FoundRedirect | FoundList | FoundIndex | Absent | Unavai
 
 
 def read_target(url: str, host: str, authority: str) -> GetTarget:
-    """Read a URL.
-
-    Args:
-        url: the path and the query, as sent.
-        host: the `Host` of the request, empty for none.
-        authority: the authority of the server, empty for none.
+    """Read a URL, as it was sent.
 
     Raises:
         ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path begins with no type.
@@ -238,7 +233,7 @@ def _structured_names(
 
 
 def _plain_names(path: str, context: Parameters) -> Iterator[str]:
-    """Yield the names without parameters: a plain one, or a structured one that is written out in the path."""
+    """Yield the names without parameters: a plain one, or a structured one in the path."""
     if not path or context:
         return
     yield path
@@ -256,7 +251,7 @@ def _is_glob(path: str) -> bool:
 def _directories(
     row: ResourceType, path: str, authorities: tuple[str, ...], contexts: tuple[Parameters, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield prefix and suffix of the names of members: their directory, and their parameters."""
+    """Yield prefix and suffix of the members' names: directory and parameters."""
     directory = path.removesuffix("*")
     for context in contexts:
         for authority in authorities:
@@ -302,9 +297,9 @@ def find(
 
     Args:
         target: the target of the URL.
-        snapshot: the served snapshot; None before the first was loaded.
-        elsewhere: the authorities whose resources have their own URLs.
-        unanswered: returns the names missing here that may exist on an upstream.
+        snapshot: the served snapshot; None before the first.
+        elsewhere: the authorities with their own URLs.
+        unanswered: returns the missing names that may exist on an upstream.
     """
     if snapshot is None:
         return NOTHING_LOADED
@@ -357,7 +352,7 @@ def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:
 
 
 def _absence(row: ResourceType, path: str, rows: Rows) -> str:
-    """Return the message for a missing resource; it does not show existing names, which may be for other clients."""
+    """Return the message for a missing resource; without existing names, which may be for other clients."""
     parent = path.rpartition("/")[0]
     lists = (
         f"GET /{row.message_type}/{parent}{'/' if parent else ''}* lists what is beside it"
@@ -383,7 +378,6 @@ class _Lists:
         self._known: Lru[tuple[_Directory, ...], FoundList] = Lru(MOST_LISTS)
 
     def find(self, row: ResourceType, rows: Rows, directories: tuple[_Directory, ...]) -> FoundList:
-        """Return the members of the first directory that has any."""
         return self._known.find(directories, lambda: _list_of(row, rows, directories))
 
 
@@ -427,7 +421,7 @@ def _directory_of(name: str) -> _Directory:
 
 
 class _NamesDigest:
-    """A digest of the names of rows; kept with them."""
+    """The digest of the names of rows; kept with them."""
 
     __slots__ = ("version",)
 

@@ -32,11 +32,7 @@ MOST_KEPT = 100_000
 
 
 class Lookup:
-    """Finds resources of one type by the names that clients use. All streams share one object.
-
-    Args:
-        rows: the resources by their own names.
-    """
+    """Finds resources of one type by the names that clients use. All streams share one object."""
 
     __slots__ = ("_found", "_index", "rows")
 
@@ -48,10 +44,7 @@ class Lookup:
 
     @classmethod
     def of(cls, rows: Rows, before: Rows | None = None) -> Self:
-        """Return the lookup of these rows, which is kept with them.
-
-        Results for the rows `before` are reused unless they changed.
-        """
+        """Return the lookup of these rows, kept with them; reuses unchanged results for the rows `before`."""
         return rows.derive(cls, lambda: cls._make(rows, before))
 
     @classmethod
@@ -63,7 +56,7 @@ class Lookup:
         return lookup
 
     def take_over(self, last: Lookup, change: RowsChange) -> bool:
-        """Reuse the results of earlier rows, which differ by `change`; return whether all of them are still valid."""
+        """Reuse the results for earlier rows, which differ by `change`; return whether all are still valid."""
         self._index = last._index.after(self.rows, change)
         if not self._index.finds_as(last._index):
             return False
@@ -90,11 +83,11 @@ class Lookup:
         return bool(collections) and any(name in collections and self.stands_for_collection(name) for name in names)
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the own names of all resources that these names stand for."""
+        """Return the own names of the resources that these names stand for."""
         return frozenset(own for name in self.existing(names) for own in self._names_of(name))
 
     def stands_for_collection(self, name: str) -> bool:
-        """Whether a name stands for all members of a collection; a glob may also be a resource's own name."""
+        """Whether a name is a glob, unless it is a resource's own name."""
         return is_glob(name) and name not in self.rows
 
     def collections_among(self, names: AbstractSet[str]) -> frozenset[str]:
@@ -102,7 +95,7 @@ class Lookup:
         return frozenset(name for name in names if self.stands_for_collection(name))
 
     def members_among(self, names: AbstractSet[str], collections: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` whose resources are members of one of the collections."""
+        """Return the subset of `names` whose resources are members of these collections."""
         members = (name for name in names & self.rows.keys() if name.startswith(SCHEME))
         return frozenset(name for name in members if glob_of(name) in collections)
 
@@ -120,11 +113,11 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The names in an update of a Delta client; `|` merges changes of several causes.
+    """The names in an update of a Delta client; `|` merges changes.
 
-    `fresh` are existing resources to send; with `is_all` all that exist. `absent` were subscribed to and do not exist,
-    `unpopulated` are the hosts among them. `removed` are names that the client has to drop, `ends_wait` are sent as
-    removed although they name no resource. With `is_due`, even an empty response is sent.
+    `fresh` are resources to send, with `is_all` all that exist. `absent` were subscribed to and do not exist,
+    `unpopulated` are the hosts among them. `removed` have to be dropped; `ends_wait` are sent as removed although they
+    name no resource. With `is_due`, even an empty response is sent.
     """
 
     fresh: frozenset[str] = NOTHING
@@ -147,7 +140,7 @@ class Changes:
         return Changes(*(getattr(self, field) | getattr(other, field) for field in self.__slots__))
 
     def consistent(self) -> Changes:
-        """Return the same with each name in one set: a fresh name is not removed, a removed name is not absent."""
+        """Return the same with each name in one set: fresh before removed before absent."""
         if not self.removed:
             return self
         removed = self.removed - self.fresh
@@ -163,10 +156,9 @@ Held = Mapping[str, Version]
 
 
 class DeltaNames:
-    """The names of one type that one client subscribed to; resolves them to resources, and to changes of these.
+    """The names of one type that one client subscribed to; resolves them to resources and their changes.
 
-    A name is a resource's own name, or stands for a resource indirectly. Indirect names are resolved again at every
-    change, so they are kept separately.
+    Names that are not a resource's own name are kept separately, because they are resolved again at every change.
     """
 
     __slots__ = ("_indirect", "_memory", "has_given_up", "spellings", "subscription")
@@ -224,7 +216,7 @@ class DeltaNames:
         Args:
             updated: the names of new or changed resources.
             removed: the names of removed resources.
-            before: the lookup when the client was last sent resources.
+            before: the lookup at the previous response.
             after: the lookup now.
         """
         if self.selects_all:
@@ -250,7 +242,7 @@ class DeltaNames:
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return the own names that indirect names stood for, and stand for now.
 
-        For a large collection only the changed ones.
+        Only changed ones of large collections.
         """
         collections = before.collections_among(indirect)
         if not collections or collections != after.collections_among(self._indirect):
@@ -270,7 +262,7 @@ class DeltaNames:
         return names_without(after.rows, self._indirect | lost)
 
     def _ended(self, indirect: frozenset[str], before: Lookup, after: Lookup) -> frozenset[str]:
-        """Return the indirect names that stood for a resource and do not any more."""
+        """Return the indirect names that stand for no resource any more."""
         existed = before.existing(indirect & self._indirect)
         return frozenset(name for name in existed - after.existing(existed) if not is_glob(name))
 
@@ -291,7 +283,7 @@ class DeltaNames:
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """Return the subscribed names to send again because of other types of the stream, without those held back.
+        """Return the subscribed names to send again because of other types, without those held back.
 
         With `is_first`, all subscribed names are sent anyway.
         """
@@ -304,7 +296,7 @@ class DeltaNames:
         return references_to(self.subscription.type_url, users)
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
-        """Record that the names in `asked` have been answered with their current resources."""
+        """Record that the names in `asked` have been answered."""
         if asked:
             self._indirect |= names_without(after.rows, asked) & self.names
 
@@ -322,14 +314,14 @@ class DeltaNames:
     def aliases(
         self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
     ) -> Mapping[str, tuple[str, ...]]:
-        """Return the aliases that replace resources' own ones in the response, by resource name."""
+        """Return the aliases that replace resources' own ones, by resource name."""
         if not self.spellings:
             return NO_ALIASES
         others = ((each, self.spellings.others(each.name)) for each in resources)
         return {each.name: tuple(sorted({*each.aliases, *more})) for each, more in others if more}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
-        """Return the own names of all selected resources that exist; not to be called for a wildcard."""
+        """Return the own names of all selected resources; not for a wildcard."""
         own = self.names & lookup.rows.keys()
         return own | lookup.names(self._indirect) if self._indirect else own
 
@@ -354,7 +346,7 @@ def references_to(type_url: TypeUrl, users: Iterable[Resource]) -> frozenset[str
 
 
 def unheld(names: AbstractSet[str], held: Held, lookup: Lookup) -> frozenset[str]:
-    """Return the subset of `names` that the client does not hold in the current version."""
+    """Return the names that the client does not hold in the current version."""
     if not held:
         return frozenset(names)
     return frozenset(name for name in names if held.get(name) != lookup.rows[name].version)

@@ -37,7 +37,7 @@ _ORDER = (SyncState.NACK, SyncState.STALE, SyncState.SYNCED)
 
 
 def combined_state(states: Iterable[SyncState]) -> SyncState:
-    """Return the overall state of a client with these states: the worst, where NOT_SENT counts last."""
+    """Return the overall state of a client: the worst, where NOT_SENT counts last."""
     found = set(states)
     return next((state for state in _ORDER if state in found), SyncState.NOT_SENT)
 
@@ -57,10 +57,9 @@ MOST_KEPT_NODE_BYTES = 16 * 1024
 class Node:
     """The client: `node.id` and `node.cluster` of a request, and its IP address ("" on a Unix socket).
 
-    `features` are its `client_features`, `agent` is its `user_agent_name`. `attributes` are the other values that views
-    match: `user_agent_version`, `locality.region`, `metadata.tier`, ... (see `node_attributes.py`). `serialized` is the
-    whole node without the list of extensions (61 kB in an Envoy), or empty if it takes more than
-    `MOST_KEPT_NODE_BYTES`; it is kept for display only.
+    `agent` is its `user_agent_name`. `attributes` are the other values that views match: `user_agent_version`,
+    `locality.region`, `metadata.tier`, ... (see `node_attributes.py`). `serialized` is the whole node without the list
+    of extensions (61 kB in an Envoy), for display only; empty if it takes more than `MOST_KEPT_NODE_BYTES`.
     """
 
     id: str
@@ -76,10 +75,9 @@ class Node:
 class SotwRequest:
     """A `DiscoveryRequest`.
 
-    `version_info` and `nonce` are None if they are empty, `node` if the message has none. `error_detail` is the message
-    of a NACK ("" for a NACK without a message), None for an ACK. `names` are canonical; `rejected_names` maps rejected
-    names to reasons, `without_authority` is one name that the client wrote without an authority, if the settings have
-    one.
+    `version_info`, `nonce` and `node` are None if they are empty. `error_detail` is the message of a NACK (may be ""),
+    None for an ACK. `names` are canonical; `rejected_names` maps rejected ones to reasons. `without_authority` is one
+    name that was written without an authority, if the settings have one.
     """
 
     type_url: TypeUrl
@@ -105,9 +103,9 @@ class SotwRequest:
 class SotwResponse:
     """A `DiscoveryResponse`.
 
-    Equal `resources` are the same object on all streams, so that their bytes can be cached with it. With `with_ttl`,
-    resources that have a `ttl_s` are wrapped and carry it. `heartbeats` are resources whose time to live is renewed
-    without their content. `errors` maps requested names to the reasons why they are rejected.
+    Equal `resources` are the same object on all streams, so that their bytes can be cached. With `with_ttl`, resources
+    with a `ttl_s` are wrapped and carry it. `heartbeats` renew times to live without content. `errors` maps rejected
+    names to reasons.
     """
 
     type_url: TypeUrl
@@ -121,10 +119,10 @@ class SotwResponse:
 
 @dataclass(frozen=True, slots=True)
 class DeltaRequest:
-    """A `DeltaDiscoveryRequest`; fields that a `SotwRequest` has too have the same meaning.
+    """A `DeltaDiscoveryRequest`; fields are as in a `SotwRequest`.
 
-    Names are as the client writes them; `canonical` maps those that are not canonical to their canonical form.
-    `rejected_names` has the names of the subscription.
+    Names are as written; `canonical` maps other spellings to the canonical one. `rejected_names` has the names of the
+    subscription.
     """
 
     type_url: TypeUrl
@@ -144,7 +142,7 @@ class DeltaRequest:
         return bool(self.initial_resource_versions)
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether all resources that the client reports to hold are current in a snapshot, and it reports any."""
+        """Whether the client reports resources, and all are current in a snapshot."""
         rows = snapshot.resources(self.type_url)
         held = ((rows.get(name), version) for name, version in self.initial_resource_versions.items())
         return self.holds and all(one is not None and one.version == version for one, version in held)
@@ -152,11 +150,10 @@ class DeltaRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeltaResponse:
-    """A `DeltaDiscoveryResponse`.
+    """A `DeltaDiscoveryResponse`; fields are as in a `SotwResponse`.
 
-    `version` is its `system_version_info`. `resources`, `with_ttl`, `heartbeats` and `errors` are as in `SotwResponse`.
-    `aliases` maps a resource name to the aliases that replace its own. `unpopulated` are names that are answered with a
-    `Resource` that has the name as its name and alias and no content: the virtual host does not exist (ENVOY.md E47).
+    `version` is its `system_version_info`. `aliases` replace a resource's own, by name. `unpopulated` are answered with
+    a `Resource` that has the name as name and alias and no content: the virtual host does not exist (ENVOY.md E47).
     """
 
     type_url: TypeUrl
@@ -173,12 +170,11 @@ class DeltaResponse:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """An ACK, or the NACK of a version, reported once.
+    """An ACK or NACK, reported once.
 
     Attributes:
         version: the version of the response.
-        accepted: it is an ACK.
-        reason: the client's message; None for an ACK, and for a NACK without a message.
+        reason: the client's message, or None.
         nack: the resources that may be meant; None for an ACK, and while it may be a lost response.
     """
 
@@ -193,7 +189,7 @@ Response = TypeVar("Response", SotwResponse, DeltaResponse)
 
 @dataclass(frozen=True, slots=True)
 class Reaction(Generic[Response]):
-    """The reaction to a request: responses, to be sent in this order, and the ACK or NACK of an earlier one."""
+    """The responses to a request, in this order, and the ACK or NACK of an earlier one."""
 
     responses: tuple[Response, ...] = ()
     acknowledgement: Acknowledgement | None = None
@@ -203,12 +199,11 @@ class Reaction(Generic[Response]):
 class WatchStatus:
     """The status of one type on one stream, or of one subscription of a polling client.
 
-    `names` is None for a wildcard. `resources` are the resources that were sent and that the client should hold,
-    `missing` the subscribed names that do not exist. `sent`, `acked` and `nacked` are the last versions of that kind,
-    or None. `rejected` are the names in NACKed responses that were not ACKed since, `reason` is the message of the last
-    NACK. `since_s` is the time of the last change of `state`, or None. `generation` is the generation of the snapshot
-    that was sent completely; None if the versions show whether one was. `unconfirmed` are names that were sent and that
-    the client may not hold as sent.
+    `names` is None for a wildcard. `resources` are those that the client should hold, `missing` the subscribed names
+    that do not exist. `sent`, `acked` and `nacked` are the last such versions, or None. `rejected` are the names in
+    NACKed responses that were not ACKed since. `since_s` is the time of the last change of `state`, or None.
+    `generation` is that of the last snapshot sent completely; None if only versions show that. `unconfirmed` are names
+    that the client may not hold as sent.
     """
 
     type_url: TypeUrl
@@ -231,9 +226,8 @@ class ClientStatus:
     """The status of one client: of one stream, or of all polls of one node.
 
     `node` has an empty id until the client sends one. `service` is the method of the stream, such as
-    `StreamAggregatedResources`, or `REST`. `watches` may hold several of one type: each list of polled names is a
-    separate watch. They can be iterated once: an Envoy may have ten thousand, which are created one by one. `since_s`
-    is when the client came. Times are readings of the clock given to the cores.
+    `StreamAggregatedResources`, or `REST`. `watches` can be iterated once, since an Envoy may have ten thousand: each
+    list of polled names is a separate watch. `since_s` is when the client came, by the clock of the cores.
     """
 
     node: Node
@@ -243,7 +237,7 @@ class ClientStatus:
 
 
 def check_length(field: str, text: str) -> str:
-    """Return a text sent by a client. Raises ProtocolError if it is longer than any text that is kept."""
+    """Return a text sent by a client. Raises ProtocolError if it is too long to be kept."""
     if len(text) > LONGEST_TEXT:
         raise ProtocolError(f"{field}: has {len(text)} characters, more than {LONGEST_TEXT}; shorten it")
     return text
@@ -259,7 +253,7 @@ LONGEST_REASON = 4096
 
 
 def without_message(reason: str) -> str:
-    """Return the reason of a NACK without the message that Envoy appends to it, cut to a readable length."""
+    """Return the reason of a NACK, shortened, without the message that Envoy appends."""
     short = _MESSAGE_AFTER.sub(lambda match: ")" if match[1] == "): {" else "", _MESSAGE_BEFORE.sub("", reason))
     return short.strip()[:LONGEST_REASON]
 
@@ -288,9 +282,9 @@ class ClientResourceStatus(IntEnum):
 class ResourceStatus:
     """The status of one resource, or of a requested name, with one client.
 
-    `version` is the version sent last, or, if the client rejected that, the one before; None if there was none.
-    `nacked` and `reason` are set for a rejected resource only. `resource` is None if no resource was sent. `updated_s`
-    is when the content came, in seconds since 1970, or None if unknown.
+    `version` is the last one sent, or before it if the client rejected that, or None. `nacked` and `reason` are set for
+    a rejected resource only. `resource` is None if none was sent. `updated_s` is when the content came, in seconds
+    since 1970, or None.
     """
 
     type_url: TypeUrl
@@ -309,7 +303,6 @@ class OwnStatus:
     """The status of this process as a client of upstreams.
 
     Attributes:
-        node: the node that it sends.
         service: the upstream and the method.
         count: the number of resources, or an upper bound.
         resources: the status of each resource and requested name; can be iterated once.

@@ -42,7 +42,7 @@ class _Owners:
         return cls(NameTable(owners), NameTable({key: names[0] for key, names in owners.items()}))
 
     def after(self, changes: Iterable[tuple[str, Resource | None, Resource | None]], keys_of: KeysOf) -> _Owners:
-        """Return the owners after changes: names with their old and new resources, or None."""
+        """Return the owners after changes of names with their old and new resources, or None."""
         lost, gained = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for name, old, new in changes:
             was, now = (frozenset(keys_of(each) if each is not None else ()) for each in (old, new))
@@ -72,7 +72,7 @@ class _Owners:
 
 
 class NameIndex:
-    """Finds own names by aliases and by collections; each table is built when it is first needed."""
+    """Finds own names by aliases and by collections; each table is built when it is needed."""
 
     __slots__ = ("_by_alias", "_by_collection", "_rows")
 
@@ -82,7 +82,7 @@ class NameIndex:
         self._by_collection: _Owners | None = None
 
     def aliases(self) -> NameTable[str]:
-        """Return the own name for each alias: of several resources with an alias, the first by name."""
+        """Return the own name for each alias."""
         if self._by_alias is None:
             self._by_alias = _Owners.of(self._rows, _aliases_of)
         return self._by_alias.first
@@ -104,7 +104,7 @@ class NameIndex:
         return index
 
     def finds_as(self, other: NameIndex) -> bool:
-        """Whether both indexes, one derived from the other, are known to find the same own names."""
+        """Whether both indexes, one derived from the other, certainly find the same names."""
         has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
         return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
 

@@ -46,7 +46,7 @@ def attributes_of_json(version: object, locality: Mapping[str, object], metadata
 
 
 def metadata_of(attributes: Iterable[tuple[str, str]]) -> dict[str, PlainValue]:
-    """Return the metadata of a node with these attributes, as JSON; a name with dots becomes nested objects."""
+    """Return the attributes of a node's metadata as JSON; dots become nested objects."""
     metadata: dict[str, PlainValue] = {}
     for name, value in attributes:
         first, *steps = name.split(".")
@@ -67,7 +67,7 @@ def _attributes(version: object, locality: Mapping[str, object], metadata: Itera
 
 
 def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
-    """Return the texts, numbers and truth values in metadata by name, shallow ones first."""
+    """Return the scalars in metadata by name, shallow ones first."""
     found: dict[str, str] = {}
     left = MOST_BYTES
     waiting = deque([("metadata", members)])
@@ -90,13 +90,12 @@ def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
 
 
 def _kept_text(value: object) -> str:
-    """Return the text of a value, or "" if it is not kept."""
     text = scalar_text(value)
     return text if text and len(text) <= LONGEST_TEXT and is_unicode(text) else ""
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be encoded: the json module accepts half of a surrogate pair."""
+    """Whether a text can be encoded; the json module accepts half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -105,7 +104,6 @@ def is_unicode(text: str) -> bool:
 
 
 def _members(struct: Struct) -> Iterator[tuple[str, object]]:
-    """Yield the keys and plain values of a message; nested messages stay messages."""
     for key, value in struct.fields.items():
         yield key, _plain(value)
 

@@ -30,19 +30,19 @@ class OnDemand(Protocol):
     """Asks upstreams for the names that clients request.
 
     Attributes:
-        listeners: callbacks by their owner, called when upstreams reported more missing names.
+        listeners: callbacks by owner, called when upstreams reported missing names.
     """
 
     listeners: dict[object, Callable[[], object]]
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Record the names of a type that a client requests from now on, `*` for all; replaces its earlier names."""
+        """Set the names of a type that a client requests, `*` for all."""
 
     def forget(self, client: object) -> None:
         """Drop a client's requests, if it has any."""
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the names that may still exist on an upstream; see `Unanswered`."""
+        """See `Unanswered`."""
 
 
 class NoUpstreams:

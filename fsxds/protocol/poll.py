@@ -49,8 +49,8 @@ PROMPT_RETURNS_ALLOWED = 5
 class PollRequest:
     """One poll.
 
-    `version_info` is None until the client accepted a version. `error_detail` is the message of a NACK, None if it is
-    not a NACK; Envoy never sends it. `from_envoy` is true if the request has Envoy's own deadline.
+    `version_info` is None until the client accepted a version. `error_detail` is the message of a NACK, or None; Envoy
+    never sends it. `from_envoy` is true if the request has Envoy's own deadline.
     """
 
     node: Node
@@ -74,9 +74,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Hold the poll; decide again when there is a newer snapshot, or at `until_s` (None: only at a newer snapshot).
+    """Hold the poll until there is a newer snapshot, or until `until_s`, and decide again.
 
-    With `awaits_answers`, decide again also when an upstream reports which resources it does not have.
+    With `awaits_answers`, also until an upstream reports missing names.
     """
 
     until_s: float | None = None
@@ -85,7 +85,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Reject the poll because no answer is known yet; `reason` is for users."""
+    """No answer is known yet; `reason` is for users."""
 
     reason: str
 
@@ -98,7 +98,7 @@ NOT_ANSWERED = Unavailable("another server may have this resource, and has not a
 
 
 def nonce_of(version: Version) -> Nonce:
-    """Return the nonce of a polled response: its version, so that equal responses have equal bytes."""
+    """Return the version as the nonce of a polled response, so that equal responses have equal bytes."""
     return Nonce(version)
 
 
@@ -139,10 +139,9 @@ class PollMemory:
     clock that only goes forward, in seconds.
 
     Args:
-        most_nodes: returns the maximum number of clients to remember; the maximum weight of all subscriptions is ten
-            times that (`Subscription.weight`: a subscription to many or long names counts as several).
+        most_nodes: returns the maximum number of clients; the maximum weight of their subscriptions is ten times that.
         forget: called with each node that is no longer remembered.
-        unanswered: returns the names missing here that may exist elsewhere.
+        unanswered: returns the missing names that may exist elsewhere.
         recognized: called with each node that turns out to hold the current version from another process; also while
             its poll is held, as soon as that version is served.
     """
@@ -167,19 +166,13 @@ class PollMemory:
         return len(self._nodes)
 
     def node_of(self, node: Node) -> PollingNode | None:
-        """Return the record of a client's polls, or None if the client is not remembered."""
+        """Return a client's record, or None if it is not remembered."""
         return self._nodes.get(_key(node))
 
     def receive_request(
         self, request: PollRequest, snapshot: Snapshot | None, now_s: float
     ) -> tuple[Decision, Acknowledgement | None]:
-        """Receive a poll; return the decision, and the ACK or NACK of the previous response.
-
-        Args:
-            request: the poll.
-            snapshot: the current snapshot, None before the first is loaded.
-            now_s: the time.
-        """
+        """Receive a poll; return the decision, and the ACK or NACK of the previous response."""
         acknowledgement = self._receive_ack(request, self._receive_poll(request, now_s), now_s)
         decision = self.receive_snapshot(request, snapshot, now_s)
         if (node := self.node_of(request.node)) is not None:
@@ -187,7 +180,7 @@ class PollMemory:
         return decision, acknowledgement
 
     def receive_snapshot(self, request: PollRequest, snapshot: Snapshot | None, now_s: float) -> Decision:
-        """Decide again for a held poll: there is a newer snapshot, or `Wait.until_s` was reached."""
+        """Decide again for a held poll: a snapshot is newer, or `Wait.until_s` was reached."""
         watch = self._watch_of(request)
         sent = watch.sent or _recognize(request, snapshot, now_s)
         decision = _decide(request, snapshot, sent, now_s, self._unanswered)
@@ -209,10 +202,7 @@ class PollMemory:
         return decision
 
     def _receive_recognized(self, request: PollRequest, watch: PolledWatch, sent: PolledVersion, now_s: float) -> None:
-        """Record a version that the client holds from another process.
-
-        The client polls again only after its deadline, so this also counts as its ACK.
-        """
+        """Record a version from another process as ACKed: the client polls again only after its deadline."""
         watch.receive_ack(sent, now_s)
         node = self.node_of(request.node)
         if node is not None and request.subscription in node.watches:
@@ -220,7 +210,7 @@ class PollMemory:
             self._recognized(node)
 
     def receive_deadline(self, request: PollRequest, now_s: float) -> None:
-        """Record that a held poll ends now without a change."""
+        """Record that a held poll ends without a change."""
         sent = self._watch_of(request).sent
         if sent is not None:
             sent.ended_at_s = now_s
@@ -232,7 +222,7 @@ class PollMemory:
             sent.receive_lost()
 
     def receive_end(self, request: PollRequest, now_s: float, *, is_given_up: bool) -> None:
-        """Record that a poll ended, however; `is_given_up` if its client did not wait for the response."""
+        """Record the end of a poll; `is_given_up` if its client did not wait for the response."""
         node = self.node_of(request.node)
         if node is not None:
             node.receive_end(request.subscription, now_s, is_given_up=is_given_up)
@@ -263,7 +253,7 @@ class PollMemory:
             self._forget(oldest)
 
     def _watch_of(self, request: PollRequest) -> PolledWatch:
-        """Return the record of a subscription, or a temporary one if the subscription is not remembered."""
+        """Return the record of a subscription, or a temporary one."""
         node = self.node_of(request.node)
         if node is None or request.subscription not in node.watches:
             return PolledWatch()
@@ -302,7 +292,7 @@ def _key(node: Node) -> _Key:
 
 
 def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: float) -> Acknowledgement | None:
-    """Record a NACK of a version from a previous process or another replica: the nonce is that version."""
+    """Record a NACK of a version from another process: the nonce is that version."""
     if request.error_detail is None or not request.response_nonce:
         return None
     version = Version(request.response_nonce)
@@ -312,7 +302,7 @@ def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: fl
 
 
 def _recognize(request: PollRequest, snapshot: Snapshot | None, now_s: float) -> PolledVersion | None:
-    """Return the ACK of a client that this process never answered, if it holds the current version."""
+    """Return the ACK of a client that holds the current version from another process."""
     subscription = request.subscription
     if snapshot is None or subscription.type_url in snapshot.withheld or request.version_info is None:
         return None
@@ -335,9 +325,9 @@ def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> Pol
 
 
 def _has_received(request: PollRequest, sent: PolledVersion) -> bool:
-    """Whether the client of a poll received the version, judged by its nonce, or else by the version that it holds.
+    """Whether the client received the version, judged by the poll's nonce, or else its version.
 
-    A poll that has neither can only refer to the last response: its client holds nothing.
+    Without either, it refers to the last response: its client holds nothing.
     """
     if request.response_nonce:
         return request.response_nonce == nonce_of(sent.version)
@@ -345,7 +335,7 @@ def _has_received(request: PollRequest, sent: PolledVersion) -> bool:
 
 
 def _allowed_nacks(request: PollRequest) -> int:
-    """Return how many NACKs in a row, if inferred from promptness alone, are neither reported nor backed off."""
+    """Return how many inferred NACKs in a row are neither reported nor backed off."""
     return PROMPT_RETURNS_ALLOWED if request.version_info is None and request.error_detail is None else 0
 
 
@@ -354,7 +344,7 @@ def answer_fetch(
 ) -> Selection | Unavailable:
     """Return the response to a unary gRPC request, which leaves no record.
 
-    It is Unavailable if no good version of the type or of a named resource was loaded, or if an upstream that has not
+    It is Unavailable if no version of the type or of a named resource was ever good, or if an upstream that has not
     answered may have the resource.
     """
     if snapshot is None:
@@ -368,7 +358,7 @@ def answer_fetch(
 
 
 def _is_awaited(selection: Selection, subscription: Subscription, unanswered: Unanswered) -> bool:
-    """Whether a resource missing from a selection may exist elsewhere."""
+    """Whether a missing resource may exist elsewhere."""
     if subscription.wildcard:
         return bool(unanswered(subscription.type_url, frozenset((WILDCARD,))))
     return bool(selection.missing) and bool(unanswered(subscription.type_url, frozenset(selection.missing)))
@@ -414,7 +404,7 @@ def _decide_again(request: PollRequest, selection: Selection, sent: PolledVersio
 
 
 def _may_lack_something(snapshot: Snapshot, subscription: Subscription, selection: Selection) -> bool:
-    """Whether a response might remove resources that the client received before this process started."""
+    """Whether a response might remove resources from before this process started."""
     type_url = subscription.type_url
     if not subscription.wildcard:
         return bool(selection.missing or subscription.globs) and type_url in snapshot.incomplete

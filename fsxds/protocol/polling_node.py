@@ -62,12 +62,10 @@ class PolledWatch:
 
     Attributes:
         sent: the version sent last; None until it is known which version the client holds.
-        confirmed: the resources that the client ACKed last; None before the first ACK.
-        state: the client's state for this subscription.
-        since_s: the time of the last change of `state`; None if it never changed.
+        confirmed: the resources that the client ACKed last, or None.
+        since_s: the time of the last change of `state`, or None.
         acked: the version that it ACKed last.
-        nacked: the version that it NACKed, unless it ACKed a later one.
-        reason: the message of that NACK.
+        nacked: the version that it NACKed, unless it ACKed a later one; `reason` is the message.
         open_polls: the number of unanswered polls.
         is_given_up: the client ended the last poll without waiting for a response.
         ended_at_s: the last time at which a poll was open.
@@ -102,7 +100,7 @@ class PolledWatch:
             self.become(SyncState.STALE, now_s)
 
     def receive_ack(self, sent: PolledVersion, now_s: float) -> None:
-        """Record that the client holds a version, sent by this process or by another."""
+        """Record that the client holds a version, of this process or another."""
         self.sent, self.confirmed, self.acked, self.nacked, self.reason = sent, sent.resources, sent.version, None, None
         self.become(SyncState.SYNCED, now_s)
 
@@ -118,7 +116,7 @@ class PolledWatch:
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that were sent to the client, and that it may not hold as sent."""
+        """The names that the client may not hold as sent."""
         resources = () if self.sent is None else self.sent.resources
         if self.confirmed is resources:
             return NOTHING
@@ -130,7 +128,6 @@ class PollingNode:
     """All polls of one client.
 
     Attributes:
-        node: the node in the last request.
         watches: its subscriptions, ordered by the time of the last poll.
         has_returned: it polled again after an answer, or came with a version of another process.
         nack: the rejection in its last poll; the reader sets it to None.
@@ -190,10 +187,10 @@ class PollingNode:
 
     @property
     def is_polling(self) -> bool:
-        """Whether the client is still there: it did not give up all its polls.
+        """Whether the client did not give up all its polls.
 
-        A client that gave up its poll for clusters or listeners, and has no other open poll, has ended, although it did
-        not report the end of subscriptions that were between two polls.
+        A client that gave up its poll for clusters or listeners, and has no other open poll, has ended; it did not
+        report the end of subscriptions between two polls.
         """
         return self._present > 0 and not (self._has_lost and not self._open_polls)
 
@@ -248,10 +245,10 @@ class PollingNode:
     def receive_nack(
         self, subscription: Subscription, nacked: PolledVersion, reason: str | None, *, is_certain: bool
     ) -> None:
-        """Record that the client NACKed a version.
+        """Record a NACK of a version.
 
-        Unless `is_certain`, the response may have been lost; but a NACK of a resource version that was rejected before
-        is certain.
+        Unless `is_certain`, the response may have been lost, except if it has a resource version that was rejected
+        before.
         """
         confirmed = self.watches[subscription].confirmed or ()
         held = {resource.name: resource.version for resource in confirmed}
@@ -283,7 +280,7 @@ class PollingNode:
             }
 
     def nacks_of(self, version: Version) -> int:
-        """Return how often in a row the client NACKed a version, ignoring other versions sent in between."""
+        """Return how often in a row the client NACKed a version, ignoring other versions in between."""
         return self._nacks.get(version, 0)
 
     def receive_end(self, subscription: Subscription, now_s: float, *, is_given_up: bool) -> None:
@@ -312,7 +309,7 @@ class PollingNode:
         return subscription
 
     def is_silent_since(self, time_s: float) -> bool:
-        """Whether the client has no open poll, and had none since a time."""
+        """Whether the client has had no open poll since a time."""
         return self._seen_at_s < time_s and not self.has_open_polls
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
@@ -320,7 +317,7 @@ class PollingNode:
         return NOTHING.union(*(one.selected(names) for one in self.watches if one.type_url == type_url))
 
     def sync_states(self, snapshot: Snapshot) -> Iterator[SyncState]:
-        """Yield the client's state for each subscription that it still has, given the served snapshot."""
+        """Yield the client's state for each current subscription."""
         named: _Named = {}
         for subscription, watch in self.watches.items():
             state = watch.sync_state(version_of(snapshot, subscription))
@@ -330,19 +327,15 @@ class PollingNode:
                 yield state if has_any(snapshot, subscription) else SyncState.NOT_SENT
 
     def status(self, snapshot: Snapshot | None) -> ClientStatus:
-        """Return the versions sent, ACKed and NACKed of all subscriptions that the client still has.
-
-        Args:
-            snapshot: the snapshot served to the client; None before the first.
-        """
+        """Return the status of all current subscriptions; `snapshot` is None before the first."""
         named: _Named = {}
         there = [each for each in self.watches.items() if not self._has_ended(each[0], named)]
         return ClientStatus(self.node, POLLING, (_status(*each, snapshot) for each in there), self.since_s)
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the client has taken, or rejected, the changes of a step to its subscriptions.
+        """Return whether the client has taken, or rejected, a step.
 
-        The first call for a step takes time proportional to the names that it changed, later calls constant time.
+        The first call for a step costs the names that it changed, later calls nothing.
         """
         if self._step != step.snapshot.generation:
             self._begin(step)
@@ -370,7 +363,7 @@ class PollingNode:
         self._drop_unneeded()
 
     def _drop_unneeded(self) -> None:
-        """Stop awaiting polls that no cluster or listener of the client needs; the client does not report their end."""
+        """Stop awaiting polls that no cluster or listener needs; the client does not report their end."""
         # Clusters that it has yet to take may need endpoints that it does not poll yet.
         expected = () if CLUSTERS in self._waiting else tuple(self._needed)
         self._drop_unused(ENDPOINTS, CLUSTERS, expected)
@@ -379,7 +372,7 @@ class PollingNode:
             self._drop_unused(ROUTES, LISTENERS)
 
     def _drop_unused(self, type_url: TypeUrl, users: Subscription, expected: Iterable[Subscription] = ()) -> None:
-        """Stop awaiting resources of a type without an open poll that no user of the type references."""
+        """Stop awaiting resources of a type that have no open poll and no user."""
         polled = [one for one in self._waiting if one.type_url == type_url and not self.watches[one].open_polls]
         named = self._named_by(users, type_url) if polled or expected else None
         if named is None:
@@ -390,17 +383,14 @@ class PollingNode:
                     del awaited[subscription]
 
     def _named_by(self, users: Subscription, type_url: TypeUrl) -> set[str] | None:
-        """Return the names of a type that the ACKed `users` reference; None if the client has not ACKed any."""
+        """Return the names of a type that the ACKed `users` reference; None if none were ACKed."""
         known = self.watches.get(users)
         if known is None or known.confirmed is None:
             return None
         return {one.name for user in known.confirmed for one in user.references if one.type_url == type_url}
 
     def _has_ended(self, subscription: Subscription, named: _Named) -> bool:
-        """Whether the client seems to have ended a subscription, which it does not report.
-
-        `named` caches the names that its resources reference, by type.
-        """
+        """Whether the client seems to have ended a subscription, which it does not report."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.open_polls or watch.is_given_up:
             return watch.is_given_up
@@ -415,10 +405,7 @@ class PollingNode:
         return known is not None and subscription.names.isdisjoint(known)
 
     def _selecting(self, type_url: TypeUrl, change: RowsChange) -> Iterator[Subscription]:
-        """Yield the subscriptions that select a changed resource.
-
-        Looks up the changed names or goes through the subscriptions, whichever are fewer.
-        """
+        """Yield the subscriptions that select a changed resource, iterating over the smaller set."""
         names = _names_in(change)
         possible: Iterable[Subscription] = self.watches
         if len(names) < len(self.watches):
@@ -429,7 +416,7 @@ class PollingNode:
                 yield subscription
 
     def _awaited(self, subscription: Subscription, snapshot: Snapshot) -> Version | None:
-        """Return the version that a subscription is to come back with, or None if it is not awaited."""
+        """Return the version that a subscription is to come back with, or None."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.is_given_up or not has_any(snapshot, subscription):
             return None
@@ -444,7 +431,6 @@ class PollingNode:
         return None if watch.holds(version) else version
 
     def _may_poll_again(self, watch: PolledWatch, subscription: Subscription) -> bool:
-        """Whether a subscription without an open poll may continue."""
         if not (watch.sent is None or watch.sent.resources or subscription.wildcard):
             # It has not polled again since it received that its names are gone.
             return False
@@ -480,7 +466,7 @@ def _of_one_name(type_url: TypeUrl, name: str) -> Subscription:
 
 
 def _may_come_back(subscription: Subscription, change: RowsChange) -> bool:
-    """Whether a change does more than remove the names of a subscription: a removed cluster polls no endpoints."""
+    """Whether a change does more than remove the subscribed names: a removed cluster polls no endpoints."""
     if subscription.wildcard:
         return subscription.selects_any(change)
     return subscription.selects_any(replace(change, removed=NOTHING))

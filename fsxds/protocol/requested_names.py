@@ -46,9 +46,9 @@ class RequestedNames:
     """The meaning of the structured names of a request.
 
     Attributes:
-        canonical: maps names that are not canonical to their canonical form.
-        rejected: maps rejected names, as they are in the subscription, to reasons.
-        without_authority: one name that was given the authority of the settings; empty if there is none.
+        canonical: maps other spellings to the canonical one.
+        rejected: maps rejected names, as in the subscription, to reasons.
+        without_authority: one name that was given the authority of the settings, or empty.
     """
 
     canonical: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -64,12 +64,7 @@ NO_STRUCTURED_NAMES = RequestedNames()
 
 
 def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> RequestedNames:
-    """Read the names of a request for a type.
-
-    Args:
-        names: the names as written.
-        type_url: the type of the request.
-        authority: the authority for names without one.
+    """Read the names of a request for a type; `authority` completes names without one.
 
     Raises:
         LimitError: too many names have to be decoded.
@@ -94,10 +89,7 @@ def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> 
 
 
 def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:
-    """Return the canonical form of a name, or the name as written if it has none.
-
-    And the reason of a rejection, or "".
-    """
+    """Return the canonical form of a name, or the name itself; and the reason of a rejection, or ""."""
     try:
         return canonical_of_type(written, type_url, authority), ""
     except MalformedName as error:
@@ -109,7 +101,7 @@ _read_short = lru_cache(maxsize=MOST_KEPT)(_read)
 
 
 def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> tuple[str, ...]:
-    """Return the canonical names of a request without a stream. Raises ProtocolError if a name is rejected."""
+    """Return the canonical names of a request without a stream. Raises ProtocolError if one is rejected."""
     written = tuple(names)
     read = read_names(written, type_url, authority)
     reject_request(read.rejected)
@@ -117,7 +109,7 @@ def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") 
 
 
 def reject_request(rejected: Mapping[str, str]) -> None:
-    """Reject a request without a stream if any of its names is rejected."""
+    """Raise ProtocolError if any name of a request without a stream is rejected."""
     for reason in rejected.values():
         raise ProtocolError(reason_of(reason))
 
@@ -135,7 +127,7 @@ def _canonical_or_as_written(written: str, authority: str) -> str:
 
 
 class Spellings:
-    """The spellings that one Delta client uses for its subscribed names, if not the canonical form."""
+    """The other spellings that one Delta client uses for its subscribed names."""
 
     __slots__ = ("_by_name",)
 
@@ -152,18 +144,14 @@ class Spellings:
         return self._by_name.get(name, frozenset()) - {name}
 
     def with_others(self, names: frozenset[str]) -> frozenset[str]:
-        """Return canonical names together with the client's other spellings."""
+        """Return canonical names with the client's other spellings."""
         return names.union(*map(self.others, names & self._by_name.keys())) if self._by_name else names
 
     def receive(self, request: DeltaRequest, subscribed: AbstractSet[str]) -> DeltaRequest:
         """Process the names of a request, and return it with canonical names.
 
-        A name that is unsubscribed in one spelling stays subscribed in another. A version that a client brings under a
-        requested spelling is the version of the canonical name.
-
-        Args:
-            request: has the canonical forms of its names.
-            subscribed: the canonical names that the client subscribed to before.
+        A name that is unsubscribed in one spelling stays subscribed in another. A version that the client brings for a
+        requested spelling is that of the canonical name. `subscribed` are the canonical names before.
         """
         if not request.canonical and not self._by_name:
             return request

@@ -77,9 +77,8 @@ class SotwStream:
     def receive_request(self, request: SotwRequest, snapshot: Snapshot | None, now_s: float) -> Reaction[SotwResponse]:
         """Process a request; return the responses to send, and the ACK or NACK in it.
 
-        Its ACK or NACK always counts; its names do unless it is stale (`Acks.is_stale`). `snapshot` is the current one,
-        None before the first was loaded. A request for a type that SotW streams do not have is ignored. Source: xDS
-        protocol, "Resource updates".
+        Its ACK or NACK always counts; its names do unless it is stale (`Acks.is_stale`). A request for a type without
+        SotW is ignored. Source: xDS protocol, "Resource updates".
         """
         self.node = self.node or request.node
         row = BY_TYPE_URL.get(request.type_url)
@@ -106,7 +105,7 @@ class SotwStream:
         return self._batch({}, now_s)
 
     def receive_timer(self, now_s: float) -> tuple[SotwResponse, ...]:
-        """Return the responses that are due: NACKed resources, and heartbeats."""
+        """Return the responses that are due: retries and heartbeats."""
         return self._batch({}, now_s)
 
     @property
@@ -115,7 +114,7 @@ class SotwStream:
         return sum(len(watch.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield the client's state for each type that it wants, given the generation that is served."""
+        """Yield the client's state for each wanted type, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
@@ -123,7 +122,7 @@ class SotwStream:
         return tuple(watch.status() for watch in self._watches.values())
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the client has answered the changes of a step to its subscriptions."""
+        """Return whether the client has answered a step."""
         watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
         return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
 
@@ -134,7 +133,7 @@ class SotwStream:
 
     @property
     def has_members(self) -> bool:
-        """Always False: a client is sent all members of its collections, also when it reconnects."""
+        """Always False: a reconnecting client is sent all members of its collections."""
         return False
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
@@ -143,7 +142,7 @@ class SotwStream:
         return NOTHING if watch is None else watch.subscription.selected(names)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return the subscription to a type; an empty one if the client never requested it."""
+        """Return the subscription to a type, empty if it was never requested."""
         watch = self._watches.get(type_url)
         return Subscription.initial(type_url) if watch is None else watch.subscription
 
@@ -158,7 +157,6 @@ class SotwStream:
         return self.node is not None and self.node.agent == ENVOY
 
     def _names_to_send(self, watch: _SotwWatch, request: SotwRequest, *, is_repeat: bool) -> frozenset[str]:
-        """Return the names that a request asks for, or asks for again."""
         before = watch.subscription
         added = watch.subscribe(request.names)
         watch.reject({name: reason for name, reason in request.rejected_names.items() if name in added})
@@ -171,7 +169,7 @@ class SotwStream:
         return added | watch.names_again(is_asked=is_asked_again)
 
     def _after_stale_nack(self, watch: _SotwWatch, answer: Answer | None, now_s: float) -> tuple[SotwResponse, ...]:
-        """Send the endpoints of NACKed clusters again: they came before the response that brings these clusters."""
+        """Send the endpoints of NACKed clusters again: they came before the response with these clusters."""
         endpoints = self._watches.get(ENDPOINTS)
         is_ack = answer is None or answer.acknowledgement.accepted
         if answer is None or is_ack or watch.type_url != CLUSTERS or endpoints is None or self._snapshot is None:
@@ -200,7 +198,6 @@ class SotwStream:
         return tuple(self._responses(updates, now_s))
 
     def _endpoints_after(self, names: Iterable[str], *, is_first: bool) -> frozenset[str]:
-        """Return the endpoints of new or changed clusters that are sent after these."""
         watch = self._watches.get(ENDPOINTS)
         if watch is None:
             return NOTHING
@@ -237,7 +234,7 @@ class SotwUpdate:
 
 
 class _SotwWatch:
-    """The subscription and responses of one type on one stream. The stream has the order between types.
+    """One type on one stream.
 
     The resources that the client holds are not kept by name: they are the selection from `_base`, without pending ones.
     """
@@ -268,31 +265,26 @@ class _SotwWatch:
 
     @property
     def type_url(self) -> TypeUrl:
-        """The watched type."""
         return self._row.type_url
 
     @property
     def everything(self) -> frozenset[str]:
-        """All names of the subscription, or `*` for a wildcard."""
+        """All names of the subscription, or `*`."""
         return frozenset((WILDCARD,)) if self.subscription.wildcard else self.subscription.names
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it is known which resources the client holds."""
         return self._base is not None
 
     @property
     def has_sent(self) -> bool:
-        """Whether there was a response."""
         return self.acks.last_nonce is not None
 
     @property
     def timer_at_s(self) -> float | None:
-        """When a response is due without a new request or snapshot."""
         return earliest(self.acks.retry_at_s, self._heartbeats.at_s)
 
     def receive_ack(self, request: SotwRequest, now_s: float) -> Answer | None:
-        """Process the ACK or NACK in a request, and the version that the client begins with."""
         if self._base is None:
             self._claimed = request.version_info
         return self.acks.receive(request.nonce, request.error_detail, now_s, self._held)
@@ -311,23 +303,21 @@ class _SotwWatch:
         return after.added_to(before)
 
     def reject(self, rejected: Mapping[str, str]) -> None:
-        """Keep the reasons why newly requested names are rejected."""
         if rejected or self._unreported:
             unreported = {**self._unreported, **rejected}
             self._unreported = {name: unreported[name] for name in unreported.keys() & self.subscription.names}
 
     def rejection_response(self, snapshot: Snapshot) -> SotwUpdate | None:
-        """Return an update without resources that reports rejected names; None if there are none."""
+        """Return an update without resources that reports rejected names."""
         if not self._unreported or self._base is None:
             return None
         return SotwUpdate(self.type_url, version_of(snapshot, self.subscription), NO_RESOURCES, NOTHING)
 
     def _selected(self, rows: Rows | None) -> frozenset[str]:
-        """Return the names of the subscription, and those of the members of its globs."""
         return self.subscription.names if rows is None else selected_names(rows, self.subscription)
 
     def postpone(self, resource_names: Iterable[str]) -> None:
-        """Record names that were requested again by a client that had not seen the last response."""
+        """Record names requested again by a client that had not seen the last response."""
         if self.subscription.names == frozenset(resource_names):
             self._postponed |= self._selected(self._base) - self.acks.in_flight
 
@@ -341,19 +331,16 @@ class _SotwWatch:
         return self.repeatable(self._selected(self._base) | self._postponed if is_asked else self._postponed)
 
     def repeatable(self, names: Iterable[str], *, unrequested: bool = False) -> frozenset[str]:
-        """Return the subset of `names` that is subscribed to; pending names are postponed.
-
-        With `unrequested`, the subscription does not matter.
-        """
+        """Return the subscribed names, with `unrequested` all; pending ones are postponed."""
         selects_any, pending = unrequested or self.subscription.wildcard, self.acks.pending.names
         wanted = frozenset(names) if selects_any else self._selected(self._base).intersection(names)
         self._postponed = (self._postponed | wanted) & pending
         return wanted - pending
 
     def update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
-        """Return the update to send, or None; names in `again` are included even if they were sent before.
+        """Return the update to send; names in `again` are included even if they were sent before.
 
-        Every returned update has to be sent: from now on the client counts as holding the state of `snapshot`.
+        Every update has to be sent: from now on the client counts as holding the state of `snapshot`.
         """
         self._generation = snapshot.generation
         if self.type_url in snapshot.withheld:
@@ -377,17 +364,16 @@ class _SotwWatch:
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether a new answer of an upstream may cause an update."""
         return bool(self._awaited) or (self._base is None and not self.selects_nothing)
 
     def _unanswered(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names`, none of which is served, that may exist elsewhere; await their answers."""
+        """Return the unserved names that may exist elsewhere; await their answers."""
         unanswered = self._memory.unanswered(self.type_url, names) if names else NOTHING
         self._awaited |= unanswered
         return unanswered
 
     def _certain(self, rows: Rows, again: frozenset[str]) -> frozenset[str]:
-        """Return the names in `again`, and the awaited ones, without names that may exist elsewhere."""
+        """Return `again` and the awaited names, without names that may exist elsewhere."""
         names = again | (self._awaited & self.subscription.names)
         missing = names.intersection(missing_names(rows, self.subscription)) if names else NOTHING
         self._awaited = NOTHING
@@ -395,7 +381,6 @@ class _SotwWatch:
 
     @property
     def selects_nothing(self) -> bool:
-        """Whether the client wants no resource of this type."""
         return not (self.subscription.wildcard or self.subscription.names)
 
     def _first_update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
@@ -424,7 +409,7 @@ class _SotwWatch:
         return self._claimed is not None and self._claimed == version_of(snapshot, self.subscription)
 
     def _may_lose_something(self, snapshot: Snapshot) -> bool:
-        """Whether a full state might remove resources that the client received before this process started."""
+        """Whether a full state might remove resources from before this process started."""
         type_url = self.type_url
         if self._claimed is None or not self._row.full_state_in_sotw:
             return False
@@ -439,7 +424,7 @@ class _SotwWatch:
         return self.subscription.wildcard or not self.subscription.names <= snapshot.resources(type_url).keys()
 
     def _difference(self, base: Rows, rows: Rows) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the subscribed names that are new or changed since `base`, and those that were removed."""
+        """Return the subscribed names that are fresh since `base`, and the removed ones."""
         change = rows.changes_since(base)
         fresh = change.fresh | change.renewed if change.renewed and self._ttl is not TtlUse.NONE else change.fresh
         if self.subscription.wildcard:
@@ -477,10 +462,7 @@ class _SotwWatch:
         return SotwUpdate(self.type_url, self._version(snapshot, pending.names - names), resources, names)
 
     def _version(self, snapshot: Snapshot, lacking: frozenset[str]) -> Version:
-        """Return the version of the subscription without the lacking resources.
-
-        So the client never claims to hold them.
-        """
+        """Return the version without the lacking resources, so that the client never claims to hold them."""
         if not lacking or WILDCARD in lacking or self.type_url in snapshot.authored:
             return version_of(snapshot, self.subscription)
         rows = snapshot.resources(self.type_url)
@@ -492,7 +474,6 @@ class _SotwWatch:
         return rows.everything if WILDCARD in names else rows.select(self._with_members(rows, names))
 
     def _with_members(self, rows: Rows, names: frozenset[str]) -> frozenset[str]:
-        """Return the names, and those of the members of the subscription's globs among them."""
         if names is self.subscription.names:
             return self._selected(rows)
         if not names or not has_structured_names(rows) or names.isdisjoint(self.subscription.globs):
@@ -500,7 +481,6 @@ class _SotwWatch:
         return expanded(rows, names, names & self.subscription.globs)
 
     def send(self, update: SotwUpdate, nonce: Nonce, now_s: float) -> SotwResponse:
-        """Create the response of an update, and keep it until its ACK or NACK."""
         if self._postponed:
             self._postponed -= update.resources.names
         sent = Sent(update.version, update.resources, fresh=update.fresh, generation=self._generation)
@@ -517,7 +497,6 @@ class _SotwWatch:
         self._memory.know(sent.version)
 
     def _shortest_ttl_s(self) -> float | None:
-        """Return the shortest time to live that was sent to the client, or None."""
         if self._ttl is TtlUse.NONE or self._base is None or not self._base.timed:
             return None
         if self.subscription.wildcard:
@@ -525,12 +504,10 @@ class _SotwWatch:
         return min((resource.ttl_s for resource in self._timed(self._base) if resource.ttl_s), default=None)
 
     def _timed(self, base: Rows) -> ResourceList:
-        """Return the resources of the client that have a time to live."""
         timed = base.timed.keys()
         return base.select(frozenset(timed if self.subscription.wildcard else timed & self._selected(base)))
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> SotwResponse | None:
-        """Return a heartbeat that renews the times to live that the client holds, if it is due."""
         version, base = self.acks.sent, self._base
         if version is None or base is None or not self._heartbeats.is_due(now_s):
             return None
@@ -548,23 +525,19 @@ class _SotwWatch:
         return SotwResponse(self.type_url, version, nonce, rest, with_ttl=True, heartbeats=tuple(renewed))
 
     def has_answered(self, step: Step) -> bool:
-        """Whether the client has answered the change of a step to this type."""
         generation, selects = step.snapshot.generation, self.selects(step.changed[self.type_url])
         if self._generation < generation:
             return not selects
         return self.acks.has_answered(generation, selects=selects)
 
     def selects(self, change: RowsChange) -> bool:
-        """Whether the client subscribes to a changed resource."""
         return self.subscription.selects_any(change)
 
     def sync_state(self, generation: int) -> SyncState:
-        """Return the client's state for this type, given the generation that is served."""
         state = self.acks.state
         return SyncState.STALE if state is SyncState.SYNCED and self._generation < generation else state
 
     def status(self) -> WatchStatus:
-        """Return the status of this type."""
         if self._base is None:
             return self.acks.status(self.subscription, (), (), self._generation)
         missing = missing_names(self._base, self.subscription)

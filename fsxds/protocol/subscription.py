@@ -49,7 +49,7 @@ _NAME_BYTES = 64
 class Subscription:
     """One client's subscription to one type: `names`, or everything if `wildcard`.
 
-    With `never_named`, no name was given on the stream yet, which decides the meaning of the next empty list.
+    With `never_named`, no name was given on the stream yet, which decides the meaning of an empty list.
     """
 
     type_url: TypeUrl
@@ -61,7 +61,7 @@ class Subscription:
 
     @classmethod
     def initial(cls, type_url: TypeUrl) -> Subscription:
-        """Return the empty subscription before the first request of a stream."""
+        """Return the empty subscription of a new stream."""
         return cls(type_url, wildcard=False, never_named=True)
 
     @classmethod
@@ -76,9 +76,9 @@ class Subscription:
         return Subscription(self.type_url, names - {WILDCARD}, never_named or WILDCARD in names, never_named)
 
     def changed(self, added: frozenset[str], removed: frozenset[str]) -> Subscription:
-        """Return the subscription after a Delta request that subscribes and unsubscribes these names.
+        """Return the subscription after a Delta request.
 
-        A name in both is subscribed. Unsubscribing a name that is not subscribed has no effect.
+        A name in both sets is subscribed. Unsubscribing a name that is not subscribed has no effect.
         """
         removed -= added
         if not added and not removed:
@@ -94,7 +94,7 @@ class Subscription:
 
     @property
     def globs(self) -> frozenset[str]:
-        """The names that stand for all members of a collection."""
+        """The names that stand for collections."""
         if self._globs is None:
             object.__setattr__(self, "_globs", frozenset(filter(is_glob, self.names)))
         return self._globs or frozenset()
@@ -105,21 +105,18 @@ class Subscription:
         return 1 + sum(len(name) + _NAME_BYTES for name in self.names) // 1024
 
     def selects_any(self, change: RowsChange) -> bool:
-        """Whether a changed resource is selected, by its own name or by a glob.
-
-        The cost follows the smaller set of names.
-        """
+        """Whether a changed resource is selected, by name or by glob; the cost follows the smaller set."""
         names = (change.fresh, change.renewed, change.removed)
         if self.wildcard:
             return any(names)
         return not all(map(self.names.isdisjoint, names)) or any(map(self._members_among, names))
 
     def selected(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` that is selected."""
+        """Return the selected subset of `names`."""
         return names if self.wildcard else self.among(names)
 
     def among(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that is selected by name or glob, not by the wildcard."""
+        """Return the subset of `names` selected by name or glob, not by the wildcard."""
         return self._members_among(names).union(self.names & names)
 
     def _members_among(self, names: AbstractSet[str]) -> frozenset[str]:
@@ -134,10 +131,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The resources that a client should hold now.
+    """The resources that a client should hold now, sorted by name.
 
-    `version` is the `version_info` on the wire: it changes exactly when this selection does. `resources` are sorted by
-    name; `missing` are the requested names that do not exist.
+    `version` is the `version_info` on the wire: it changes exactly when this selection does. `missing` are the
+    requested names that do not exist.
     """
 
     type_url: TypeUrl
@@ -147,7 +144,7 @@ class Selection:
 
 
 def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
-    """Return the resources that a client with this subscription should hold now."""
+    """Return the resources that a client should hold now."""
     rows = snapshot.resources(subscription.type_url)
     version = version_of(snapshot, subscription)
     if subscription.wildcard:
@@ -157,7 +154,7 @@ def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
 
 
 def selected_names(rows: Rows, subscription: Subscription) -> frozenset[str]:
-    """Return the names of a subscription, and those of the members of its globs; they may not exist."""
+    """Return the names of a subscription, and of its globs' members; they may not exist."""
     if not has_structured_names(rows) or not subscription.globs:
         return subscription.names
     return expanded(rows, subscription.names, subscription.globs)
@@ -170,7 +167,7 @@ def has_any(snapshot: Snapshot, subscription: Subscription) -> bool:
 
 
 def missing_names(rows: Rows, subscription: Subscription) -> tuple[str, ...]:
-    """Return the names of a subscription that do not exist, sorted; a glob without members is one of them."""
+    """Return the subscribed names that do not exist, sorted, including globs without members."""
     missing = frozenset[str]() if subscription.wildcard else names_without(rows, subscription.names)
     if missing and has_structured_names(rows):
         missing = frozenset(name for name in missing if name not in subscription.globs or is_empty(rows, name))
@@ -178,15 +175,15 @@ def missing_names(rows: Rows, subscription: Subscription) -> tuple[str, ...]:
 
 
 def names_without(rows: Mapping[str, Resource], names: AbstractSet[str]) -> frozenset[str]:
-    """Return the subset of `names` that no resource has. The cost follows the names; that of `-` follows the rows."""
+    """Return the names without a resource. The cost follows the names; that of `-` follows the rows."""
     return frozenset(names - (names & rows.keys()))
 
 
 def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
     """Return the version of a selection, without creating it.
 
-    It is a digest of the selected names and versions, so that a client is woken only by changes to its selection; or
-    the authors' version, if the snapshot serves these.
+    It digests the selected names and versions, so that only changes to a selection wake its client; or it is the
+    authors' version, if the snapshot serves these.
     """
     type_url = subscription.type_url
     if type_url in snapshot.authored:
@@ -196,7 +193,7 @@ def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
 
 
 def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
-    """Return the files that a version came from; empty if a newer version is served already.
+    """Return the files that a version came from; empty if a newer one is served already.
 
     `version` is that of the selection, or of the whole type, as in Delta responses.
     """
@@ -216,7 +213,7 @@ class SharedMemory:
     """State shared by all streams of a server.
 
     Attributes:
-        unanswered: returns the names missing here that may exist elsewhere.
+        unanswered: returns the missing names that may exist elsewhere.
         rollout: returns the current rollout options, which also apply to a client that connects with content.
     """
 
@@ -237,11 +234,11 @@ class SharedMemory:
         return found if found == names else names
 
     def know(self, version: Version) -> None:
-        """Record a version that this process sent, or that a client was found to hold."""
+        """Record a version that this process sent, or that a client holds."""
         self._known_versions.put(version, True)
 
     def is_known(self, version: Version) -> bool:
-        """Whether a version was known to this process, so that removals since then were reported."""
+        """Whether a version was known to this process, which then reported later removals."""
         return version in self._known_versions
 
 
@@ -250,7 +247,7 @@ MOST_KEPT, MOST_KEPT_NAMES = 1024, 1_000_000
 
 
 def expanded(rows: Rows, names: frozenset[str], globs: frozenset[str]) -> frozenset[str]:
-    """Return the names, and those of the members of the globs among them."""
+    """Return the names, and the members of the globs among them."""
     return rows.derive(_GlobMembers, lambda: _GlobMembers(rows.by_name)).expanded(names, globs)
 
 
@@ -260,7 +257,7 @@ def has_structured_names(rows: NameTable[Resource]) -> bool:
 
 
 def members_of(rows: NameTable[Resource], glob: str) -> Iterator[str]:
-    """Yield the names of the members of a canonical glob; the cost follows the size of its directory."""
+    """Yield the members of a canonical glob; the cost follows the size of its directory."""
     directory = glob.partition("?")[0].removesuffix(GLOB[1:])
     return (name for name, _ in rows.starting_with(directory) if glob_of(name) == glob)
 

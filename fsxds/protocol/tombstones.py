@@ -42,10 +42,7 @@ def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) ->
 
 
 def after_parting(known: Tombstones, last: Snapshot | None) -> Tombstones:
-    """Return the tombstones of a view that is no longer followed.
-
-    Reconnecting clients receive all its members as removed.
-    """
+    """Return the tombstones of a view that is no longer followed: all its members count as removed."""
     gone: dict[Key, list[str]] = {}
     for type_url, rows in last.by_type.items() if last is not None else ():
         _note(gone, type_url, (name for name, _ in rows.starting_with(SCHEME)))

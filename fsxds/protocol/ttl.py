@@ -45,7 +45,7 @@ class TtlUse(Enum):
 
 
 def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_delta: bool) -> TtlUse:
-    """Return how the time to live of a type's resources is sent to a client with these `client_features`."""
+    """Return how times to live are sent to a client with these `client_features`."""
     if TTL_FEATURE not in features or not (is_delta or features & SOTW_TTL_FEATURES):
         return TtlUse.NONE
     if mode is TtlMode.SPECIFICATION:
@@ -56,12 +56,12 @@ def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_de
 
 
 def heartbeat_s(ttl_s: float) -> float:
-    """Return the seconds between two heartbeats of a resource, so that one of them may be late."""
+    """Return the seconds between two heartbeats, so that one of them may be late."""
     return ttl_s / HEARTBEATS_PER_TTL
 
 
 class Heartbeats:
-    """Plans the heartbeats of one type on one stream: `at_s` is when the next is due, None for never."""
+    """The next heartbeat of one type on one stream, at `at_s`; None for never."""
 
     __slots__ = ("at_s",)
 
@@ -73,9 +73,9 @@ class Heartbeats:
         return self.at_s is not None and self.at_s <= now_s
 
     def plan(self, shortest_ttl_s: float | None, now_s: float, *, is_all: bool) -> None:
-        """Plan the next heartbeat by the shortest time to live of the client's resources, None for none.
+        """Plan the next heartbeat by the shortest time to live, None for none.
 
-        With `is_all`, all of them were sent now. Otherwise an earlier planned heartbeat stays.
+        With `is_all`, all resources were sent now. Otherwise an earlier planned heartbeat stays.
         """
         next_at_s = None if shortest_ttl_s is None else now_s + heartbeat_s(shortest_ttl_s)
         self.at_s = next_at_s if is_all or next_at_s is None else earliest(self.at_s, next_at_s)

@@ -54,19 +54,16 @@ def domain_matches(name: str) -> Iterator[str]:
 
 
 def find_virtual_hosts(name: str, rows: Container[str], by_alias: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the virtual host that serves a requested host, and the one that has this name.
-
-    Usually they are the same.
-    """
+    """Return the virtual host that serves a requested host, and the one with this name, if another."""
     serving = next((by_alias[alias] for alias in domain_matches(name) if alias in by_alias), None)
     named = name if name in rows else None
     return tuple(own for own in dict.fromkeys((serving, named)) if own is not None)
 
 
 def is_hidden(domain: str, wildcard: str) -> bool:
-    """Whether a domain serves a host better than `wildcard`, which serves that host too.
+    """Whether a domain serves a host better than `wildcard`, which serves it, too.
 
-    An Envoy that has the wildcard does not ask for such a host: it uses the wildcard.
+    An Envoy that has the wildcard does not ask for such a host.
     """
     if domain in {"*", wildcard}:
         return False
@@ -79,7 +76,7 @@ def is_hidden(domain: str, wildcard: str) -> bool:
 
 
 def find_hidden(resource: Resource, by_alias: NameTable[str]) -> frozenset[str]:
-    """Return the virtual hosts that an Envoy which has `resource` may not ask for, in the same route configuration."""
+    """Return the virtual hosts that an Envoy with `resource` may not ask for."""
     route = route_configuration_of(resource.name) + "/"
     domains = [alias.removeprefix(route) for alias in resource.aliases if alias.startswith(route)]
     wildcards = [domain for domain in domains if domain.startswith("*") or domain.endswith("*")]
@@ -90,7 +87,7 @@ def find_hidden(resource: Resource, by_alias: NameTable[str]) -> frozenset[str]:
 
 
 def aliases_to_send(resource: Resource, requested: Iterable[str]) -> tuple[str, ...]:
-    """Return the aliases of a virtual host in a response: its domains without wildcards, and the requested names.
+    """Return the aliases of a virtual host in a response: domains without wildcards, and requested names.
 
     They identify the waiting requests that Envoy considers answered.
     """
@@ -99,7 +96,7 @@ def aliases_to_send(resource: Resource, requested: Iterable[str]) -> tuple[str, 
 
 
 def ends_of_wait(routes: Iterable[Resource]) -> frozenset[str]:
-    """Return the names that end Envoy's wait for the virtual hosts of route configurations that have them on demand.
+    """Return the names that end Envoy's wait for the on-demand virtual hosts of route configurations.
 
     The start of an Envoy, or the listener that brings the route configuration, waits for a response with virtual hosts;
     the removed resource `<route configuration>/`, which names no virtual host, is enough.
@@ -109,7 +106,7 @@ def ends_of_wait(routes: Iterable[Resource]) -> frozenset[str]:
 
 
 def ends_of_any_wait(snapshot: Snapshot) -> frozenset[str]:
-    """Return the same for a client whose route configurations are not known."""
+    """Return the same for a client with unknown route configurations."""
     hosts = frozenset(f"{route_configuration_of(name)}/" for name in snapshot.resources(VIRTUAL_HOSTS))
     return hosts | ends_of_wait(snapshot.resources(ROUTES).values())
 
@@ -118,7 +115,7 @@ class HostLookup(Lookup):
     """Finds virtual hosts by hosts.
 
     Attributes:
-        hidden: by virtual host that was looked up: the virtual hosts that it hides.
+        hidden: the virtual hosts that each one hides, if it was looked up.
     """
 
     __slots__ = ("hidden",)
@@ -128,7 +125,7 @@ class HostLookup(Lookup):
         self.hidden: dict[str, frozenset[str]] = {}
 
     def take_over(self, last: Lookup, change: RowsChange) -> bool:
-        """Reuse the results of earlier rows, which differ by `change`; return whether all of them are still valid."""
+        """Reuse the results for earlier rows, which differ by `change`; return whether all are still valid."""
         has_same_names = not change.removed and change.fresh <= last.rows.keys()
         if super().take_over(last, change) and has_same_names and isinstance(last, HostLookup):
             self.hidden = last.hidden
@@ -146,7 +143,7 @@ class HostLookup(Lookup):
         return frozenset(name for name in names if self._names_of(name))
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the own names of the virtual hosts that serve these hosts, and of those that go with them."""
+        """Return the virtual hosts that serve these hosts, and those that go with them."""
         found = frozenset(own for name in names for own in self._names_of(name))
         return found.union(*filter(None, map(self._hidden_by, found)))
 
@@ -206,12 +203,12 @@ class HostNames(DeltaNames):
         return asked
 
     def begin(self, held: Held, after: Lookup) -> Changes:
-        """Return the changes to the virtual hosts that a client brings (ENVOY.md E50)."""
+        """Return the changes to the brought virtual hosts (ENVOY.md E50)."""
         self._brought = frozenset(held.keys() & after.rows.keys())
         return Changes(unheld(self._brought, held, after) if held else NOTHING, removed=frozenset(held) - self._brought)
 
     def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
-        """Return the changes to send because virtual hosts changed, or because hosts were unsubscribed."""
+        """Return the changes to send because virtual hosts changed, or hosts were unsubscribed."""
         if not (updated or removed or self.has_given_up):
             return NO_CHANGES
         return self._follow(updated, removed, before, after)
@@ -238,13 +235,12 @@ class HostNames(DeltaNames):
         )
 
     def _sent(self, lookup: Lookup) -> frozenset[str]:
-        """Return the existing virtual hosts that were sent to the client."""
         return (self._brought & lookup.rows.keys()) | lookup.names(self._indirect)
 
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """Return the end of the wait for virtual hosts of route configurations, with those that the client wants."""
+        """Return the end of the wait for virtual hosts, with those that the client wants."""
         routes = frozenset(map(route_configuration_of, names))
         wanted = (
             NOTHING if is_first else frozenset(name for name in self.names if route_configuration_of(name) in routes)
@@ -256,12 +252,12 @@ class HostNames(DeltaNames):
         return ends_of_wait(users)
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
-        """Record that all hosts have been answered with their current virtual hosts."""
+        """Record that all hosts have been answered."""
         self.has_given_up = False
         self._indirect = self.names
 
     def retry(self, pending: frozenset[str], after: Lookup) -> Changes:
-        """Return all NACKed names: a domain may have moved between virtual hosts, so they stay together."""
+        """Return all NACKed names together: a domain may have moved between virtual hosts."""
         exist = pending & after.rows.keys()
         # The NACKed response may have been the answer for any host: requests for it still wait.
         return Changes(
@@ -271,7 +267,7 @@ class HostNames(DeltaNames):
         )
 
     def receive_nack(self, answer: Answer) -> None:
-        """Record which NACKed names the client cannot hold: hosts that were answered as unknown."""
+        """Record the NACKed names that the client cannot hold: hosts that were answered as unknown."""
         unknown = answer.rejected & answer.sent.unpopulated
         self._unknown = (self._unknown | unknown) - (answer.rejected - unknown)
 
@@ -286,7 +282,7 @@ class HostNames(DeltaNames):
         return {each.name: aliases_to_send(each, hosts.get(each.name, ())) for each in resources}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
-        """Return the own names of all virtual hosts that the client should hold."""
+        """Return the own names of the virtual hosts that the client should hold."""
         return (self._brought & lookup.rows.keys()) | lookup.names(self.names)
 
     def wants(self, name: str, lookup: Lookup) -> bool:

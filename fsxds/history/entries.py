@@ -51,12 +51,11 @@ class HistoryEntry:
     """A snapshot in the history.
 
     Attributes:
-        number: 3 for `@3`. Unique in the directory for ever.
-        layers: the layers of its nodes.
+        number: 3 for `@3`; never reused in the directory.
         version: the id of the snapshot.
         time_s: when it was kept, in seconds since 1970.
-        commit: the git commit of the tree at that time; None if it was in no repository.
-        changes: by short name of the type; unchanged types are omitted.
+        commit: the git commit of the tree, None outside of a repository.
+        changes: by short name of the type, without unchanged types.
     """
 
     number: int
@@ -82,7 +81,7 @@ def changes_between(before: Snapshot | None, after: Snapshot) -> dict[str, Histo
 
 
 def facts_of(made: HistoryEntry) -> str:
-    """Return the stored facts of an entry, without its number, its layers and its snapshot."""
+    """Return the JSON of an entry, without number, layers and snapshot."""
     changes = {
         name: [[each.count, each.names] for each in (change.added, change.changed, change.removed)]
         for name, change in made.changes.items()
@@ -113,7 +112,7 @@ def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -
 
 
 def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEntry:
-    """Return the entry of a database row. ValueError, TypeError, LookupError, AttributeError: the row is damaged."""
+    """Return the entry of a database row. ValueError, TypeError, LookupError, AttributeError: it is damaged."""
     read = json.loads(facts)
     changes = {
         name: HistoryChange(*(SomeNames(count, tuple(names)) for count, names in change))
@@ -127,13 +126,7 @@ def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEnt
 def read_snapshot(
     connection: sqlite3.Connection, layers: Layers, number: int, near: Snapshot | None = None
 ) -> Snapshot | None:
-    """Return the snapshot with a number, or None if the history of these layers has none.
-
-    Args:
-        connection: the database.
-        layers: the layers of the history.
-        number: the number of the entry.
-        near: a similar snapshot; equal resources are shared with it.
+    """Return the snapshot with a number, or None; `near` shares its equal resources.
 
     Raises:
         DamagedBytesError: it is damaged.
@@ -177,5 +170,5 @@ class History:
         return read_entries(self._connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
-        """Return the snapshot with a number, or None if the history of these layers has none."""
+        """Return the snapshot with a number, or None."""
         return read_snapshot(self._connection, layers, number, near)

@@ -50,13 +50,9 @@ def write_changes(
     before: NameTable[HeldResource],
     after: NameTable[HeldResource],
 ) -> None:
-    """Write the difference between two tables; the cost follows the difference.
+    """Write the difference between two tables, which it costs.
 
-    Args:
-        connection: the database.
-        part: the number of the upstream, and the type of the tables.
-        before: the current content of the rows.
-        after: the new content.
+    `part` is the number of the upstream, and the type.
     """
     fresh, renewed, gone = [], [], []
     for name in sorted(after.differing(before)):
@@ -90,7 +86,7 @@ def _lasting(resource: Resource) -> tuple[str | bytes | bool, ...]:
 
 
 def _facts(resource: Resource) -> str:
-    """Return the facts of a resource beside its body as JSON, with a checksum; empty if there are none."""
+    """Return the facts of a resource beside its body as JSON, with a checksum, or empty."""
     references = [(*row[:3], _NUMBERS[row.severity], row.is_static) for row in resource.references]
     facts = resource.aliases, resource.ttl_s, resource.redirect, references
     if not any(facts):
@@ -100,7 +96,7 @@ def _facts(resource: Resource) -> str:
 
 
 def _checksum(*columns: str | float | None) -> int:
-    """Return a checksum that detects changes by other programs than SQLite; the body has its digest for that."""
+    """Return a checksum that detects changes by other programs; the body has its digest for that."""
     return zlib.crc32(repr(columns).encode())
 
 
@@ -112,14 +108,14 @@ class HeldReader:
     """
 
     def __init__(self, connection: sqlite3.Connection, upstream: str, near: Snapshot | None = None) -> None:
-        """Read the resources of an upstream; bodies that `near` has, too, are shared with it."""
+        """Read the resources of an upstream; `near` shares its equal bodies."""
         self._connection = connection
         self._origin = origin_of(upstream)
         self._near = near
         self.damaged: list[int] = []
 
     def read(self, number: int) -> Held:
-        """Return the resources of the upstream with a number in the database."""
+        """Return the resources of an upstream by its number."""
         found: dict[TypeUrl, dict[str, HeldResource]] = {}
         for row, *columns in self._connection.execute(_READ, (number,)):
             try:
@@ -135,7 +131,7 @@ class HeldReader:
         self._connection.executemany("DELETE FROM held_resources WHERE rowid = ?", [(row,) for row in self.damaged])
 
     def _held(self, *row: Any) -> HeldResource:
-        """Return the resource of a row; raises one of `_DAMAGE` if it is damaged."""
+        """Return the resource of a row; raises one of `_DAMAGE`."""
         type_url, name, version, server = map(bytes.decode, row[:4])
         received_s, expires_s, checksum = row[4:7]
         _require(_checksum(name, version, server, received_s, expires_s) == checksum)

@@ -24,10 +24,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> str:
     """Return the rejections of nodes with a node id as text.
 
-    Args:
-        rejections: the rejections.
-        clock_s: the time of their clock.
-        now_s: seconds since 1970.
+    `clock_s` is the time of their clock, `now_s` seconds since 1970.
     """
     nodes: list[PlainValue] = [
         {

@@ -26,9 +26,7 @@ _DELETE = "DELETE FROM removed_members WHERE layers = ? AND type = ? AND collect
 
 
 class RemovedMembersTable:
-    """The content of the rows, and their changes.
-
-    It is right as long as every transaction succeeds; after a failed one, a new table has to be created.
+    """The content of the rows; wrong after a failed transaction, when a new table has to be created.
 
     Attributes:
         by_layers: the tombstones by the layers of views, the last changed last.

@@ -72,13 +72,7 @@ def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
 
 
 def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: float) -> str:
-    """Return a state as text.
-
-    Args:
-        state: the place of the rollout.
-        digests: the digests of its snapshots, by their role in it.
-        now_s: seconds since 1970.
-    """
+    """Return a state as text; `digests` are those of its snapshots, by role."""
     facts: dict[str, PlainValue] = {
         "format": FORMAT,
         "saved_s": now_s,
@@ -99,12 +93,7 @@ def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: floa
 
 
 def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: float) -> RolloutState:
-    """Return a state with its remaining times adjusted to now.
-
-    Args:
-        text: the result of `encode_state`.
-        restore: returns the snapshot with a digest.
-        now_s: seconds since 1970.
+    """Return the state of a text, with its remaining times adjusted to now.
 
     Raises:
         OtherFormError: another version of fsxds wrote it.
@@ -135,7 +124,7 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
 
 
 def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:
-    """Whether two states of a rollout, at two times in seconds, differ only by the elapsed time."""
+    """Whether two states of a rollout differ only by the elapsed time."""
     are_same = before.served is after.served and before.target is after.target and before.good is after.good
     are_same = are_same and before.pinned is after.pinned
     are_same = are_same and (before.pins, before.nodes) == (after.pins, after.nodes)
@@ -158,7 +147,6 @@ def _before(number: int) -> str:
 
 
 def _distinct(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
-    """Return each snapshot once, in the order of their first occurrence."""
     return list({id(snapshot): snapshot for snapshot in snapshots}.values())
 
 

@@ -58,8 +58,6 @@ NO_VIEWS: Mapping[Layers, Tombstones] = MappingProxyType({})
 
 
 class _Opened(NamedTuple):
-    """An open database."""
-
     connection: sqlite3.Connection
     objects: ObjectTable
     removed: RemovedMembersTable
@@ -105,13 +103,8 @@ class State:
     def record(self, layers: Layers, snapshot: Snapshot, commit: str | None, now_s: float) -> int:
         """Append a snapshot to the history of some layers, and return its number; the oldest beyond 50 is removed.
 
-        A snapshot equal to the newest one is not recorded again.
-
-        Args:
-            layers: the layers of the history.
-            snapshot: shares its bodies with stored snapshots; the cost follows the new bodies.
-            commit: the git commit of the tree.
-            now_s: seconds since 1970.
+        The newest one is not recorded again. The cost follows the bodies that are not stored yet. `now_s` is in seconds
+        since 1970.
 
         Raises:
             StateError: it could not be written.
@@ -127,9 +120,7 @@ class State:
         now_s: float,
         removed: Mapping[Layers, Tombstones] = NO_VIEWS,
     ) -> frozenset[ChannelKey]:
-        """Store the places of rollouts, and the snapshots that they reached.
-
-        Return the channels of all stored rollouts.
+        """Store the places of rollouts and the snapshots that they reached; return the channels of all stored rollouts.
 
         Args:
             rollouts: the changed ones. A snapshot that canaries reached is in the history only if the others have no
@@ -157,7 +148,7 @@ class State:
         return kept
 
     def forget(self, keys: Collection[ChannelKey]) -> None:
-        """Remove rollouts that are not needed any more; the history stays.
+        """Remove unneeded rollouts; the history stays.
 
         Raises:
             StateError: they could not be removed.
@@ -168,9 +159,6 @@ class State:
 
     def rollouts(self, now_s: float) -> dict[ChannelKey, RolloutState]:
         """Return the places of all rollouts, as of now; unreadable ones are reported and omitted.
-
-        Args:
-            now_s: seconds since 1970.
 
         Raises:
             StateError: nothing can be read.
@@ -208,12 +196,7 @@ class State:
             write_rejections(opened.connection, text)
 
     def restore_rejections(self, rejections: Rejections, clock_s: float, now_s: float) -> None:
-        """Restore the rejections that a process stored last.
-
-        Args:
-            rejections: receives them.
-            clock_s: the time of its clock.
-            now_s: seconds since 1970.
+        """Restore the rejections that a process stored last; `clock_s` is the time of their clock.
 
         Raises:
             StateError: they cannot be read.
@@ -232,7 +215,7 @@ class State:
             return dict(opened.removed.by_layers)
 
     def keep_upstreams(self, upstreams: Iterable[KeptUpstream]) -> None:
-        """Store upstream resources; the cost follows the difference. Upstreams that are not given stay.
+        """Store the resources of these upstreams; the cost follows the difference.
 
         Raises:
             StateError: they could not be written.
@@ -244,11 +227,7 @@ class State:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return the stored resources of these upstreams, and drop those of others.
-
-        Args:
-            upstreams: the configured upstreams.
-            near: a similar snapshot; equal bodies are shared with it.
+        """Return the stored resources of these upstreams, and drop those of others; `near` shares its equal bodies.
 
         Raises:
             StateError: nothing can be read.
@@ -266,12 +245,7 @@ class State:
             return read_entries(connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
-        """Return the snapshot with a number, or None if the history of these layers has none.
-
-        Args:
-            layers: the layers of the history.
-            number: the number of the entry.
-            near: a similar snapshot; equal resources are shared with it.
+        """Return the snapshot with a number, or None; `near` shares its equal resources.
 
         Raises:
             StateError: it cannot be read.
@@ -328,7 +302,7 @@ class State:
         return self._opened
 
     def _set_aside(self, damage: str) -> None:
-        """Start with an empty database: others that share the damaged object would find the damage again."""
+        """Start with an empty database: objects that share the damage would run into it again."""
         self._close()
         with suppress(OSError):
             self._directory.set_aside(damage)
@@ -346,7 +320,7 @@ def _words_of(error: Exception) -> str:
 
 
 def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: HistoryEntry) -> int:
-    """Append a snapshot to the history of its layers, unless it is the newest there; return its number."""
+    """Append a snapshot to its history, unless it is the newest there; return its number."""
     connection, objects = opened.connection, opened.objects
     key = layers_key(made.layers)
     query = "SELECT number, snapshot FROM entries WHERE layers = ? ORDER BY number DESC"
@@ -365,7 +339,7 @@ def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: History
 
 
 def _save(opened: _Opened, key: ChannelKey, rollout: RolloutState, now_s: float) -> dict[str, KeptObject]:
-    """Store the place of a rollout, and return its snapshots by their role in it."""
+    """Store the place of a rollout, and return its snapshots by role."""
     snapshots = snapshots_of(rollout)
     # Most often they are one and the same.
     made = {id(snapshot): object_of(snapshot) for snapshot in snapshots.values()}

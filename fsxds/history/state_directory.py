@@ -75,12 +75,7 @@ class StateDirectory:
     """One state directory, held by one process at a time."""
 
     def __init__(self, path: Path, observer: Observer) -> None:
-        """Use a directory, which is created with its parents if necessary.
-
-        Args:
-            path: the directory.
-            observer: receives the files that cannot be used.
-        """
+        """Use a directory, which is created with its parents if necessary."""
         self.path = path
         self._observer = observer
         self._lock = DirectoryLock(path / _LOCK, "keeps its state in this directory")
@@ -105,9 +100,7 @@ class StateDirectory:
         self._lock.release()
 
     def connect(self) -> sqlite3.Connection:
-        """Open the database for writing.
-
-        A file in its place that is not our database is set aside, and an empty one is created.
+        """Open the database for writing; a foreign or damaged file is set aside, and an empty one created.
 
         Raises:
             sqlite3.Error, OSError: that is not possible.
@@ -158,7 +151,7 @@ class StateDirectory:
         return "others can write to it" if found.st_mode & _WRITABLE else None
 
     def set_aside(self, reason: str) -> None:
-        """Rename an unusable database, so that an empty one takes its place; an earlier renamed one is replaced."""
+        """Rename an unusable database, replacing an earlier renamed one."""
         # The journal may be needed to repair it. Beside another database it would do harm.
         for name in (DATABASE, _JOURNAL):
             with suppress(FileNotFoundError):
@@ -177,7 +170,7 @@ class StateDirectory:
                 self.ignore(str(path), "another version of fsxds wrote it")
 
     def is_same(self, status: os.stat_result) -> bool:
-        """Whether the database is still the file with this status: the directory may have been removed."""
+        """Whether the database still is the file with this status: the directory may have been removed."""
         with suppress(FileNotFoundError):
             return os.path.samestat(status, (self.path / DATABASE).lstat())
         return False
@@ -203,7 +196,7 @@ def reject_shared(path: Path) -> None:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the existing database of a state directory. Each statement is a transaction, unless one was begun."""
+    """Open the existing database. Each statement is a transaction, unless one was begun."""
     uri = f"{(path / DATABASE).absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     # All text is JSON: whether it is UTF-8 is checked with whether it is JSON.
@@ -212,7 +205,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error means damage: not a database, other tables, or changes by other programs than SQLite."""
+    """Whether an error means damage: not a database, other tables, or changes by other programs."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         # From the sqlite3 module: a mistake in fsxds. Other exceptions are about the content read.
@@ -221,7 +214,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def sync_directory(path: Path) -> None:
-    """Make created and renamed files in a directory survive a power failure."""
+    """Make created and renamed files survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

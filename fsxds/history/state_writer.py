@@ -37,8 +37,7 @@ ReadState = Callable[[], RolloutState | None]
 class _Unwritten(NamedTuple):
     """The data to write: places of rollouts, forgotten channels, removed members by view, all upstreams.
 
-    `rejections` is None if they are written already. `by_clock` is the same with times that stay constant while nothing
-    changes.
+    `rejections` is None if they are written already. `by_clock` is the same with times that stay constant.
     """
 
     changed: Mapping[ChannelKey, RolloutState]
@@ -50,26 +49,16 @@ class _Unwritten(NamedTuple):
 
 
 class StateWriter:
-    """Writes places of rollouts and upstream resources to a state directory, as they are at the time of the write.
+    """Writes the current places of rollouts and upstream resources to a state directory.
 
     Upstream resources are written before snapshots that contain them: on the disk, they are never behind.
 
     A full disk, a read-only or missing directory is reported and retried after 1, 2, 4, ... 30 seconds, and at each
     change. Serving never waits for it.
-
-    Attributes:
-        state: the directory.
-        seen_manifests: remembers trusted manifests in it.
     """
 
     def __init__(self, state: State, tree: Path | None, observer: Observer) -> None:
-        """Write to a directory that is held.
-
-        Args:
-            state: the directory.
-            tree: the served directory, for its git commit, or None.
-            observer: receives failures.
-        """
+        """Write to a directory that is held; `tree` is for its git commit, or None."""
         self.state = state
         self.seen_manifests = SeenInState(state, observer)
         self._tree = tree
@@ -107,7 +96,7 @@ class StateWriter:
         return self.state.path
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
-        """Return the places of all rollouts that a process wrote last, and report them; blocking, for the start."""
+        """Return the places of rollouts that a process wrote last, and report them; blocking, for the start."""
         try:
             found = self.state.rollouts(time.time())
         except StateError as error:
@@ -131,11 +120,9 @@ class StateWriter:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return the upstream resources that a process wrote last, and report unusable ones; blocking, for the start.
+        """Return the upstream resources that a process wrote last, and report unusable ones.
 
-        Args:
-            upstreams: the configured upstreams; resources of others are dropped.
-            near: a similar snapshot.
+        Blocking, for the start.
         """
         try:
             found = self.state.restored_upstreams(upstreams, near)
@@ -151,7 +138,7 @@ class StateWriter:
         return found
 
     def restore_rejections(self, rejections: Rejections) -> None:
-        """Restore the rejections that a process wrote last, and store them from now on; blocking, for the start."""
+        """Restore the rejections of the last process, and store them from now on; blocking, for the start."""
         self.rejections = rejections
         try:
             self.state.restore_rejections(rejections, time.monotonic(), time.time())
@@ -176,7 +163,7 @@ class StateWriter:
         self._noted.set()
 
     def forget(self, key: ChannelKey) -> None:
-        """Schedule the removal of a rollout's place: no client follows it any more."""
+        """Schedule the removal of a rollout that no client follows."""
         self._readers.pop(key, None)
         self._kept.pop(key, None)
         self._due[key] = _nowhere
@@ -223,7 +210,6 @@ class StateWriter:
                 self._are_rejections_due |= are_rejections_due
 
     def _unwritten(self, due: Mapping[ChannelKey, ReadState]) -> _Unwritten:
-        """Return all data to write, as of this moment."""
         behind = self.read_behind()
         forgotten = [key for key, read in due.items() if read is _nowhere]
         forgotten += [key for key in self._kept if key.lane and key not in behind]
@@ -294,7 +280,7 @@ def commit_of(directory: Path) -> str | None:
     """Return the checked-out commit of the repository that contains a directory: 40 or 64 hex digits.
 
     None if it is in no repository, if nothing was committed yet, and if the references are not files (reftable).
-    Changes of files since the commit are not detected.
+    Uncommitted changes are not detected.
 
     Source: gitrepository-layout(5), https://git-scm.com/docs/gitrepository-layout
     """
@@ -341,7 +327,6 @@ def _packed(common: Path, reference: str) -> str:
 
 
 def _first_line(path: Path) -> str:
-    """Return the first line of a file, or "" if it does not exist."""
     if not path.is_file():
         return ""
     with path.open(encoding="utf-8") as file:
@@ -351,7 +336,7 @@ def _first_line(path: Path) -> str:
 class SeenInState:
     """Remembers manifests in a state directory. Blocks; for one caller at a time.
 
-    A manifest that cannot be written is remembered in memory, and written at the next read: serving continues.
+    A manifest that cannot be written stays in memory, and is written at the next read.
     """
 
     def __init__(self, state: State, observer: Observer) -> None:

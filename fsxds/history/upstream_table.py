@@ -40,7 +40,7 @@ class _KnownUpstream(NamedTuple):
 
 
 class UpstreamTable:
-    """The rows of upstreams, and this process's knowledge of them. It outlives the connections to a database."""
+    """The rows of upstreams, as known to this process. It outlives the connections to a database."""
 
     def __init__(self) -> None:
         # By name. A failed transaction changes neither the rows nor these.
@@ -63,14 +63,9 @@ class UpstreamTable:
     def read(
         self, connection: sqlite3.Connection, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Read the resources of these upstreams, and remove those of other upstreams and damaged ones.
+        """Read the resources of these upstreams, and remove damaged ones, and other upstreams.
 
-        A renamed upstream is recognized by a common server.
-
-        Args:
-            connection: the database.
-            upstreams: the configured upstreams.
-            near: a similar snapshot; equal bodies are shared with it.
+        A renamed upstream is recognized by a common server. `near` shares its equal bodies.
 
         Raises:
             DamagedBytesError: a row is damaged outside of its resources.

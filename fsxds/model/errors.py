@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FsxdsError(Exception):
-    """The base class; its text is one or more lines for users: the place, the fact, the remedy."""
+    """The base class; its text has one or more lines for users: the place, the fact, the remedy."""
 
 
 class UsageError(FsxdsError):
@@ -22,8 +22,8 @@ class ApiError(FsxdsError):
 class ProtocolError(FsxdsError):
     """A client violated the protocol; only that client is affected.
 
-    `code` is the gRPC status code name (`INVALID_ARGUMENT`); each transport maps it to its own form. `subject` is added
-    to the message in the log, such as the node; errors that differ only in it are repetitions.
+    `code` is the gRPC status code name, which each transport maps to its own form. `subject`, such as the node, is
+    added to the message in the log; errors that differ only in it are repetitions.
     """
 
     def __init__(self, message: str, code: str = "INVALID_ARGUMENT", subject: str = "") -> None:
@@ -33,10 +33,7 @@ class ProtocolError(FsxdsError):
 
 
 class LimitError(ProtocolError):
-    """A client exceeds the limit of an option.
-
-    `limit` is the name of the option without its dashes, such as `max-streams`; `fact` describes the excess.
-    """
+    """A client exceeds the limit of an option, such as `max-streams`; `fact` describes the excess."""
 
     def __init__(self, limit: str, fact: str) -> None:
         super().__init__(f"{fact}; ask for less, or have --{limit} raised", "RESOURCE_EXHAUSTED")

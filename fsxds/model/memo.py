@@ -14,11 +14,11 @@ Value = TypeVar("Value")
 
 
 class Lru(Generic[Key, Value]):
-    """Keeps up to `most` values by key, ordered from the least to the most recently used.
+    """Keeps up to `most` values by key, the most recently used last.
 
-    With `size_of`, values are also dropped until the sum of their sizes is at most `most_size`; the last one is always
-    kept. Without it, several threads may share one object: each step is a single operation of `OrderedDict`, and a
-    value that another thread dropped in between is created again.
+    With `size_of`, the sum of their sizes is at most `most_size`, except for a single value. Without it, several
+    threads may share one object: each step is a single operation of `OrderedDict`, and a value that another thread
+    dropped in between is created again.
     """
 
     __slots__ = ("_most", "_most_size", "_size", "_size_of", "_values")
@@ -28,7 +28,6 @@ class Lru(Generic[Key, Value]):
         self._most, self._most_size, self._size_of, self._size = most, most_size, size_of, 0
 
     def __len__(self) -> int:
-        """The number of values."""
         return len(self._values)
 
     def __contains__(self, key: object) -> bool:
@@ -50,7 +49,7 @@ class Lru(Generic[Key, Value]):
         return value
 
     def find(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the cached value, which may be None, and count it as used; or create and cache it."""
+        """Return the cached value, which may be None, and count it as used; or create it."""
         with suppress(KeyError):
             self._values.move_to_end(key)
             return self._values[key]
@@ -59,7 +58,7 @@ class Lru(Generic[Key, Value]):
         return value
 
     def put(self, key: Key, value: Value) -> list[tuple[Key, Value]]:
-        """Add a value as the most recently used; return the dropped values, the oldest first."""
+        """Add a value as the most recently used; return the dropped ones, the oldest first."""
         self.pop(key)
         self._values[key] = value
         self._size += self._size_of(value) if self._size_of else 0
@@ -85,12 +84,11 @@ MOST_NAMES = 1_000_000
 
 
 class AnswersByNames(Generic[Value]):
-    """Caches answers about sets of names; an answer stays valid after a change that has none of its names.
+    """Caches answers about sets of names; an answer survives changes of other names.
 
     Args:
-        most: the maximum number of answers; the least recently used are dropped first.
-        earlier: the last changes, the newest first: the changed names, the answers before that, and their number of
-            names.
+        most: the maximum number of answers.
+        earlier: the last changes, the newest first: the changed names, the answers before, and their number of names.
     """
 
     __slots__ = ("_earlier", "_kept", "_most", "_names")
@@ -121,7 +119,7 @@ class AnswersByNames(Generic[Value]):
         return self._find_earlier(names, make)
 
     def _drop(self) -> None:
-        """Drop the least recently used answers until half of the maximum of names is left; visits all of them."""
+        """Drop the least recently used answers until half of the names is left."""
         kept = tuple(self._kept)
         self._names = sum(map(len, kept))
         for names in kept:

@@ -34,7 +34,7 @@ MOST_ADDED = 16
 
 
 def begins(name: str, count: int) -> bool:
-    """Whether a part begins with this name, which is true for one in `count` names, independent of other names.
+    """Whether a part begins with this name, as one in `count` names does, independent of other names.
 
     If a count divides a larger one, each part of the larger count begins where a part of the smaller count does.
     """
@@ -47,7 +47,7 @@ def begins_chunk(name: str) -> bool:
 
 
 class Chunk(Generic[Value]):
-    """Consecutive names and their values; keeps results that were computed from them."""
+    """Consecutive names and their values, with cached results."""
 
     __slots__ = ("_known", "first", "names", "values")
 
@@ -56,7 +56,7 @@ class Chunk(Generic[Value]):
         self._known: dict[Callable[..., object], Any] = {}
 
     def once(self, make: Callable[[Chunk[Value]], Result]) -> Result:
-        """Return the result of a function of this chunk, which is called once."""
+        """Return the cached result of a function of this chunk."""
         known: Result | None = self._known.get(make)
         if known is None:
             known = self._known[make] = make(self)
@@ -100,7 +100,6 @@ class NameTable(Mapping[str, Value]):
         self._mask = len(buckets) - 1
 
     def __getitem__(self, name: str) -> Value:
-        """Return the value of this name."""
         try:
             return self._buckets[hash(name) & self._mask][name]
         except KeyError:
@@ -112,19 +111,16 @@ class NameTable(Mapping[str, Value]):
         return bucket[name] if name in bucket else self._added.get(name, default)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a value of this name."""
         return name in self._buckets[hash(name) & self._mask] or name in self._added
 
     def __len__(self) -> int:
-        """Return the number of names."""
         return self._size
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names in order."""
         return chain.from_iterable(chunk.names for chunk in self.chunks)
 
     def keys(self) -> Names:
-        """Return the names; the cost of set operations with other names follows the smaller set."""
+        """Return the names; set operations cost as much as the smaller set."""
         return Names(self)
 
     def values(self) -> Values[Value]:
@@ -136,12 +132,12 @@ class NameTable(Mapping[str, Value]):
         return Items(self)
 
     def among(self, names: Iterable[object]) -> set[str]:
-        """Return the subset of `names` that has values."""
+        """Return the subset of `names` with values."""
         buckets, mask, added = self._buckets, self._mask, self._added
         return {name for name in names if name in buckets[hash(name) & mask] or name in added}
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, Value]]:
-        """Yield the names that begin with a prefix, and their values, in order."""
+        """Yield names with a prefix, and their values, in order."""
         at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
         for chunk in self.chunks[at:]:
             for place in range(bisect_left(chunk.names, prefix), len(chunk.names)):
@@ -159,7 +155,7 @@ class NameTable(Mapping[str, Value]):
             yield chunk
 
     def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
-        """Return a table with changed and new values, and without `removed` names, all of which are in this table."""
+        """Return a table with `new` values, and without `removed` names, all of which are in this one."""
         size = len(self) - len(removed) + len(new) - len(self.among(new))
         chunks = self._changed_chunks(new, removed)
         added: dict[str, Value] = {}
@@ -172,7 +168,7 @@ class NameTable(Mapping[str, Value]):
         return table
 
     def differing(self, other: NameTable[Value]) -> set[str]:
-        """Return the names that are in one table only, or that have different objects as values."""
+        """Return the names with different objects as values, or in one table only."""
         mine, others = set(self.chunks), set(other.chunks)
         names = chain.from_iterable(chunk.names for chunk in mine ^ others)
         return {name for name in names if self.get(name) is not other.get(name)}
@@ -208,7 +204,7 @@ class NameTable(Mapping[str, Value]):
         return tuple(chunks)
 
     def _touched(self, names: list[str], removed: AbstractSet[str]) -> list[_Run]:
-        """Return the chunks that change because of these names, which are sorted."""
+        """Return the chunks that change because of these sorted names."""
         runs: list[_Run] = []
         for name in names:
             at = max(bisect_right(self.chunks, name, key=_first) - 1, 0)
@@ -229,17 +225,14 @@ class Names(KeysView[str]):
     _mapping: NameTable[Any]
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names in order."""
         return iter(self._mapping)
 
     def __and__(self, other: Iterable[object]) -> set[str]:
-        """Return the names that are in both."""
         if isinstance(other, AbstractSet) and len(other) > len(self):
             return {name for name in self if name in other}
         return self._mapping.among(other)
 
     def __rand__(self, other: Iterable[Any]) -> set[Any]:
-        """Return the names that are in both."""
         return self & other
 
 
@@ -250,7 +243,6 @@ class Values(ValuesView[Value]):
     _mapping: NameTable[Value]
 
     def __iter__(self) -> Iterator[Value]:
-        """Yield the values in the order of their names."""
         return chain.from_iterable(chunk.values for chunk in self._mapping.chunks)
 
 
@@ -261,7 +253,6 @@ class Items(ItemsView[str, Value]):
     _mapping: NameTable[Value]
 
     def __iter__(self) -> Iterator[tuple[str, Value]]:
-        """Yield names and values in the order of the names."""
         return zip(self._mapping, self._mapping.values(), strict=True)
 
 
@@ -278,7 +269,7 @@ def _buckets_of(chunks: Chunks[Value], size: int) -> Buckets[Value]:
 def _split(
     ordered: Sequence[str], members: Mapping[str, Value], begins: Callable[[str], bool]
 ) -> Iterator[Chunk[Value]]:
-    """Yield the chunks of these names, which are sorted."""
+    """Yield the chunks of these sorted names."""
     starts = [at for at, name in enumerate(ordered) if not at or begins(name)]
     for start, end in pairwise((*starts, len(ordered))):
         names = tuple(ordered[start:end])

@@ -37,11 +37,11 @@ class RelayIds:
     """The known relays above and below this process.
 
     Args:
-        own: the id of this process, 16 hexadecimal digits; empty if it has no upstream, and so is not a relay.
+        own: the id of this process, 16 hexadecimal digits; empty if it has no upstream.
 
     Attributes:
         listeners: callbacks by owner, called with the relays of a call that was rejected because of a loop. An upstream
-            that was asked and has not answered yet is an owner.
+            that has not answered yet is an owner.
     """
 
     def __init__(self, own: str = "") -> None:
@@ -52,12 +52,12 @@ class RelayIds:
 
     @property
     def upwards(self) -> str:
-        """The header of calls to an upstream: this relay, and those connected to it now, directly or indirectly."""
+        """The header of calls to an upstream: this relay, and those connected to it."""
         return ",".join((self.own, *self._below)[:MOST_IDS])
 
     @property
     def downwards(self) -> str:
-        """The header of responses: this relay, and those above it; empty if this process is not a relay."""
+        """The header of responses: this relay, and those above it; empty without an upstream."""
         above = dict.fromkeys(relay for relays in self._above.values() for relay in relays)
         return ",".join((self.own, *above)[:MOST_IDS]) if self.own else ""
 
@@ -91,7 +91,7 @@ class RelayIds:
     def receive(self, upstream: object, relays: tuple[str, ...]) -> str:
         """Record the relays of a response as above this one; return the description of a loop, or "".
 
-        If there is a loop, the response is not accepted and its relays are not recorded.
+        The relays of a response with a loop are not recorded, because it is not accepted.
         """
         own = {self.own, *self._below}
         if found := [relay for relay in relays if relay in own]:
@@ -101,7 +101,7 @@ class RelayIds:
         return ""
 
     def disconnected(self, upstream: object) -> None:
-        """Forget the relays above that were known from an upstream."""
+        """Forget the relays above an upstream."""
         self._above.pop(upstream, None)
 
 

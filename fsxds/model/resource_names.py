@@ -48,8 +48,7 @@ class MalformedName(ValueError):  # noqa: N818 - as what int() raises, it is a V
     """A text is not a structured name, or not a locator.
 
     Attributes:
-        fact: the reason. It quotes nothing of the text, which may contain a secret.
-        remedy: a correct form.
+        fact: the reason, without quotes of the text, which may contain a secret.
     """
 
     def __init__(self, fact: str, remedy: str) -> None:
@@ -62,24 +61,24 @@ _FORM = "write xdstp://<authority>/<type>/<path>, such as xdstp://example.com/en
 
 
 def is_structured(text: str) -> bool:
-    """Whether a text is meant as a structured name or a locator of one; it may be malformed."""
+    """Whether a text is meant as a structured name or its locator; it may be malformed."""
     return text.startswith(SCHEMES)
 
 
 def names_no_authority(text: str) -> bool:
-    """Whether a well-formed structured name is written without an authority: `xdstp:///...`, or `xdstp:/...`."""
+    """Whether a well-formed structured name has no authority: `xdstp:///...`, or `xdstp:/...`."""
     rest = text.partition(":")[2]
     return is_structured(text) and (rest.startswith("///") or not rest.startswith("//"))
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceName:
-    """A structured name; equal ones name one resource. `str` of it is the canonical form.
+    """A structured name; `str` of it is the canonical form.
 
     Attributes:
-        authority: the owner of the resource; empty for none in particular.
-        message_type: the full name of its message, such as `envoy.config.cluster.v3.Cluster`.
-        path: the part after the type, decoded: `foo/bar`. It ends with `/*` (or is `*`) for a glob.
+        authority: the owner of the resource, or empty.
+        message_type: such as `envoy.config.cluster.v3.Cluster`.
+        path: after the type, decoded: `foo/bar`. It ends with `/*` (or is `*`) for a glob.
         context: the context parameters, decoded, sorted.
     """
 
@@ -90,14 +89,13 @@ class ResourceName:
 
     @classmethod
     def parse(cls, text: str, authority: str = "") -> ResourceName:
-        """Read a name in any spelling; a name without an authority gets `authority`. Raises MalformedName."""
+        """Read a name in any spelling; `authority` completes one without. Raises MalformedName."""
         name, fragment = _split(text, authority)
         if fragment is not None:
             raise MalformedName("has directives, and a name has none", "write it without what follows `#`")
         return name
 
     def __str__(self) -> str:
-        """Return the canonical form."""
         return f"{SCHEME}{quote(self.authority, _IN_AUTHORITY)}{self.without_authority}"
 
     @property
@@ -118,7 +116,7 @@ class ResourceName:
 
     @property
     def glob(self) -> ResourceName:
-        """The glob of its directory, of which it is a member; a glob returns itself."""
+        """The glob of its directory; a glob returns itself."""
         directory, slash, _ = self.path.rpartition("/")
         return replace(self, path=f"{directory}{slash}*")
 
@@ -128,7 +126,7 @@ class ResourceName:
 
 
 def query_of(context: tuple[tuple[str, str], ...]) -> str:
-    """Return context parameters as the query of a URI, without its `?`."""
+    """Return context parameters as the query of a URI, without `?`."""
     return "&".join(f"{quote(key, _IN_PARAMETER)}={quote(value, _IN_PARAMETER)}" for key, value in context)
 
 
@@ -143,7 +141,6 @@ class FileName:
     path: str
 
     def __str__(self) -> str:
-        """Return `file:///path`."""
         return FILE_SCHEME + quote(self.path, _IN_PATH)
 
     @property
@@ -159,7 +156,7 @@ class Locator:
     Attributes:
         target: the name of the resource or of a collection, or a file.
         entry: the name of an inline entry of this list collection; empty for the whole.
-        alternatives: locators to try in this order if the target is absent or cannot be reached.
+        alternatives: tried in this order if the target is absent or cannot be reached.
     """
 
     target: ResourceName | FileName
@@ -168,10 +165,7 @@ class Locator:
 
     @classmethod
     def parse(cls, text: str, authority: str = "") -> Locator:
-        """Read a locator: `xdstp://...`, `udpa://...` or `file:///...`, with or without directives.
-
-        Raises MalformedName.
-        """
+        """Read an `xdstp:`, `udpa:` or `file:` URI, with or without directives. Raises MalformedName."""
         return _locator(text, authority, DEEPEST)
 
     def __str__(self) -> str:
@@ -191,26 +185,23 @@ _IN_ALTERNATIVE = "!$&'()*+;=:@/?"
 
 
 def canonical(text: str, authority: str = "") -> str:
-    """Return the canonical form of a structured name, and any other name unchanged. Raises MalformedName."""
+    """Return the canonical form of a structured name, else the name. Raises MalformedName."""
     return str(ResourceName.parse(text, authority)) if is_structured(text) else text
 
 
 def is_glob(name: str) -> bool:
-    """Whether a canonical name stands for all resources in a directory.
-
-    Called for every indirect name, so it is fast.
-    """
+    """Whether a canonical name is a glob. Called for every indirect name, so it is fast."""
     return name.startswith(SCHEME) and name.partition("?")[0].endswith(GLOB)
 
 
 def glob_of(name: str) -> str:
-    """Return the canonical glob of a canonical name; a glob returns itself. Called for every member, so it is fast."""
+    """Return the canonical glob of a canonical name; a glob returns itself. Called for every member."""
     path, mark, context = name.partition("?")
     return f"{path.rpartition('/')[0]}{GLOB}{mark}{context}"
 
 
 def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
-    """Return the canonical form of a structured name of a type, and any other name unchanged.
+    """Return the canonical form of a structured name of a type, else the name.
 
     Raises:
         MalformedName: it is malformed, or of another type.
@@ -226,10 +217,7 @@ def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
 
 
 def is_as_written(text: str, type_url: TypeUrl) -> bool:
-    """Whether a text is certain to be a canonical name of a type.
-
-    It has an authority, and neither codes nor parameters.
-    """
+    """Whether a text is certainly a canonical name of a type, with an authority, without codes and parameters."""
     found = _AS_WRITTEN.fullmatch(text)
     return found is not None and _TYPE_PREFIX + found[1] == type_url and not _DOTS.search(text)
 
@@ -240,7 +228,7 @@ def is_locator(text: str) -> bool:
 
 
 def parse_or_none(text: str) -> ResourceName | None:
-    """Return a structured name, or None if the text is not one or is malformed."""
+    """Return a structured name, or None if it is malformed or plain."""
     if not is_structured(text):
         return None
     try:

@@ -21,7 +21,6 @@ class ResourceType:
 
     Attributes:
         short_name: the users' name of its discovery service, such as `cds`.
-        message_type: the full name of its message.
         noun: the users' name of its resources, such as `clusters`; also a word in names of its files.
         rest_path: the last part of `/v3/discovery:...`, None if the type has no REST form.
         name_field: the field with the resource's name, None if only a `Resource` wrapper has it.
@@ -31,22 +30,20 @@ class ResourceType:
         grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty if
             only ADS serves it.
         has_sotw: its service has the SotW method and the unary one beside the Delta one.
-        is_user: in a rollout its resources change after the resources that they use were added and before those are
-            removed. Resources of other types are used.
-        followed_by: the short name of the type that an Envoy needs again, by Delta, after a resource of this type;
-            empty for none.
+        is_user: it uses other types: in a rollout it changes after additions to these and before removals from them.
+        followed_by: the short name of the type that an Envoy needs again, by Delta, after a resource of this type, or
+            empty.
         comes_and_goes: an Envoy drops its resources, and takes them up again within one flight without a request that
             shows it (ENVOY.md E36): it does not request a route configuration again that another scope uses now.
             Endpoints follow their clusters anyway, and runtime layers stay as long as the Envoy runs.
         absence_hangs_envoy: when Delta reports that an awaited name does not exist, Envoy 1.40 waits for ever, and its
             start with it; without a report, it continues after `initial_fetch_timeout`.
-        lets_go_of_removed: that holds for names that it waits for; it drops a resource that it has (ENVOY.md E86).
+        lets_go_of_removed: that holds for awaited names; Envoy drops a resource that it has (ENVOY.md E86).
         survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md E40).
         is_secret: its resources are never shown, and their mirrored files are readable by the user of fsxds only.
         holds_config_sources: its resources may name the source of other resources.
-        file_order: the position of its files among those that the mirror writes: files that others name by path must
-            exist first (ENVOY.md E26), so it is below that of clusters; types that may reference new clusters are
-            above.
+        file_order: the position of its files in the order of mirror writes: files that others name by path must exist
+            first (ENVOY.md E26), so it is below that of clusters; types that may reference new clusters are above.
         new_file_order: the same for a file that does not exist yet, None if that makes no difference.
     """
 
@@ -79,7 +76,7 @@ class ResourceType:
 
     @property
     def words(self) -> frozenset[str]:
-        """All words in names of files or folders that mean this type."""
+        """All words in names of files or folders for this type."""
         return frozenset((self.short_name, self.noun, *self.file_words))
 
 
@@ -147,10 +144,10 @@ def type_from_path(path: PurePosixPath) -> ResourceType | None:
 
 
 def exact_type_from_path(path: PurePosixPath) -> ResourceType | None:
-    """Return the type if a name was made for fsxds, else None; such a file is expected to hold no other type.
+    """Return the type if a name was made for fsxds, else None; such a file holds no other type.
 
-    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters. A name is cut at its dots,
-    and the last part before the suffix that is a word of the table decides.
+    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters: the last part between dots
+    that is a word of the table, without the suffix, decides.
     """
     parts = path.name.split(".")[:-1]
     words = (*reversed(parts), *reversed(path.parts[:-1]))
@@ -180,7 +177,7 @@ _LOOSE_WORDS = {
 
 
 def route_configuration_of(name: str) -> str:
-    """Return the route configuration of a virtual host by its name; it may contain slashes itself."""
+    """Return the route configuration of a virtual host's name; it may contain slashes itself."""
     return name.rpartition("/")[0]
 
 

@@ -55,9 +55,8 @@ CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
 class Origin:
     """The place of a resource: its file, and its first line (from 1); 0 if it does not come from a file.
 
-    `document` counts the documents of the file from 0; `field_path` leads from the top of the document to the resource.
-    The origin of a patched resource is that of the patch; `patched` has the places of fields that were written
-    elsewhere.
+    `document` counts from 0; `field_path` leads from the top of the document to the resource. For a patched resource it
+    is the place in the patch; `patched` has the places of other fields.
     """
 
     path: PurePosixPath
@@ -76,9 +75,9 @@ class Patched:
     """The places of the fields of a patched resource.
 
     Attributes:
-        base: the origin of the resource that was patched.
-        sources: by path in the patched resource: whether the patch wrote the value, and its path in the patch, or else
-            in the base. The longest path that leads to a field counts; all other fields are from the base.
+        base: the origin of the original resource.
+        sources: by path in the patched resource: whether the patch wrote the value, and its path there or in the base.
+            The longest path that leads to a field counts; other fields are from the base.
     """
 
     base: Origin
@@ -90,7 +89,7 @@ class Reference(NamedTuple):
 
     `field_path` leads from the top of the resource to the mention, in the API's own spelling. `severity` is that of a
     dangling reference: an ERROR if Envoy would reject the resource or wait until a timeout. `is_static`: it has to name
-    a static resource of the bootstrap, not one of the tree.
+    a static resource of the bootstrap.
     """
 
     type_url: TypeUrl
@@ -104,9 +103,9 @@ class Reference(NamedTuple):
 class Resource:
     """One named xDS resource.
 
-    `body` is its deterministic binary serialization, `version` the digest of type and body. `ttl_s` is in seconds, None
-    for no expiry. `references` are its mentions of other resources, in the order of its fields. `redirect` is the
-    canonical locator of its target, empty if it is not a redirect; a redirect from a file has no body.
+    `body` is its deterministic binary serialization, `version` the digest of type and body. `ttl_s` is None for no
+    expiry. `references` are in the order of its fields. `redirect` is the canonical locator of its target, or empty; a
+    redirect from a file has no body.
     """
 
     type_url: TypeUrl
@@ -120,14 +119,14 @@ class Resource:
     redirect: str = ""
 
     def equals_for_clients(self, other: Resource) -> bool:
-        """Whether clients see no difference to `other`: in content, time to live and aliases."""
+        """Whether content, time to live and aliases are equal."""
         return self is other or (
             self.version == other.version and self.ttl_s == other.ttl_s and self.aliases == other.aliases
         )
 
 
 def key_of(resource: Resource) -> Key:
-    """Return the identity of a resource, independent of its content."""
+    """Return the identity of a resource."""
     return resource.type_url, resource.name
 
 
@@ -137,13 +136,13 @@ def claims_of(resource: Resource) -> frozenset[Key]:
 
 
 def version_of_body(type_url: TypeUrl, body: bytes) -> Version:
-    """Return the version of one resource: 32 hex digits of SHA-256 over its type and its serialized body."""
+    """Return the version of one resource: 32 hex digits of SHA-256 over type and body."""
     return Version(hashlib.sha256(type_url.encode() + b"\0" + body).hexdigest()[:32])
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadResource:
-    """A resource with a mistake, so that it is not a message, and with a readable name."""
+    """A resource with a mistake and a readable name."""
 
     type_url: TypeUrl
     name: str
@@ -155,9 +154,6 @@ class LayerEdit:
     """A layer's edit of a resource of the layers below it.
 
     Attributes:
-        type_url: the type of the resource.
-        name: its name.
-        origin: the place of the edit.
         column: counts from 1.
         patch: merged into the resource; None deletes it. It is never changed.
     """
@@ -178,8 +174,8 @@ class LayerEdit:
 class Document:
     """One document of a file.
 
-    `declared` are the types that it lists, including those of lists that are empty on purpose. `version_info` is the
-    author's, or None. `unread` are not among the resources. `edits` are of resources in layers below that of the file.
+    `declared` are the types of its lists, even empty ones. `version_info` is the author's, or None. `unread` are not
+    among the resources. `edits` are of resources in lower layers.
     """
 
     path: PurePosixPath
@@ -194,8 +190,8 @@ class Document:
 class ParsedFile:
     """The documents of one file and its problems; `digest` is that of the parsed content.
 
-    `takes` are the resources of layers below that it deletes or patches, once that was done. `mark` is unique to this
-    object, so that derived results can be keyed by it without keeping it alive.
+    `takes` are the resources of lower layers that it deleted or patched. `mark` is unique to this object, so that
+    derived results can be keyed by it without keeping it alive.
     """
 
     path: PurePosixPath
@@ -212,7 +208,7 @@ class ParsedFile:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """The resources of all its documents, in the order of the file."""
+        """The resources of all its documents, in order."""
         return tuple(resource for document in self.documents for resource in document.resources)
 
     @property
@@ -232,7 +228,7 @@ class ParsedFile:
 
 
 class ResourceList(Collection[Resource]):
-    """Resources of one type sorted by name, as one object for all clients that receive them.
+    """Resources of one type sorted by name, as one object for all clients.
 
     Compares by identity, so that derived results can be keyed by it at no cost.
     """
@@ -246,15 +242,12 @@ class ResourceList(Collection[Resource]):
         self._names: frozenset[str] | None = None
 
     def __iter__(self) -> Iterator[Resource]:
-        """Yield the resources by name."""
         return iter(self._resources)
 
     def __len__(self) -> int:
-        """Return their number."""
         return len(self._resources)
 
     def __contains__(self, resource: object) -> bool:
-        """Whether it contains a resource."""
         return resource in self._resources
 
     @property
@@ -272,8 +265,8 @@ NO_RESOURCES = ResourceList()
 class RowsChange:
     """The difference between resources of one type and earlier ones, by name.
 
-    `fresh` are new or have other content, `renewed` differ only in time to live or aliases. `moved` differ only in
-    their place, which clients do not see.
+    `fresh` are new or have other content, `renewed` differ only in time to live or aliases, `moved` only in their
+    place, which clients do not see.
     """
 
     fresh: frozenset[str] = frozenset()
@@ -282,7 +275,7 @@ class RowsChange:
     moved: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __bool__(self) -> bool:
-        """Whether there is any difference for clients."""
+        """Whether there is a difference for clients."""
         return bool(self.fresh or self.renewed or self.removed)
 
     @property
@@ -294,8 +287,8 @@ class RowsChange:
 class Rows(NameTable[Resource]):
     """The resources of one type in a snapshot, sorted by name; never changed.
 
-    Derived results are computed once, for all clients, and are dropped with the rows. Results that a change does not
-    touch are taken over from the rows before it.
+    Derived results are computed once, for all clients, and are dropped with the rows. A change keeps the results that
+    it does not touch.
     """
 
     __slots__ = (
@@ -317,7 +310,7 @@ class Rows(NameTable[Resource]):
         resources: Mapping[str, Resource] | None = None,
         since: tuple[Rows, RowsChange] | None = None,
     ) -> None:
-        """Take resources by name, and their difference to earlier rows, if known."""
+        """Take resources by name, and their known difference to earlier rows."""
         super().__init__(resources)
         self.type_url = type_url
         # Stands for these rows in caches of others, without keeping them alive.
@@ -333,7 +326,7 @@ class Rows(NameTable[Resource]):
             self._follow(*since)
 
     def _follow(self, earlier: Rows, change: RowsChange) -> None:
-        """Take over the results of earlier rows that are still valid."""
+        """Take over the valid results of earlier rows."""
         names = change.names
         self._changes.put(earlier._mark, change)
         if len(names) <= MOST_TAKEN_OVER:
@@ -384,25 +377,19 @@ class Rows(NameTable[Resource]):
         return self._version
 
     def prepared(self) -> Rows:
-        """Return these rows after computing their version.
-
-        For a hundred thousand rows it takes longer than clients should wait.
-        """
+        """Compute the version, which takes longer for a hundred thousand rows than clients should wait."""
         self._version = self.version
         return self
 
     def version_of(self, names: frozenset[str]) -> Version:
-        """Return the version of the resources with these names, including names that do not exist."""
+        """Return the version of the resources with these names, existing or not."""
         return self._versions.find(names, lambda: version_of_set(self.type_url, self._members(names)))
 
     def _members(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:
         return ((name, self[name].version if name in self else "") for name in sorted(names))
 
     def with_changes(self, updated: Iterable[Resource], removed: Iterable[str]) -> Rows:
-        """Return these rows with updated and removed resources; the result knows its difference to these rows.
-
-        The cost follows the number of changes: the rows of a type may be a hundred thousand.
-        """
+        """Return these rows after a change, with their difference; the cost follows the change."""
         new = {resource.name: resource for resource in updated if self.get(resource.name) is not resource}
         gone = frozenset(self.among(removed))
         if not new and not gone:
@@ -411,9 +398,9 @@ class Rows(NameTable[Resource]):
         return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
     def with_those_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
-        """Return these rows plus the earlier rows with these names, none of which is in these rows.
+        """Return these rows plus the earlier ones with these names, none of which is in these.
 
-        The result knows its difference to the earlier rows, and takes over their results that are still valid.
+        The result knows its difference to the earlier rows, and keeps their valid results.
         """
         change = self.changes_since(earlier)
         change = replace(change, removed=change.removed - names)
@@ -423,14 +410,13 @@ class Rows(NameTable[Resource]):
         return Rows(self.type_url, table, (earlier, change))
 
     def _change(self, new: Mapping[str, Resource], gone: frozenset[str]) -> RowsChange:
-        """Return the change that new and removed resources make to these rows."""
         kept = self.among(new)
         moved = frozenset(name for name in kept if new[name].equals_for_clients(self[name]))
         renewed = frozenset(name for name in kept if new[name].version == self[name].version) - moved
         return RowsChange(frozenset(new.keys() - renewed - moved), renewed, gone, moved)
 
     def changes_since(self, earlier: Rows) -> RowsChange:
-        """Return the difference to earlier rows of the type; compares them if it is not known yet."""
+        """Return the difference to earlier rows of the type, from the cache or by comparing."""
         if earlier is self:
             return RowsChange()
         if not earlier:
@@ -439,10 +425,7 @@ class Rows(NameTable[Resource]):
         return self._changes.find(earlier._mark, lambda: self._compare(earlier, self.differing(earlier)))
 
     def changes_over(self, below: Rows, earlier: Rows, earlier_below: Rows) -> RowsChange:
-        """Return the difference to earlier rows, if both were made from others by a few changes.
-
-        The cost follows these.
-        """
+        """Return the difference to earlier rows, if both were made from others by a few changes, which it costs."""
         if earlier is self or not earlier:
             return self.changes_since(earlier)
         names = self.changes_since(below).names | earlier.changes_since(earlier_below).names
@@ -477,8 +460,8 @@ def _shortest_ttl_s(chunk: Chunk[Resource]) -> float:
 class TypeChange:
     """The last change of a type: the generation of its snapshot, the names, and their files.
 
-    A resource with only another time to live or other aliases is in `changed`, too. For `removed` names, `files` has
-    the files that contained them.
+    `changed` includes resources with only another time to live or other aliases. For `removed` names, `files` has their
+    former files.
     """
 
     generation: int
@@ -495,16 +478,16 @@ class Snapshot:
     Attributes:
         generation: counts up in this process, and is never sent.
         by_type: rows for every known type.
-        authored: the authors' versions to send instead of those of rows, if these are wanted.
+        authored: the authors' versions to send instead of those of rows.
         changes: the last change of each type.
         incomplete: the types that a never-good file may define, so that missing resources must not be reported as
             removed.
         withheld: the subset of these types for which no file was ever good.
         undeclared: the types that no document ever listed.
         unresolved: the redirects without a target that is served here.
-        tombstones: by type and collection: the names of members that were removed from the view, the latest last.
+        tombstones: by type and collection: the names of removed members, the latest last.
         let_go: by type, names of upstreams that are gone though no upstream removed them; see `UpstreamContent`.
-        upstreams: by upstream name: the `sequence` of its content that is merged into this snapshot.
+        upstreams: by upstream name: the `sequence` of its merged content.
     """
 
     generation: int
@@ -527,12 +510,12 @@ class Snapshot:
         return MappingProxyType({type_url: rows.version for type_url, rows in self.by_type.items()})
 
     def resources(self, type_url: TypeUrl) -> Rows:
-        """Return the resources of a type by name, empty for a type that is not served."""
+        """Return the resources of a type by name; empty if it is not served."""
         rows = self.by_type.get(type_url)
         return Rows(type_url) if rows is None else rows
 
     def beyond(self, other: Snapshot) -> Iterator[Resource]:
-        """Yield the resources that `other` does not have, or with other content; the cost follows the difference."""
+        """Yield the resources that differ in `other`, or are missing; the cost follows the difference."""
         for type_url, rows in self.by_type.items():
             others = other.resources(type_url)
             for name in rows.changes_since(others).names:

@@ -31,15 +31,12 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
 
     - up to 1000 members: the type, a newline, and the lines of all members;
     - more: a zero byte, the type, a newline, and the SHA-256, in 32 bytes each, of the lines of each chunk. A chunk
-      begins with the first member, and with each one that has a name with a CRC-32 (that of zlib, in UTF-8) that 128
-      divides. So a change costs the digest of one chunk and of the list of them, and equal sets have equal versions
-      however they came about.
+      begins with the first member, and with each name with a CRC-32 (that of zlib, in UTF-8) that 128 divides. So a
+      change costs the digest of one chunk and of their list, and equal sets have equal versions however they came
+      about.
 
-    Neither may ever change: clients would fetch everything again after an upgrade.
-
-    Args:
-        type_url: the type of all of them.
-        members: name and version of each, sorted by name; the version of a name that does not exist is empty.
+    Neither may ever change: clients would fetch everything again after an upgrade. `members` are sorted; a name that
+    does not exist has an empty version.
     """
     members = tuple(members)
     if len(members) <= MOST_IN_ONE_DIGEST:

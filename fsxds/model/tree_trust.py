@@ -30,7 +30,7 @@ class SeenManifest:
 
 
 class SeenManifests(Protocol):
-    """Remembers the newest trusted manifest of each subject, so that an older one is detected."""
+    """Remembers the newest trusted manifest of each subject, to detect older ones."""
 
     def newest(self, subject: str) -> SeenManifest | None:
         """Return the newest one, or None."""
@@ -58,7 +58,7 @@ class TreeVerifier(Protocol):
     """Verifies whole trees, one after the other."""
 
     def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
-        """Return why a tree is not trusted at a time, in seconds since 1970; empty if it is trusted. It may block."""
+        """Return why a tree is not trusted at a time, in seconds since 1970. It may block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,6 @@ class TrustDecision:
     """The tree that may be loaded.
 
     Attributes:
-        tree: the tree to load.
         faults: why it is not the tree that was read; empty if it is.
         has_last_good: there is a trusted tree to load.
     """
@@ -94,7 +93,7 @@ class TreeTrust:
 
         Args:
             tree: the tree that was read.
-            verifier: finds faults in it; None if every tree is trusted.
+            verifier: None if every tree is trusted.
             now_s: seconds since 1970.
             has_layers: folders of the tree are layers of views.
         """
@@ -107,7 +106,7 @@ class TreeTrust:
 
 
 def nothing_of(tree: SourceTree, faults: tuple[Problem, ...], *, has_layers: bool = False) -> SourceTree:
-    """Return an empty tree with problems, because this one is not trusted and no earlier one was."""
+    """Return an empty tree with problems, if neither this tree nor an earlier one is trusted."""
     folders = {folder for file in tree.files for folder in file.path.parents} if has_layers else set[PurePosixPath]()
     paths = ({MANIFEST_PATH} | folders) - {PurePosixPath(), *(problem.path for problem in faults)}
     fact, remedy = "nothing here is read: the tree is not trusted", "see what is wrong with its manifest and its files"

@@ -48,9 +48,9 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A mistake in a text, reported before its file is known.
+    """A mistake in a text, before its file is known.
 
-    `line` and `column` count from 1; None if only `field_path` is known, from which `formats.positions` finds them.
+    `line` and `column` count from 1; None if `formats.positions` has to find `field_path`.
     """
 
     rule: str
@@ -68,7 +68,7 @@ class Problem:
 
     `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text (`resources[2].name`), or
     empty. `rule` is the stable name of the broken rule. `elsewhere` is the same problem in the file that wrote the
-    mistake, None if it is this file.
+    mistake, or None.
     """
 
     path: PurePosixPath
@@ -103,7 +103,7 @@ def pointer_of(field_path: FieldPath) -> str:
 
 
 def scalar_text(value: object) -> str | None:
-    """Return a text, number or truth value as JSON would write it, without quotes; None for anything else."""
+    """Return a text, number or truth value as in JSON, without quotes; None for anything else."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -131,13 +131,12 @@ VARIABLES_MARK = b"# fsxds: variables"
 
 
 class SourceFile:
-    """One file as it was read; equal to another one of the same path and content.
+    """One file as it was read; compares by path and content.
 
     Attributes:
         has_variables: its first line requests the replacement of variables.
         path: relative to the tree.
         digest: the SHA-256 of the content.
-        size_bytes: the size of the content.
     """
 
     __slots__ = ("_content", "_packed", "digest", "has_variables", "path", "size_bytes")
@@ -174,11 +173,9 @@ class SourceFile:
             self._content = None
 
     def __eq__(self, other: object) -> bool:
-        """Whether path and content are equal."""
         return isinstance(other, SourceFile) and (self.path, self.digest) == (other.path, other.digest)
 
     def __hash__(self) -> int:
-        """Hash path and digest."""
         return hash((self.path, self.digest))
 
     def __repr__(self) -> str:
@@ -187,7 +184,7 @@ class SourceFile:
 
 
 class ProjectedFile(SourceFile):
-    """A file that is served differently from its content; it has a separate digest, and shares the content."""
+    """A file that is served differently from its content, with a separate digest."""
 
     __slots__ = ("_original",)
 
@@ -207,7 +204,7 @@ class ProjectedFile(SourceFile):
 
 
 class VariedFile(ProjectedFile):
-    """A file with other values for its variables in a view than elsewhere.
+    """A file with other values for its variables in a view.
 
     Attributes:
         texts: the values, by name.
@@ -224,11 +221,11 @@ class VariedFile(ProjectedFile):
 
 
 class Tree(Protocol):
-    """Files at one settled moment, sorted by path; `problems` name existing files that could not be read."""
+    """Files at one settled moment, sorted by path; `problems` name unreadable ones."""
 
     @property
     def files(self) -> tuple[SourceFile, ...]:
-        """All files; costs a visit of each in a tree over another."""
+        """All files; a tree over another visits each."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -247,7 +244,7 @@ MANIFEST_SIGNATURE = ".fsxds-manifest.sig"
 
 @dataclass(frozen=True, slots=True)
 class OfferedManifest:
-    """A manifest and its signature file as they were read; this process need not trust them."""
+    """A manifest and its signature file as read, trusted or not."""
 
     manifest: bytes = field(repr=False)
     signature: bytes = field(repr=False)
@@ -255,9 +252,9 @@ class OfferedManifest:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFiles:
-    """The manifest of a tree and its signature as they were read; None if missing or unreadable.
+    """The manifest of a tree and its signature; None if missing or unreadable.
 
-    `problems` name the files that exist and could not be read.
+    `problems` name unreadable ones.
     """
 
     manifest: SourceFile | None = None
@@ -279,9 +276,9 @@ NO_MANIFEST = ManifestFiles()
 class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
 
-    `problems` name files that exist and could not be read (too large, no permission): their last content stays.
-    `ignored` are the files with a suffix of no format, `excluded` the files and directories that the user excludes.
-    `signed` is the manifest with its signature, which are not files of the tree.
+    `problems` name unreadable files (too large, no permission): their last content stays. `ignored` are files with a
+    suffix of no format, `excluded` files and directories that the user excludes. `signed` is the manifest with its
+    signature.
     """
 
     files: tuple[SourceFile, ...]
@@ -298,10 +295,7 @@ class SourceTree:
 
 @dataclass(frozen=True, slots=True)
 class OverlaidTree:
-    """A tree over another one, with changed and new files. It costs its changes.
-
-    `problems` are those of all files of both.
-    """
+    """A tree over another one, with changed and new files, which it costs."""
 
     below: Tree
     changed: Mapping[PurePosixPath, SourceFile]
@@ -333,10 +327,9 @@ class HeldFile:
 
 @dataclass(frozen=True, slots=True)
 class LostLayer:
-    """A layer that the settings name and that has no folder.
+    """A layer of the settings without a folder.
 
     Attributes:
-        problem: the problem at its folder.
         folders: its former folders, or possible ones.
         is_kept: the tree before had it.
     """
@@ -347,7 +340,7 @@ class LostLayer:
 
     @property
     def held(self) -> HeldFile | None:
-        """The held file for it; None if the problem is not an error, and the layer is just empty."""
+        """The held file for it; None if the layer is just empty, which is no error."""
         is_error = self.problem.severity is Severity.ERROR
         return HeldFile(self.problem.path, self.problem, self.is_kept) if is_error else None
 
@@ -376,7 +369,6 @@ class SpelledFloat(float):
         return spelled
 
     def __reduce__(self) -> tuple[type[SpelledFloat], tuple[str, float]]:
-        """Copy and pickle with the text."""
         return SpelledFloat, (self.text, float(self))
 
 
@@ -385,8 +377,6 @@ class BackOff:
     """The pauses between retries: 1, 2, 4, ... 30 seconds.
 
     Attributes:
-        first_s: the first pause, which doubles with each failure.
-        longest_s: the longest pause.
         well_after_s: after a success of this length, the next failure begins with the first pause again.
     """
 

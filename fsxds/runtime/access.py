@@ -32,9 +32,9 @@ class Peer:
 
     Attributes:
         address: the IP address; empty for a Unix socket.
-        is_private: the connection cannot be read by others: TLS, a Unix socket, or loopback.
-        names: the names in the verified client certificate: URIs such as `spiffe://...`, and DNS names.
-        token: the bearer token; never shown. Empty without one.
+        is_private: others cannot read the connection: TLS, a Unix socket, or loopback.
+        names: in the verified client certificate: URIs such as `spiffe://...`, and DNS names.
+        token: the bearer token, or empty; never shown.
     """
 
     address: str
@@ -50,10 +50,9 @@ class Access:
     Its code is `UNAUTHENTICATED` if the request had no known credentials, else `PERMISSION_DENIED`.
 
     Attributes:
-        rules: which clients may ask for which nodes; None for all clients with a valid token, or all if there are no
-            tokens.
-        tokens: the tokens of clients, or None.
-        admin_tokens: the tokens of operators, or None.
+        rules: None for all clients with a valid token, or all if there are no tokens.
+        tokens: of clients, or None.
+        admin_tokens: of operators, or None.
         views: returns the view of a node.
         has_insecure_secrets: secrets are also sent in clear over the network.
     """
@@ -110,7 +109,7 @@ class Access:
         self.check_node(peer, node)
 
     def check_all_nodes(self, peer: Peer) -> None:
-        """Check that a client may ask about all nodes: it needs a rule for any node, or for the admin address."""
+        """Check that a client may ask about all nodes, by a rule for any node, or for the admin address."""
         if self.is_for_everybody:
             return
         rules = tuple(self._rules_of(peer))
@@ -136,7 +135,7 @@ class Access:
         )
 
     def identity_of(self, peer: Peer, node: Node) -> str:
-        """Return the identity that a client votes as: the name in its certificate, else of its token, else its node id.
+        """Return the identity that a client votes as: the name of its certificate or token, else its node id.
 
         Names in certificates count without rules, too: fsxds asks for certificates only to verify them.
         """
@@ -147,7 +146,7 @@ class Access:
         return (rule for rule in self._rules_of(peer) if rule.admin) if self.rules else iter(())
 
     def _rules_of(self, peer: Peer) -> Iterator[AccessRule]:
-        """Yield the rules that apply to a client, which meets all their conditions; each rule has a condition."""
+        """Yield the rules with conditions that a client meets; each rule has a condition."""
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         if self.rules is None:
             if token_name is not None:
@@ -188,7 +187,7 @@ class Access:
         return ProtocolError(f"{fact}, as the server's settings `access` and `tokens` demand", "UNAUTHENTICATED")
 
     def _title(self, peer: Peer) -> str:
-        """Return a client's description for error texts: the names of its token and its certificate."""
+        """Return a description of a client for error texts."""
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         shown = () if token_name is None else (f"the token {token_name or 'without a name'}",)
         return ", ".join((*shown, *(name[:200] for name in peer.names[:3]))) or "this client"
@@ -200,7 +199,7 @@ def is_uri(name: str) -> bool:
 
 
 def _lower(pattern: str) -> str:
-    """Return a DNS pattern in lower case, unless it is a regular expression, which is case-sensitive."""
+    """Return a DNS pattern in lower case; a regular expression is case-sensitive."""
     return pattern if pattern.startswith(REGEX) else pattern.lower()
 
 
@@ -214,8 +213,7 @@ class AccessInUse:
     """The current access settings. Touched from the event loop only.
 
     Attributes:
-        current: the settings; `replace` sets them.
-        listeners: callbacks by their owner, called after each replacement.
+        listeners: callbacks by owner, called after each replacement.
     """
 
     def __init__(self, access: Access | None = None) -> None:

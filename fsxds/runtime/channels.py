@@ -24,8 +24,8 @@ class ChannelKey:
     Attributes:
         layers: the layers of their view.
         is_canary: they get a change before the others.
-        held: the versions that are not served to them, if these differ from those for all nodes: they rejected some, or
-            are offered a version again that is not served to the others. None otherwise.
+        held: the versions that are not served to them, because they rejected some, or are offered a version again; None
+            if they are the same as for all nodes.
         lane: a number above 0 while they catch up with another channel.
         is_shared: versions that other nodes of the channel reject are not served to them either, because each set of
             rejections would need another channel.
@@ -44,7 +44,7 @@ class ChannelKey:
 
     @property
     def cohort(self) -> str:
-        """The users' name for these nodes among those of their view."""
+        """The users' name for these nodes."""
         if self.lane:
             return "catching up"
         return "rejecting" if self.held is not None else "canary" if self.is_canary else "main"
@@ -59,11 +59,11 @@ class ChannelClient(Client, Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the log: its node id, its address, or the directory of a mirror."""
+        """Its name in the log: node id, address, or the directory of a mirror."""
 
     @property
     def transport(self) -> str:
-        """The transport: `REST`, `gRPC` or `mirror`."""
+        """`REST`, `gRPC` or `mirror`."""
 
     @property
     def identity(self) -> str:
@@ -71,24 +71,21 @@ class ChannelClient(Client, Protocol):
 
     @property
     def has_returned(self) -> bool:
-        """Whether the client has proved that it stays: an open stream, or a node that polled again after an answer."""
+        """Whether it has proved that it stays: an open stream, or a node that polled again after an answer."""
 
     @property
     def node_count(self) -> int:
-        """The number of nodes that it represents, each with a vote: usually one."""
+        """The number of nodes that it represents, usually one, each with a vote."""
 
     @property
     def is_away(self) -> bool:
-        """Whether it cannot receive a response before it comes back.
-
-        A node between two polls, or after its last one.
-        """
+        """Whether it cannot receive a response now: a node between two polls, or after its last one."""
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
         """Return the subset of `names` that it subscribes to."""
 
     def sync_state(self) -> SyncState:
-        """Return its state for the snapshot of its channel. Called for all clients at once, so it must be quick."""
+        """Return its state for the snapshot of its channel; quick, because it is called for all clients."""
 
     def status(self) -> ClientStatus:
         """Return the versions sent, ACKed and NACKed."""
@@ -101,7 +98,7 @@ class ChannelClient(Client, Protocol):
 
 
 def node_key(client: ChannelClient) -> NodeKey:
-    """Return a key shared by all clients of one node; a client without a node id is a separate node."""
+    """Return the key shared by all clients of one node; without a node id, each is a separate node."""
     return (client.node.id, client.node.cluster) if client.node.id else client
 
 
@@ -109,10 +106,9 @@ class Channel:
     """The lineage of snapshots that some nodes of one view share, and its clients.
 
     Attributes:
-        key: the nodes that it is for.
         store: the current snapshot.
         streams: the current snapshot for streams: the same store, or one with config sources rewritten to ADS.
-        clients: the clients that follow it, in the order of their arrival.
+        clients: in the order of their arrival.
         absent: clients that were away when the rollout stopped awaiting them, and have not come back; their nodes have
             not left.
         step: the step that clients have yet to take, or None.
@@ -128,7 +124,7 @@ class Channel:
     )
 
     def __init__(self, key: ChannelKey, streams: SnapshotStore | None = None) -> None:
-        """Create a channel without a snapshot; `streams` is given if streams are served another snapshot."""
+        """Create a channel without a snapshot; `streams` is given if streams are served another one."""
         self.key = key
         self.store = SnapshotStore()
         self.streams = streams or self.store
@@ -152,18 +148,18 @@ class Channel:
             self.absent.pop(client, None)
 
     def expect(self, client: ChannelClient) -> None:
-        """Record an absent client of another channel that will return to this one."""
+        """Record an absent client that will return to this channel."""
         self.absent[client] = None
         client.follow(self)
 
     @property
     def known(self) -> Iterator[ChannelClient]:
-        """Yield the present clients in the order of their arrival, then the absent ones."""
+        """Yield the present clients, then the absent ones."""
         yield from self.clients
         yield from self.absent
 
     def progressed(self, client: ChannelClient) -> None:
-        """Report that a client sent a request or received a response; ignored if the client has left."""
+        """Report that a client sent a request or received a response, unless it left."""
         if client in self.clients:
             self.on_progress(client)
 
@@ -182,8 +178,8 @@ class Channels(Protocol):
 
     Attributes:
         on_demand: asks upstreams for the names that clients request.
-        on_moved: callbacks by their owner, called when nodes may have moved to other channels; for waiting requests
-            that are not clients.
+        on_moved: callbacks by owner, called when nodes may have moved to other channels; for waiting requests that are
+            not clients.
     """
 
     on_demand: OnDemand
@@ -199,10 +195,10 @@ class Channels(Protocol):
         """Return the channel of a node, as soon as its snapshot is loaded.
 
         Args:
-            node: the node, as the client sent it.
-            holds: whether it reports that it holds content; None if it is not to become a client of the channel.
+            node: as the client sent it.
+            holds: whether it reports content; None if it is not to become a client of the channel.
             holds_of: whether that is the content of a snapshot.
-            is_here: its content was sent by this server, and no other server sent it content since.
+            is_here: no other server sent it content since this one did.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.

@@ -33,14 +33,14 @@ class UpstreamStatus:
     """The status of an upstream. Times are seconds since 1970.
 
     Attributes:
-        servers: the addresses of its servers, in order.
-        server: the connected server, or empty.
-        wire: the protocol: `Delta ADS`, `SotW ADS`, `REST`; empty without a connection.
+        servers: their addresses, in order.
+        server: the connected one, or empty.
+        wire: `Delta ADS`, `SotW ADS`, `REST`; empty without a connection.
         since_s: the time of the last change of `state`; 0 if no server was asked yet.
-        trouble: why it is not connected, or the fault in its responses; empty for none.
+        trouble: why it is not connected, or the fault in its responses, or empty.
         resources: the number of held resources by type, without zeros.
         pending: the types with an awaited answer.
-        last_update_s: the time of its last response, and so the age of the held resources; None for never.
+        last_update_s: the time of its last response, and so the age of held resources, or None.
         rejected: the rejected resources of its last response, a text for each, bounded.
     """
 
@@ -69,8 +69,8 @@ class RestoredUpstreams(NamedTuple):
     """The upstream resources that the database had.
 
     Attributes:
-        held: the resources of each upstream, by its name, without empty ones.
-        dropped: the names of upstreams that are not configured any more; their resources are removed.
+        held: the resources of each upstream, without empty ones.
+        dropped: upstreams that are not configured any more; their resources are removed.
         damaged: the number of damaged resources by upstream; they are removed, too.
     """
 
@@ -99,11 +99,11 @@ class UpstreamKeeper(Protocol):
 
         Args:
             upstreams: the configured upstreams; resources of others are dropped.
-            near: the snapshot that is served already, with which equal bodies are shared, or None.
+            near: shares its equal bodies, or None.
         """
 
     def note_upstreams(self) -> None:
-        """Schedule a write of the upstream resources as they will be then."""
+        """Schedule a write of the upstream resources."""
 
 
 class RowSource:
@@ -111,7 +111,6 @@ class RowSource:
 
     Attributes:
         asked: asks its servers for the names that clients request.
-        contents: its resources.
         relays: the known relays above and below.
     """
 
@@ -139,7 +138,7 @@ class RowSource:
         return False
 
     def own_statuses(self) -> Iterable[OwnStatus]:
-        """Return the status of this process as a client of each of its servers."""
+        """Return the status of this process as a client of each upstream."""
         return ()
 
     def elsewhere(self) -> Elsewhere:
@@ -147,7 +146,7 @@ class RowSource:
         return NOWHERE
 
     def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
-        """Load the resources of an earlier process, and keep the current ones from now on; blocking, for the start."""
+        """Load the resources of an earlier process, and keep the current ones; blocking, for the start."""
         # Drops the resources of upstreams that are not configured any more.
         keeper.restored_upstreams(())
 
@@ -155,7 +154,7 @@ class RowSource:
         """Request the resources that loaded files reference."""
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """Process versions that are held back from all nodes from now on, and the nodes that reject them."""
+        """Process versions that are held back from all nodes now, and the nodes that reject them."""
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
         """Process versions that are not held back any more."""
@@ -164,11 +163,11 @@ class RowSource:
         """Keep its resources current, until cancelled."""
 
     def trust(self, anchors: TrustedSigners | None) -> None:
-        """Accept only resources that a trusted signer signed from now on; all if `anchors` is None."""
+        """Accept only resources of a trusted signer from now on; all if `anchors` is None."""
 
 
 def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
-    """Return the upstream settings by precedence: those of `upstream`, then those of authorities.
+    """Return the upstream settings by precedence: `upstream`, then authorities.
 
     Raises:
         UsageError: two have one name, one names a server twice, or a certificate has no key.
@@ -192,7 +191,6 @@ def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
 
 
 def _with_defaults(rule: UpstreamRule, settings: Settings) -> UpstreamRule:
-    """Return a rule with missing files replaced by those of the settings."""
     has_own = rule.cert is not None
     return UpstreamRule(
         rule.servers,

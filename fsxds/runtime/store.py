@@ -12,11 +12,7 @@ Value = TypeVar("Value")
 
 
 class Latest(Generic[Value]):
-    """A value that is replaced from time to time. Readers pull: nothing is queued, so a slow reader skips values.
-
-    Attributes:
-        current: the value; `replace` sets it.
-    """
+    """A value that is replaced from time to time. Readers pull, so a slow reader skips values."""
 
     def __init__(self, value: Value) -> None:
         self.current = value
@@ -34,13 +30,13 @@ class Latest(Generic[Value]):
         await self._replaced.wait()
 
     async def other_than(self, value: Value) -> Value:
-        """Wait until the current value is another object than this one, and return it."""
+        """Wait until the current value is another object, and return it."""
         while self.current is value:
             await self._replaced.wait()
         return self.current
 
     async def run_with(self, work: Callable[[Value], Awaitable[object]]) -> Never:
-        """Run `work` with the current value; at each replacement, cancel it and run it with the new value."""
+        """Run `work` with the current value; at each replacement, cancel it and run it with the new one."""
         while True:
             value = self.current
             async with asyncio.TaskGroup() as tasks:
@@ -54,7 +50,7 @@ async def _run(work: Callable[[Value], Awaitable[object]], value: Value) -> None
 
 
 def end_wait(limit: asyncio.Timeout | None, at_s: float | None) -> None:
-    """Set the end of a wait, in time of the event loop, or None for never; an expired wait is not prolonged."""
+    """Set the end of a wait in time of the event loop, or None; an expired wait is not prolonged."""
     if limit is not None and not limit.expired():
         limit.reschedule(at_s)
 
@@ -63,7 +59,7 @@ class SnapshotStore:
     """Holds the current snapshot, None before the first.
 
     Attributes:
-        listeners: callbacks by their owner, called after each publication.
+        listeners: callbacks by owner, called after each publication.
     """
 
     def __init__(self) -> None:
@@ -76,13 +72,13 @@ class SnapshotStore:
         return self._latest.current
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make `snapshot` current and wake all waiters. Its generation must be above the current one's."""
+        """Make a snapshot current and wake all waiters. Its generation must be above the current one's."""
         self._latest.replace(snapshot)
         for listener in self.listeners.values():
             listener()
 
     async def newer_than(self, generation: int) -> Snapshot:
-        """Wait for a snapshot above `generation` (0 for the first) and return the newest. Safe to cancel."""
+        """Wait for a snapshot above `generation` (0 for the first); return the newest. Safe to cancel."""
         while (snapshot := self._latest.current) is None or snapshot.generation <= generation:
             await self._latest.replaced()
         return snapshot

@@ -40,7 +40,7 @@ class Supervisor:
     Attributes:
         failures: the number of failures by component.
         degraded: the components that failed and have not recovered, in the order of their failures; then the idle ones.
-        components: the names of all components that were started.
+        components: all components that were started.
         is_starting: while true, an error for users (`FsxdsError`) ends the process; afterwards only one of a vital
             component.
     """
@@ -84,7 +84,6 @@ class Supervisor:
     async def _run_once(
         self, component: str, work: Callable[[], Awaitable[object]], *, is_vital: bool
     ) -> BaseException | None:
-        """Return the exception that ended the component, or None if it completed."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         well = loop.call_later(self._back_off.well_after_s, self._recover, component)
         try:
@@ -125,10 +124,7 @@ class Supervisor:
             self._update()
 
     def note(self, component: str, *, is_idle: bool) -> None:
-        """Record whether the purpose of a component is missing, which degrades it though it runs.
-
-        The caller reports why.
-        """
+        """Record whether the purpose of a component is missing, which degrades it; the caller reports why."""
         if is_idle != (component in self._idle):
             self._idle = (*self._idle, component) if is_idle else _without(self._idle, component)
             self._update()
@@ -148,12 +144,8 @@ async def until_stopped(
 ) -> None:
     """Run `work` until it ends, or until SIGTERM or Ctrl-C, which cancel it.
 
-    A second signal ends the process at once, and so does an end that takes too long.
-
-    Args:
-        work: the coroutine to run.
-        observer: receives the event of the stop.
-        at_stop: called at the first signal, and again before the process ends at once.
+    A second signal ends the process at once, and so does an end that takes too long. `at_stop` is called at the first
+    signal, and again before the process ends at once.
 
     Raises:
         KeyboardInterrupt: it was Ctrl-C; SIGTERM is no error.
@@ -202,7 +194,7 @@ def leave_at_once(status: int) -> NoReturn:
 
 
 def words_of(error: BaseException) -> str:
-    """Return the text of an FsxdsError, or of a group of only these; empty for all other errors."""
+    """Return the text of an FsxdsError, or of a group of these; empty for other errors."""
     if isinstance(error, BaseExceptionGroup):
         words = [words_of(each) for each in error.exceptions]
         return "; ".join(words) if all(words) else ""

@@ -45,7 +45,7 @@ VIEW = "view"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view of some nodes: the name of their rule, and its layers; layers from templates exist."""
+    """The name of a rule, and the layers of some of its nodes; layers from templates exist."""
 
     name: str
     layers: Layers
@@ -65,7 +65,7 @@ def layers_within(layers: Layers, existing: Collection[str]) -> Layers:
 
 
 def values_of(node: Node) -> dict[str, str]:
-    """Return the values of a node that rules match. Empty and very long values are omitted."""
+    """Return the values of a node that rules match, without empty and very long ones."""
     values = {"id": node.id, "cluster": node.cluster, "user_agent_name": node.agent, **dict(node.attributes)}
     return {attribute: value for attribute, value in values.items() if 0 < len(value) <= LONGEST_VALUE}
 
@@ -81,12 +81,9 @@ class Views:
     """The views of the settings.
 
     Args:
-        rules: in the order of the settings; None if they have no views: all nodes see the whole tree.
+        rules: in the order of the settings; None if all nodes see the whole tree.
         variables: the variables of all views.
-        adjusted: returns a problem of lost layers with the configured severity of its rule; None if it is off.
-
-    Attributes:
-        made_of: the rules and the variables.
+        adjusted: returns a problem of lost layers with its configured severity; None if it is off.
     """
 
     def __init__(
@@ -120,9 +117,7 @@ class Views:
     def layers_of(self, node: Node, existing: Collection[str]) -> View | None:
         """Return the view of a node, or None if no rule matches it.
 
-        Args:
-            node: is matched once, and cached.
-            existing: the folders that may be layers; should be a set, because each layer is looked up in it.
+        `existing` should be a set, because each layer is looked up in it.
         """
         if self._rules is None:
             return EVERYTHING
@@ -141,12 +136,12 @@ class Views:
     def possible(self, existing: Collection[str]) -> tuple[View, ...]:
         """Return every possible view, once per distinct layers, in the order of the rules.
 
-        Templates are matched backwards against existing folders. A view without such a folder is included.
+        Templates are matched backwards against existing folders; the view without any is included.
         """
         return tuple(View(names[0], layers) for layers, names in self.names_by_layers(existing).items())
 
     def names_by_layers(self, existing: Collection[str]) -> Mapping[Layers, tuple[str, ...]]:
-        """Return the possible layers of nodes, each with the names of its views, in the order of the rules."""
+        """Return the possible layers of nodes with the names of their views, in the order of the rules."""
         if self._rules is None:
             return {EVERYTHING.layers: (EVERYTHING.name,)}
         found: dict[Layers, dict[str, None]] = {}
@@ -168,11 +163,8 @@ class Views:
         """Return the layers without a folder that are required, or that had a folder before.
 
         A folder that a rule names is required. A single folder of a template may be removed: its nodes no longer see
-        the layer. If all folders of a template are removed at once, that counts as a loss.
-
-        Args:
-            folders: the folders of the tree.
-            known: the layers that had files in the tree before.
+        the layer. If all folders of a template are removed at once, that counts as a loss. `known` are the layers with
+        files in the tree before.
         """
         lost: list[LostLayer] = []
         for layer, views in self._layers.items():
@@ -197,7 +189,7 @@ class _Rule:
 
     Attributes:
         tested: the attributes that its patterns test.
-        known: the attributes with values that follow from its patterns, or from the folders that its templates match.
+        known: the attributes with values that follow from its patterns, or from folders of its templates.
     """
 
     def __init__(self, rule: ViewRule) -> None:
@@ -215,7 +207,6 @@ class _Rule:
         self.known = frozenset(templated | self._exact.keys())
 
     def matches(self, values: Values) -> bool:
-        """Whether all patterns match."""
         for attribute, test in self._tests:
             value = values.get(attribute)
             if value is None or not test(value):
@@ -223,23 +214,19 @@ class _Rule:
         return True
 
     def filled(self, values: Values) -> Iterator[str]:
-        """Yield the layers of a node, whether they exist or not; layers that need a missing value are skipped."""
+        """Yield the layers of a node, existing or not, except those that need a missing value."""
         for layer in self.layers:
             name = layer.filled(values)
             if name is not None:
                 yield name
 
     def view(self, layers: Iterable[str], existing: Collection[str]) -> View:
-        """Return the view of the folders that the rule names, and of the existing ones from templates."""
+        """Return the view of the folders that the rule names, and of existing ones from templates."""
         found = tuple(dict.fromkeys(layer for layer in layers if layer in self._named or layer in existing))
         return View(self.name, (*found, *self._last) if found else NO_LAYERS)
 
     def possible_values(self, folders: Callable[[_Template], Iterable[Values]]) -> list[Values]:
-        """Return the values with which nodes get different layers; a missing value means a layer without a folder.
-
-        Args:
-            folders: returns the values for which a layer has folders.
-        """
+        """Return the values with which nodes get different layers; without a value, a layer has no folder."""
         found: list[Values] = [self._exact]
         for layer in self.layers:
             named = [values for values in folders(layer) if self._may_match(values)]
@@ -273,10 +260,8 @@ class _Template:
     """A layer of a rule.
 
     Attributes:
-        text: the layer as written.
-        attributes: the attributes in it, in order; empty for the name of a folder.
+        attributes: in it, in order; empty for the name of a folder.
         texts: the parts before, between and after them.
-        folders: matches possible folders of it.
     """
 
     text: str
@@ -308,7 +293,6 @@ class _Template:
         return (folder for folder in existing if self.values_of(folder) is not None)
 
     def values_in(self, existing: Collection[str]) -> Iterator[Values]:
-        """Yield the values with existing folders; none for a layer without templates."""
         for folder in sorted(existing) if self.attributes else ():
             values = self.values_of(folder)
             if values is not None:
@@ -323,7 +307,6 @@ def _template(layer: str) -> _Template:
 
 
 def _lost(layer: _Template, views: str, stood: list[str], folders: Collection[str]) -> Problem:
-    """Return the problem of a layer that has no folder any more, or never had one."""
     fact, near = f"this folder is a layer of {views}, and has no configuration", list[str]()
     if layer.attributes:
         others = f" and {len(stood) - 1} more are" if len(stood) > 1 else " is"
@@ -348,7 +331,6 @@ def _views_text(names: list[str]) -> str:
 
 
 def _is_exact(patterns: tuple[str, ...]) -> bool:
-    """Whether the patterns match exactly one text."""
     return len(patterns) == 1 and not patterns[0].startswith(REGEX) and not _WILDCARDS & set(patterns[0])
 
 
@@ -392,7 +374,7 @@ class NodeRules(NamedTuple):
     Attributes:
         views: returns the layers of a node.
         canary: the nodes that get a change first, or None.
-        admit: called with the number of channels before another is created for a node; LimitError rejects the node.
+        admit: called with the number of channels before another is created; LimitError rejects the node.
     """
 
     views: Views

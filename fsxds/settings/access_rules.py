@@ -38,8 +38,8 @@ class AccessRule:
     """The rights of clients with certain credentials: all of `token`, `name` and `dns` that are given.
 
     Attributes:
-        token: the name of a token; empty if none is needed.
-        name: patterns, one of which matches a URI in the client's certificate; empty if none is needed.
+        token: the name of a token, or empty.
+        name: patterns, one of which matches a URI in the client's certificate, or empty.
         dns: the same for its DNS names.
         nodes: patterns for the ids of the allowed nodes; empty for any.
         clusters: patterns for their clusters; empty for any.
@@ -143,7 +143,7 @@ class Tokens:
     """The tokens of a file.
 
     Attributes:
-        digests: the name (may be empty) and the SHA-256 of each. Several may have the same name.
+        digests: the name (may be empty or not unique) and the SHA-256 of each.
         is_exposed: other users of the machine can read the file.
     """
 
@@ -156,7 +156,7 @@ class Tokens:
         return frozenset(name for name, _ in self.digests if name)
 
     def name_of(self, token: str) -> str | None:
-        """Return the name of a token, or None if it is unknown. Takes the same time for all tokens of equal length."""
+        """Return the name of a token, or None; takes the same time for all tokens of equal length."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         found: str | None = None
         for name, each in self.digests:
@@ -166,7 +166,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file of tokens: `TOKEN` or `NAME: TOKEN` in a line; empty lines and lines with `#` first are skipped.
+    """Read a file with `TOKEN` or `NAME: TOKEN` per line; empty lines and those that begin with `#` are skipped.
 
     Raises:
         UsageError: it cannot be read, or has a mistake. No token is in its text.

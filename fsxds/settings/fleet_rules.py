@@ -16,7 +16,7 @@ class FleetRule:
 
     Attributes:
         targets: the members of an etcd, as `HOST:PORT`; or `unix:/path` for the processes of one machine.
-        prefix: the prefix of all keys, without a slash at its ends.
+        prefix: of all keys, without a slash at its ends.
     """
 
     targets: tuple[str, ...]

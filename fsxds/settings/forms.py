@@ -77,10 +77,10 @@ class OptionForm(Generic[Value]):
         metavar: the placeholder for the value in `--help`.
         demand: completes the sentence "... is not ...".
         read: converts the written value, or raises ValueError.
-        schema: the JSON Schema of the value in the settings file.
+        schema: of the value in the settings file.
         choices: all values, if they can be listed.
         bare: the value of a flag without one; None if it needs one.
-        negation: another flag that means false; empty for none.
+        negation: another flag that means false, or empty.
         in_file_only: it has no flag and no variable; `read` raises `structured.MistakesFound`.
         is_repeatable: its flag may be given again; the variable has spaces between values; in the file it is a list,
             and `read` raises `structured.MistakesFound` as well.
@@ -98,12 +98,11 @@ class OptionForm(Generic[Value]):
 
     @property
     def is_structured(self) -> bool:
-        """Whether `read` finds the mistakes within a value of the file, with the place of each."""
+        """Whether `read` finds the mistakes within a value, with their places."""
         return self.in_file_only or self.is_repeatable
 
 
 def _number(written: object, text: str, units: Mapping[str, float]) -> float:
-    """Read a number with or without a unit."""
     if isinstance(written, int | float) and not isinstance(written, bool):
         value = float(written)
     elif isinstance(written, str) and (match := re.search(text, written.strip())):
@@ -203,7 +202,7 @@ def _number_schema(text: str) -> Schema:
 
 
 def one_of(*choices: str) -> OptionForm[str]:
-    """Create the form of an option that takes one of a few words."""
+    """Create the form of an option with a few words as values."""
 
     def read(written: object) -> str:
         if written in choices:
@@ -272,7 +271,6 @@ def _read_levels(written: object) -> Mapping[str, str]:
 
 
 def _pairs(written: object) -> dict[str, object]:
-    """Return the levels by rule as written."""
     if isinstance(written, dict):
         # YAML reads an unquoted `off` as false.
         return {str(name): OFF if word is False else word for name, word in written.items()}

@@ -14,10 +14,9 @@ from fsxds.settings.view_rules import SCALAR, attributes_schema, no_such_view, r
 
 @dataclass(frozen=True, slots=True)
 class MirrorRule:
-    """One directory of mirrored files. For fields with None, the setting `mirror_NAME` applies.
+    """One directory of mirrored files; None means the setting `mirror_NAME`.
 
     Attributes:
-        directory: the directory of the files.
         view: the name of their view.
         node: the attributes of the node that reads them, or empty.
         admin: the admin address of the Envoy that reads them.
@@ -35,7 +34,7 @@ class MirrorRule:
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        """The attributes that select its content: those of the node, or the name of the view as `view`."""
+        """The attributes that select its content: the node's, or the name of the view as `view`."""
         return self.node if self.view is None else (("view", self.view),)
 
     def seen_from(self, directory: Path) -> MirrorRule:
@@ -75,7 +74,7 @@ def _read_mirror(part: SettingPart) -> MirrorRule:
 
 
 def unknown_views(mirrors: Iterable[MirrorRule], names: Collection[str]) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the mistakes of mirrors with an unknown view, or without a view although there are views."""
+    """Yield the mistakes of mirrors with an unknown view, or without one if there are views."""
     for index, mirror in enumerate(mirrors):
         if mirror.view is not None and mirror.view not in names:
             yield (index, "view"), no_such_view(mirror.view, names)

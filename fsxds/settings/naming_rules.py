@@ -35,7 +35,7 @@ class NamingRules:
     """The additions to structured names in files.
 
     Attributes:
-        authority: the authority for names without one.
+        authority: for names without one.
         contexts: the parameters for names, by folder.
     """
 
@@ -136,8 +136,8 @@ class CollectionRule:
     """A list collection of all listeners in a folder.
 
     Attributes:
-        name: its name; without an authority, that of the settings is added.
-        folder: the path of the folder in the tree; subfolders are included.
+        name: without an authority, that of the settings is added.
+        folder: its path in the tree; subfolders are included.
         is_inline: its entries contain the listeners; else they are locators of them.
     """
 

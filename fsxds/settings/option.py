@@ -36,7 +36,6 @@ class Option:
 
     Attributes:
         field: the attribute of `Settings`; includes the unit.
-        form: the form of its value.
         default: as a user would write it, None for "not set".
         group: its heading in `--help`.
         commands: the commands that have it as a flag.
@@ -75,11 +74,11 @@ class Option:
 
     @property
     def has_flag(self) -> bool:
-        """Whether it has a flag and an environment variable; lists and mappings are in a settings file only."""
+        """Whether it has a flag and an environment variable; lists and mappings do not."""
         return not self.form.in_file_only
 
     def complaint(self, written: object, error: ValueError | None = None) -> str:
-        """Return why `written` is not a value of this option, and an example; the text of `error` if it has one."""
+        """Return why `written` is not a value of this option, and an example; or the text of `error`."""
         if isinstance(error, MistakesFound):
             # The written value may contain a password.
             return str(error)

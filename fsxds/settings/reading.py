@@ -81,7 +81,6 @@ def read_settings(
 
 
 def _with_variables(settings: Settings, environment: Mapping[str, str]) -> Settings:
-    """Return the settings with the values of the tree's variables in the environment."""
     views, variables = settings.views, settings.variables
     return replace(
         settings,
@@ -120,7 +119,6 @@ def settings_schema() -> Schema:
 
 
 def _schema_of(row: Option) -> Schema:
-    """Return the schema of one value; an option that may be unset may be null."""
     return {"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema
 
 
@@ -179,7 +177,6 @@ def _no_such_setting(key: str) -> str:
 
 
 def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[PlacedMistake]:
-    """Yield the mistakes in the names of views."""
     names = [rule.name for rule in values.get("views") or ()]
     for at, fact in unknown_views(values.get("mirrors") or (), names):
         yield file.fault(("mirrors", *at), fact)
@@ -208,10 +205,6 @@ def service_environment() -> dict[str, str]:
 
 class SettingsReader:
     """Reads the settings of a command at its start and at each SIGHUP, which no longer ends the process.
-
-    Args:
-        command: the command that determines the options.
-        read: reads the settings; flags and environment are those of the start.
 
     Attributes:
         count: the number of answered SIGHUPs.
@@ -262,7 +255,7 @@ class SettingsChange:
     Attributes:
         settings: the settings from now on.
         changed: the names of the changed options.
-        needs_restart: the names of changed options that need a restart, and so are not applied.
+        needs_restart: the names of changed options that are not applied before a restart.
     """
 
     settings: Settings
@@ -308,7 +301,6 @@ class SettingsFile:
     """A settings file.
 
     Attributes:
-        path: its path.
         written: its values, by the names of settings, as written.
         node: the YAML node of the whole file, None if it is empty.
     """
@@ -348,7 +340,7 @@ class SettingsFile:
         return self.placed(field_path, f"{pointer_of(field_path)}: {fact}")
 
     def placed(self, field_path: FieldPath, message: str) -> PlacedMistake:
-        """Return a mistake at the key of a value, or at the enclosing value if it has no place."""
+        """Return a mistake at the key of a value, or at its nearest parent with a place."""
         node, mark = self.node, self.node.start_mark
         for step in field_path:
             if isinstance(step, int):
@@ -362,7 +354,7 @@ class SettingsFile:
         return PlacedMistake(mark.line + 1, mark.column + 1, message)
 
     def duplicates(self) -> Iterator[PlacedMistake]:
-        """Yield a mistake for each duplicate key in a mapping; YAML would take the last."""
+        """Yield a mistake for each duplicate key; YAML would take the last."""
         waiting: list[tuple[FieldPath, Any]] = [((), self.node)] if self.node else []
         # An alias may lead back to an enclosing node.
         seen: set[int] = set()
@@ -384,12 +376,11 @@ class SettingsFile:
                 waiting += [((*path, index), value) for index, value in enumerate(node.value)]
 
     def error_of(self, faults: list[PlacedMistake]) -> UsageError:
-        """Return the exception that lists all mistakes in order, one per line."""
+        """Return the exception with all mistakes in order, one per line."""
         return UsageError(
             "\n".join(f"{self.path}:{each.line}:{each.column}: {each.message}" for each in sorted(faults))
         )
 
 
 def _pairs(node: Any) -> list[tuple[Any, Any]]:
-    """Return the keys and values of a mapping, none of another node."""
     return node.value if node.id == "mapping" else []

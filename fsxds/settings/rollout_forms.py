@@ -14,7 +14,7 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:[.][0-9]{1,6})?) ?%", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The nodes that get a change first: those of a view, or a share of all nodes, above 0 and up to 1."""
+    """The nodes that get a change first: those of a view, or a share of all, above 0 and up to 1."""
 
     view: str | None = None
     share: float | None = None
@@ -31,7 +31,7 @@ def is_in_share(node_id: str, share: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NackLimit:
-    """The share of identities (below 1) or their number above which a rejected version is held back from all nodes."""
+    """A version is held back from all nodes if more identities reject it: a share below 1, or a number."""
 
     share: float = 0.5
     count: int | None = None

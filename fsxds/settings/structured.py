@@ -28,7 +28,7 @@ _TYPE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake within the value of a setting: its path from the top of the value, and the fact with its remedy."""
+    """A mistake within the value of a setting: its path, and the fact with its remedy."""
 
     path: FieldPath
     fact: str
@@ -44,18 +44,18 @@ class MistakesFound(ValueError):  # noqa: N818 - as other settings that cannot b
 
 @dataclass(frozen=True, slots=True)
 class SettingPart:
-    """A value within a setting. Mistakes are collected, and reading continues with a harmless value."""
+    """A value within a setting. After a mistake, reading continues with a harmless value."""
 
     written: object
     path: FieldPath = ()
     mistakes: list[Mistake] = field(default_factory=list)
 
     def reject(self, fact: str) -> None:
-        """Record a mistake in this value: the fact and the remedy."""
+        """Record a mistake: the fact and the remedy."""
         self.mistakes.append(Mistake(self.path, fact))
 
     def members(self, known: Collection[str], required: Collection[str] = ()) -> dict[str, SettingPart]:
-        """Return the members of a mapping with known and required keys; members without a value are omitted."""
+        """Return the members of a mapping with these keys, without empty ones."""
         members = self.any_members()
         for key in members.keys() - set(known):
             near = get_close_matches(key, known, 1)
@@ -68,7 +68,7 @@ class SettingPart:
         return {key: part for key, part in members.items() if key in known}
 
     def any_members(self) -> dict[str, SettingPart]:
-        """Return the members of a mapping with any keys; members without a value are omitted."""
+        """Return the members of a mapping with any keys, without empty ones."""
         if not isinstance(self.written, dict):
             self._reject_type("a mapping")
             return {}
@@ -84,7 +84,7 @@ class SettingPart:
         return tuple(self._at(index, value) for index, value in enumerate(self.written))
 
     def text(self) -> str:
-        """Return a text, which must not be empty."""
+        """Return a non-empty text."""
         if not isinstance(self.written, str):
             self._reject_type("a text" if isinstance(self.written, dict | list) else "a text, in quotes")
         elif not self.written or "\0" in self.written:
@@ -94,12 +94,12 @@ class SettingPart:
         return ""
 
     def scalar(self) -> str:
-        """Return a text, which must not be empty; numbers and truth values are formatted as in JSON."""
+        """Return a non-empty text; numbers and truth values are formatted as in JSON."""
         text = scalar_text(self.written)
         return self.text() if text is None or isinstance(self.written, str) else text
 
     def of_form(self, form: OptionForm[Value]) -> Value | None:
-        """Return a value in the form of an option, or None if it is invalid."""
+        """Return a value in the form of an option, or None."""
         try:
             return form.read(self.written)
         except ValueError:
@@ -114,12 +114,7 @@ class SettingPart:
 
 
 def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionForm[Value]:
-    """Create the form of a setting that only a settings file can have.
-
-    Args:
-        read: reads the value, and records its mistakes in the part.
-        schema: the JSON Schema of the value.
-    """
+    """Create the form of a setting in files only; `read` records mistakes in the part."""
 
     def read_whole(written: object) -> Value:
         part = SettingPart(written)

@@ -28,9 +28,8 @@ class UpstreamRule:
             https, which means REST.
         authority: the authority that its names and resources are limited to; empty for all names of authorities without
             another upstream, and for names without an authority.
-        ca: the CA file for its servers; None for plain text, or for the CAs of this machine with a URL of https.
+        ca: for its servers; None for plain text, or for the CAs of this machine with a URL of https.
         cert: the client certificate, or None.
-        key: the key of `cert`.
         token: the file of the bearer token that is sent to them, or None.
     """
 
@@ -53,10 +52,7 @@ class UpstreamRule:
 
 
 def fault_of_server(text: str) -> str | None:
-    """Return why a text is not the address of an xDS server, or None if it is one.
-
-    The result does not quote the text, which may have a password.
-    """
+    """Return why a text is not the address of an xDS server, without quoting it because of passwords, or None."""
     if text.startswith(URLS):
         return _fault_of_url(text)
     try:
@@ -95,10 +91,7 @@ def read_server(part: SettingPart) -> str:
 
 
 def _read_upstreams(written: object) -> tuple[UpstreamRule, ...]:
-    """Read a list of texts and objects, or one text.
-
-    Commas between servers of one upstream, spaces between upstreams.
-    """
+    """Read a list of texts and objects, or one text with commas between servers, spaces between upstreams."""
     part = SettingPart(written)
     if isinstance(written, str):
         rules = [_rule_of_text(SettingPart(text, (), part.mistakes)) for text in written.split()]
@@ -177,14 +170,11 @@ UPSTREAMS = OptionForm(
 
 @dataclass(frozen=True, slots=True)
 class UpstreamNode:
-    """The node that is sent to upstreams. Empty texts are not sent, unless stated otherwise.
+    """The node that is sent to upstreams, without empty texts.
 
     Attributes:
         id: empty for the name of this machine.
         cluster: the fleet that it belongs to.
-        region: the region of its locality.
-        zone: the zone of its locality.
-        sub_zone: the subzone of its locality.
         metadata: as JSON.
     """
 
@@ -249,7 +239,7 @@ class Authority:
 
     Attributes:
         url: the base of the URLs of its resources, without a slash at its end: a resource is at `<url>/<type>/<path>`;
-            empty if they have no URLs.
+            empty if they have none.
         upstream: the servers that have its resources, in the order of attempts.
     """
 
@@ -258,7 +248,7 @@ class Authority:
 
 
 def at_urls(authorities: Mapping[str, Authority] | None) -> Mapping[str, Authority]:
-    """Return the authorities with URLs of resources; others have servers only."""
+    """Return the authorities that have URLs."""
     return MappingProxyType({name: each for name, each in (authorities or {}).items() if each.url})
 
 
@@ -285,7 +275,7 @@ def _read_url(part: SettingPart) -> str:
 
 
 def _fault_of(text: str) -> str | None:
-    """Return why a text is not a base of URLs, or None; does not quote the text, which may have a password."""
+    """Return why a text is not a base of URLs, without quoting it because of passwords, or None."""
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)

@@ -47,14 +47,14 @@ class Variables:
     unset: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def over(self, others: Variables) -> Variables:
-        """Return these variables and, for other names, those of `others`."""
+        """Return the union; these variables take precedence."""
         return Variables(
             MappingProxyType({**_without(others.texts, self.unset), **self.texts}),
             MappingProxyType({**_without(others.unset, self.texts), **self.unset}),
         )
 
     def found_in(self, environment: Mapping[str, str]) -> Variables:
-        """Return these variables with their values in the environment."""
+        """Add the values in the environment."""
         found = {name: environment[key] for name, key in self.unset.items() if key in environment}
         unset = _without(self.unset, found)
         return Variables(MappingProxyType({**self.texts, **found}), MappingProxyType(unset))
@@ -70,11 +70,9 @@ class ViewRule:
     """One view: the nodes that have it, and its layers.
 
     Attributes:
-        name: is unique.
-        match: attributes of nodes (see `ATTRIBUTES`), each with patterns, one of which has to match. Empty for every
-            node.
+        match: patterns by attribute (see `ATTRIBUTES`), one of which has to match. Empty for every node.
         layers: folders, with templates such as `{node.id}`; later ones win.
-        variables: apply in this view, with precedence over the setting `variables`.
+        variables: take precedence over the setting `variables`.
     """
 
     name: str
@@ -83,7 +81,7 @@ class ViewRule:
     variables: Variables = field(default_factory=Variables)
 
     def found_in(self, environment: Mapping[str, str]) -> ViewRule:
-        """Return the rule with the values of its variables in the environment."""
+        """Add the values of its variables in the environment."""
         return replace(self, variables=self.variables.found_in(environment))
 
 
@@ -116,7 +114,7 @@ def _read_rule(part: SettingPart) -> ViewRule:
 
 
 def _reject_unreachable(part: SettingPart, rule: ViewRule, before: Iterable[ViewRule]) -> None:
-    """Reject a rule with a duplicate name, or one that no node reaches, because the first matching rule wins."""
+    """Reject a rule with a duplicate name, or one after a rule with the same nodes, because the first wins."""
     for other in before:
         if other.name == rule.name:
             part.reject(f"there are two views {rule.name}; give each a name of its own")
@@ -134,7 +132,7 @@ def _read_name(part: SettingPart) -> str:
 
 
 def read_attributes(part: SettingPart, read: Callable[[SettingPart], Found]) -> list[tuple[str, Found]]:
-    """Return the values for attributes of nodes, each with its name, such as `metadata.labels.tier`."""
+    """Return the values for attributes of nodes by name, such as `metadata.labels.tier`."""
     found: list[tuple[str, Found]] = []
     for key, member in part.members((*_TEXTS, "locality", "metadata")).items():
         if key == "locality":

@@ -18,9 +18,8 @@ class ClientTls:
     """The TLS files of a client, in PEM.
 
     Attributes:
-        ca: the CAs of servers; None for those of this machine.
+        ca: the CAs of servers; None for this machine's.
         cert: the client certificate, with its chain, or None.
-        key: the key of `cert`.
     """
 
     ca: Path | None = None
@@ -55,7 +54,7 @@ class ClientTls:
 
 
 def tls_words(error: BaseException) -> str:
-    """Return why the TLS handshake failed, or "" if it is not the cause of the error."""
+    """Return why the TLS handshake failed, or "" if the error has another cause."""
     reason: BaseException | None = error
     # Some of aiohttp's errors are SSLErrors by name, without the attributes of one.
     while reason is not None and (isinstance(reason, aiohttp.ClientError) or not isinstance(reason, ssl.SSLError)):

@@ -42,7 +42,7 @@ class ChannelLimits:
     Attributes:
         response_bytes: the maximum size of a response; None for any size: a server may have ten thousand clusters in
             one.
-        keepalive_s: how long a server may be silent before it gets a ping; None for never.
+        keepalive_s: how long a server may be silent before it gets a ping, or None.
     """
 
     response_bytes: int | None = None
@@ -134,11 +134,7 @@ async def streaming(
 ) -> AsyncIterator[StreamClient]:
     """Yield a client with a separate connection, without a subscription.
 
-    Args:
-        target: `host:port`, or `unix:/path`.
-        wanted: the stream.
-        node: the node to send.
-        tls: None for plain text.
+    `target` is `host:port`, or `unix:/path`; without `tls` it is plain text.
     """
     dialogue = DeltaDialogue(node) if wanted.wire is Wire.DELTA else SotwDialogue(node)
     async with open_channel(target, tls) as channel, StreamClient(channel, wanted.method, dialogue) as client:
@@ -157,7 +153,6 @@ class ClientOptions:
         address: as written: `host:port`, `unix:/path`, or a URL, which means REST.
         rows: the types; several on an ADS stream only.
         names: the names to subscribe to; empty for everything.
-        wire: the wire.
         is_aggregated: by ADS, not by the service of the type.
         tls: None for plain text, or for a URL of https with the CAs of this machine.
         token: a bearer token to send, or empty.
@@ -180,10 +175,7 @@ class ClientOptions:
 
     @property
     def target(self) -> str:
-        """The target to connect to: `host:port`, `unix:/path`, and over REST a URL.
-
-        Raises UsageError as `check` does.
-        """
+        """The target: `host:port`, `unix:/path`, and over REST a URL. Raises UsageError."""
         if self.address.startswith(URLS):
             return self.address
         where = parse_address(self.address)
@@ -263,8 +255,7 @@ async def follow(
 ) -> AsyncGenerator[Update | Trouble, None]:
     """Yield each update, after its ACK, and each interruption; reconnect after a lost connection.
 
-    A client that subscribed to `names` also subscribes to the targets of redirects; any other receives all resources
-    anyway.
+    A client that subscribed to `names` also subscribes to the targets of redirects; any other receives all resources.
     """
     pause_s, asked = first_pause_s, set(names)
     while True:

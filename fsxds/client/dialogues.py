@@ -49,11 +49,9 @@ class _RequestWriter:
         self._has_sent_node = False
 
     def begin_stream(self) -> None:
-        """Include the node in the next request again."""
         self._has_sent_node = False
 
     def written(self, request: DynamicMessage, reason: str | None = None) -> bytes:
-        """Return the serialized request; with a reason it is a NACK."""
         if reason is not None:
             request.error_detail.code, request.error_detail.message = NACK_CODE, reason
         if not self._has_sent_node:
@@ -88,7 +86,7 @@ class SotwDialogue:
         self._subscriptions: dict[TypeUrl, _SotwSubscription] = {}
 
     def first_requests(self) -> Iterator[bytes]:
-        """Yield the requests that start a stream: every subscription, with the version that the client holds."""
+        """Yield the requests that start a stream: all subscriptions with held versions."""
         self._writer.begin_stream()
         for type_url, subscription in self._subscriptions.items():
             subscription.nonce = ""
@@ -110,7 +108,7 @@ class SotwDialogue:
         return self._request(type_url, subscription)
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK of an update, or the NACK if there is a reason; None for a type without a subscription."""
+        """Return the ACK, or the NACK if there is a reason; None for a type without a subscription."""
         subscription = self._subscriptions.get(update.type_url)
         if subscription is None:
             return None
@@ -171,7 +169,6 @@ class _DeltaSubscription:
         self.names |= dict.fromkeys(names)
 
     def unsubscribe(self, names: tuple[str, ...]) -> None:
-        """Remove names, and the resources that are held for them."""
         self.never_named = self.never_named and not names
         for name in names:
             self.names.pop(name, None)
@@ -179,7 +176,6 @@ class _DeltaSubscription:
             self.held = {name: version for name, version in self.held.items() if name not in names}
 
     def take(self, update: Update) -> None:
-        """Hold the resources of an ACKed update."""
         self.held |= {name: resource.version for name, resource in update.resources.items()}
         for name in update.removed:
             self.held.pop(name, None)
@@ -188,8 +184,8 @@ class _DeltaSubscription:
 class DeltaDialogue:
     """The state of one client, over successive streams.
 
-    With `accepts_parts`, faults are returned in the update, beside the good resources, and are not raised. Without
-    `held`, a stream starts with the versions that were ACKed on previous streams.
+    With `accepts_parts`, faults are returned in the update, and are not raised. Without `held`, a stream starts with
+    the versions that were ACKed on previous streams.
     """
 
     def __init__(self, node: Node, held: HeldVersions | None = None, *, accepts_parts: bool = False) -> None:
@@ -201,7 +197,7 @@ class DeltaDialogue:
         self._begun: set[TypeUrl] | None = None
 
     def first_requests(self) -> Iterator[bytes]:
-        """Yield the requests that start a stream: every subscription, with the resources that the client holds."""
+        """Yield the requests that start a stream: all subscriptions with held resources."""
         self._writer.begin_stream()
         self._begun = set()
         for type_url, subscription in self._subscriptions.items():
@@ -234,7 +230,7 @@ class DeltaDialogue:
         return self._writer.written(DeltaDiscoveryRequest(type_url=type_url, resource_names_unsubscribe=named))
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK of an update, or the NACK if there is a reason; None for a type without a subscription."""
+        """Return the ACK, or the NACK if there is a reason; None for a type without a subscription."""
         subscription = self._subscriptions.get(update.type_url)
         if subscription is None:
             return None
@@ -256,7 +252,7 @@ class DeltaDialogue:
 
 
 def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMessage, UpdateContents]:
-    """Return a response, and empty contents for it; ConnectionLostError if it is not a response."""
+    """Return a response, and empty contents for it; ConnectionLostError if it is malformed."""
     try:
         response = message_class.FromString(data)
     except DecodeError as error:

@@ -59,7 +59,7 @@ def plain_node(node: Node) -> PlainValue:
 
 
 class PollingClient:
-    """A client that polls for one type. Use as an async context manager; its methods are those of `StreamClient`.
+    """A client that polls for one type. Use as an async context manager; with the methods of `StreamClient`.
 
     `next()` may be cancelled while it waits. `on_connected` is called with each response that is not an error. The
     other attributes may be set before the client is used.
@@ -68,18 +68,14 @@ class PollingClient:
         hold_s: how long the server is asked to hold a poll; `late_s`: how much longer an answer may take.
         tls: None for plain text, or for a URL of https with the CAs of this machine.
         token: a bearer token to send, or empty. `headers` are more headers.
-        most_bytes: the maximum size of a decompressed response; None for any size.
+        most_bytes: the maximum size of a decompressed response, or None.
         accepts_parts: faults are returned in the update, beside the good resources, and are not raised.
     """
 
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
-        """Poll at an address.
+        """Poll for a type with a REST form.
 
-        Args:
-            address: `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
-            row: the type; it has a REST form.
-            node: the node to send.
-            converter: reads the resources.
+        `address` is `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
         """
         self._address = address
         self._row = row
@@ -142,7 +138,7 @@ class PollingClient:
             self._rejected = Nonce(self._version), reason
 
     async def next(self) -> Update:
-        """Wait for the next update, after an ACK of the previous one if it was not answered.
+        """Wait for the next update; ACKs the previous one if it was not answered.
 
         Raises:
             ConnectionLostError: there is no connection, or an error response; the next call polls again.

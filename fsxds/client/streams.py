@@ -53,18 +53,11 @@ class StreamClient:
 
     `next()` may be cancelled while it waits, without losing anything. When the stream ends, `next()` raises
     ConnectionLostError; the following call opens a new stream with the same subscriptions. `on_connected` is called
-    after each connect. `token` is a bearer token to send, `headers` are more headers; both may be set before the client
-    is used.
+    after each connect. `token`, a bearer token, and more `headers` may be set before the client is used.
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:
-        """Use a channel, which is not closed at the end.
-
-        Args:
-            channel: see `connection.open_channel`.
-            method: the path of the streaming method; see `connection.Streaming`.
-            dialogue: creates the requests, and reads the responses.
-        """
+        """Use a channel, which is not closed at the end; `method` is the path of the streaming method."""
         self._method = channel.stream_stream(method)
         self._path = method
         self._dialogue = dialogue
@@ -99,7 +92,7 @@ class StreamClient:
         self._send(self._dialogue.unsubscribe(type_url, names))
 
     async def next(self) -> Update:
-        """Wait for the next update, after an ACK of the previous one if it was not answered.
+        """Wait for the next update; ACKs the previous one if it was not answered.
 
         Raises:
             ConnectionLostError: the stream ended, or there is none.
@@ -159,7 +152,7 @@ class StreamClient:
         self._answer(update, None)
 
     async def finish(self, patience_s: float = 1.0) -> None:
-        """Send the ACK of the last update, and end the stream once all requests are sent; drop incoming responses."""
+        """ACK the last update, and end the stream once all requests are sent; drop incoming responses."""
         self.ack()
         if self._call is not None:
             self._outbox.put_nowait(None)
@@ -184,12 +177,11 @@ class StreamClient:
         self._send(self._dialogue.answer(update, reason))
 
     def _send(self, request: bytes | None) -> None:
-        """Send a request; without a stream, drop it: the next stream starts with every subscription anyway."""
+        """Send a request; dropped without a stream, because the next one starts with every subscription."""
         if request is not None and self._call is not None:
             self._outbox.put_nowait(request)
 
     def _open(self, waits_s: float = 0.0) -> None:
-        """Open a stream, and send no request for `waits_s`."""
         self._outbox, self._inbox = asyncio.Queue(), asyncio.Queue(maxsize=1)
         for request in self._dialogue.first_requests():
             self._outbox.put_nowait(request)

@@ -37,13 +37,12 @@ class Update:
     """One response of a server.
 
     Attributes:
-        type_url: its type.
         version: its `version_info`, or `system_version_info`.
         nonce: its nonce, or version if the wire has none.
-        resources: its resources, by name. In Delta the server sends their versions, elsewhere these are digests.
+        resources: by name. In Delta the server sends their versions, elsewhere these are digests.
         removed: the names that it removes (Delta).
         is_full: it is the full state of the type: resources missing from it are removed, too.
-        heartbeats: names whose time to live is renewed; their content is not repeated.
+        heartbeats: names with a renewed time to live; their content is not repeated.
         unpopulated: names that do not exist, such as a requested virtual host.
         faults: the reasons why a client cannot accept parts of it; empty if it is accepted completely or not at all.
         rejected: the names of resources that are omitted because of faults. After a fault without a name, the update is
@@ -71,10 +70,9 @@ class Update:
 
 @dataclass(slots=True)
 class UpdateContents:
-    """The contents of one response read so far; `faults` are the reasons why a client cannot accept parts of it.
+    """The contents of one response read so far, with the faults that a client cannot accept.
 
-    `rejected` has the names of resources with a fault. `has_unnamed` is true if the name of a faulty resource is
-    unknown.
+    `rejected` has the names of faulty resources. `has_unnamed` is true if the name of one is unknown.
     """
 
     type_url: TypeUrl
@@ -161,7 +159,7 @@ NACK_CODE = 13
 
 
 def node_message(node: Node) -> DynamicMessage:
-    """Return the message of a node, in its serialized form if it has one, which is more complete."""
+    """Return the message of a node, preferring its serialized form, which is more complete."""
     if node.serialized:
         return base_pb2.Node.FromString(node.serialized)
     return base_pb2.Node(
@@ -274,7 +272,7 @@ _OTHER_PROTOCOL = "Failed parsing HTTP/2"
 
 
 def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostError:
-    """Return the cause of a call's end for users; it quotes the server's message."""
+    """Return the cause of a call's end for users, with the server's message."""
     quoted = f', "{_cut(details)}"' if details else ""
     if code is _NO_SUCH_METHOD:
         return ConnectionLostError(f"the server has no {method.rpartition('/')[2]}{quoted}", code.name, is_final=True)

@@ -15,12 +15,7 @@ class DirectoryLock:
     """The lock of one directory; it ends with its process."""
 
     def __init__(self, path: Path, use: str) -> None:
-        """Lock a directory by a file in it.
-
-        Args:
-            path: the file.
-            use: the purpose of the lock, for error texts: `mirrors into this directory`.
-        """
+        """Lock a directory by a file in it; `use` is for error texts, such as `mirrors into this directory`."""
         self._path = path
         self._use = use
         self._lock: int | None = None
@@ -28,8 +23,7 @@ class DirectoryLock:
     def hold(self, subject: Path) -> bool:
         """Take the lock of an existing directory; return whether it was not held before.
 
-        Args:
-            subject: the user's name for the directory.
+        `subject` is the user's name for the directory.
 
         Raises:
             UsageError: another process has it.

@@ -50,8 +50,6 @@ class Record(NamedTuple):
 
 
 class _Slice(NamedTuple):
-    """The position of a record in a pack."""
-
     place: bytes
     name: bytes
     start: int
@@ -59,7 +57,7 @@ class _Slice(NamedTuple):
 
 
 def _slices(content: bytes) -> Iterator[_Slice]:
-    """Yield the complete records, up to the first incomplete one."""
+    """Yield the complete records."""
     start = 0
     while start + _HEADER.size <= len(content):
         magic, length, place, name = _HEADER.unpack_from(content, start)
@@ -112,7 +110,7 @@ class Pack:
         return True
 
     def _locked(self, directory: PrivateDirectory) -> int | None:
-        """Return a descriptor of the pack with an exclusive lock, or None if another process holds it."""
+        """Return a descriptor of the pack with an exclusive lock, or None."""
         descriptor = directory.open(self._file_name, create=True)
         if descriptor is None:
             return None
@@ -155,7 +153,7 @@ def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
 
 
 def _read(descriptor: int) -> bytes:
-    """Return the content of a file, or nothing if it is larger than any pack."""
+    """Return the content of a file, or b"" if it is larger than any pack."""
     size_bytes = os.fstat(descriptor).st_size
     if size_bytes > 2 * MOST_BYTES:
         return b""

@@ -62,7 +62,7 @@ class CacheRules(Protocol):
         """The naming rules, which differ by folder."""
 
     def digest(self) -> bytes:
-        """Return a digest of the rules; called when it is needed."""
+        """Return a digest of the rules."""
 
 
 class ParseCache:
@@ -72,13 +72,9 @@ class ParseCache:
     """
 
     def __init__(self, directory: Path, tree: Path, rules: CacheRules, observer: Observer) -> None:
-        """Use a directory.
+        """Use a directory for all caches, with packs in a subdirectory.
 
-        Args:
-            directory: the directory of all caches; packs are in a subdirectory.
-            tree: the directory of the files. It determines only which files share a pack.
-            rules: the rules that affect parsing.
-            observer: receives the number of hits, and errors.
+        `tree` only determines which files share a pack. `observer` receives the number of hits, and errors.
         """
         self._directory = directory / DIRECTORY
         self._tree = tree
@@ -89,7 +85,7 @@ class ParseCache:
         self._added: dict[PurePosixPath, tuple[SourceFile, ParsedFile, bytes | None]] = {}
 
     def find(self, files: Sequence[SourceFile]) -> Sequence[ParsedFile | None]:
-        """Return the cached result of each file, or None; a few bytes are not worth a lookup."""
+        """Return the cached result of each file, or None; few bytes are not worth a lookup."""
         found: Sequence[ParsedFile | None] = [None] * len(files)
         if sum(file.size_bytes for file in files) < WORTH_BYTES or not self._is_usable:
             return found
@@ -102,9 +98,9 @@ class ParseCache:
         return found
 
     def add(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> bool:
-        """Schedule a result for the next `write`, and return whether it was accepted; `encoded` is optional.
+        """Schedule a result for the next `write`; return whether it was accepted.
 
-        A result is not accepted if no lookup was worthwhile, or if the file has an error or a credential.
+        It is not if no lookup was worthwhile, or if the file has an error or a credential.
         """
         if self._store is None or not self._is_usable or parsed.digest != file.digest or not parsed.is_good:
             return False
@@ -114,7 +110,7 @@ class ParseCache:
         return True
 
     def write(self) -> bool:
-        """Write the scheduled results; return False if another process is writing, and keep them for the next call."""
+        """Write the scheduled results; return False, and keep them, if another process is writing."""
         taken = [self._added.popitem() for _ in range(len(self._added))]
         if self._store is None or not taken or not self._is_usable:
             return True
@@ -140,8 +136,6 @@ class ParseCache:
 
 
 class _Store:
-    """Finds and writes the records of one pack."""
-
     def __init__(self, directory: Path, tree: Path, rules: bytes, naming: NamingRules) -> None:
         self._naming = naming
         self._key = hashlib.blake2b(rules, key=_FORM).digest()
@@ -168,7 +162,7 @@ class _Store:
         return Record(place, name, sealed(encode(parsed) if encoded is None else encoded, key))
 
     def _name_and_key(self, file: SourceFile) -> tuple[bytes, bytes]:
-        """Return the name and the key of a file's record; neither can be derived from the other."""
+        """Return the name and the key of a record; neither can be derived from its counterpart."""
         form, hint = format_of(file.path), type_from_path(file.path)
         parts = (form.name if form else "", hint.short_name if hint else "", file.digest)
         context = self._naming.context_of(file.path)

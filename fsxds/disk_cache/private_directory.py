@@ -60,9 +60,9 @@ class PrivateDirectory:
             os.close(descriptor)
 
     def open(self, name: str, *, create: bool = False) -> int | None:
-        """Open a file to read and write, and return its descriptor, or None if it does not exist.
+        """Open a file to read and write; return its descriptor, or None.
 
-        An existing entry that other users can access, or that is no regular file, is removed and counts as missing.
+        An entry that other users can access, or that is no regular file, is removed and counts as missing.
         """
         for _ in range(2):
             with suppress(FileNotFoundError):
@@ -78,7 +78,7 @@ class PrivateDirectory:
         return None
 
     def _open(self, name: str) -> int | None:
-        """Return the descriptor of a regular file that is private to this user, else None."""
+        """Return the descriptor of a private regular file, or None."""
         try:
             descriptor = os.open(name, _FILE | os.O_RDWR, dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -127,12 +127,7 @@ def evict_old(directory: int | Path, ours: re.Pattern[str], unused_for_s: float,
     """Remove the files of a directory that were unused for a time, and unfinished ones.
 
     A file's time of change is that of its last use. A time far in the future counts as old: the clock was set back.
-
-    Args:
-        directory: its descriptor, or its path.
-        ours: matches the names of the files to consider; the directory may have others.
-        unused_for_s: the time.
-        keep: the name of a file to keep.
+    `ours` matches the names of the files to consider; `keep` is the name of a file to keep.
     """
     now_s = time.time()
     for name, status in _files_of(directory, ours):

@@ -40,7 +40,7 @@ class PlainDocument:
 
 @dataclass(frozen=True, slots=True)
 class MessageDocument:
-    """One document that is a message already: a DiscoveryResponse, from binary. It has only the first line."""
+    """One document that is a message already: a DiscoveryResponse, from binary."""
 
     message: Message
     line: int
@@ -88,7 +88,7 @@ def too_deep(line: int | None = None, column: int | None = None, field_path: Fie
 
 
 def shown(name: str, longest: int = LONGEST_KEY) -> str:
-    """Return a key or name in quotes, cut to the maximum length in messages."""
+    """Return a key or name in quotes, cut to the maximum length."""
     cut = name if len(name) <= longest else name[: longest - 1] + "…"
     return '"' + "".join(letter if letter.isprintable() else "?" for letter in cut) + '"'
 
@@ -105,9 +105,7 @@ _OTHER_ENCODINGS = (
 def read_text(content: bytes, *, allow_mark: bool = True) -> str:
     """Return the text of a file without its byte order mark.
 
-    Args:
-        content: the bytes of the file.
-        allow_mark: whether a byte order mark may be at the start. Envoy accepts one in YAML and rejects it in JSON.
+    `allow_mark`: Envoy accepts a byte order mark in YAML and rejects it in JSON.
 
     Raises:
         UnreadableError: the bytes are not UTF-8, or have NUL characters, or a mark that is not allowed.
@@ -155,14 +153,14 @@ class LineIndex:
 
 
 class AllFoundError(Exception):
-    """A visitor has found all places: the walk of the text can end."""
+    """A visitor has found all places, so that the walk can end."""
 
 
 class Visitor(Protocol):
     """Is called with the places of a text in their order."""
 
     def note_place(self, path: FieldPath, line: int, column: int) -> None:
-        """Receive the place of the key or the list item of a path, from 1; the empty path is the top.
+        """Receive the place of a key or list item, from 1; the empty path is the top.
 
         Raises:
             AllFoundError: ends the walk; the caller of the walk has to catch it.

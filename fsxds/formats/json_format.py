@@ -60,7 +60,7 @@ _MOST_DIGITS: Final = 1000
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read the one document of a JSON file; neither catalogue nor message type matter to plain values."""
+    """Read the one document of a JSON file."""
     try:
         return _read(read_text(content, allow_mark=False))
     except UnreadableError as error:
@@ -147,7 +147,6 @@ class _JsonReader:
         self._scan = decoder.raw_decode
 
     def read(self, index: int) -> PlainValue:
-        """Return the whole value, which begins at `index`."""
         opener = self._text[index]
         value: PlainValue
         if opener == "[":
@@ -231,7 +230,7 @@ def _is_odd(number: str) -> bool:
 
 
 def _check_pairs(text: str, value: PlainValue) -> None:
-    """Reject texts with half of a surrogate pair: they have no UTF-8, so no message can hold them."""
+    """Reject half of a surrogate pair: it has no UTF-8, so no message can hold it."""
     half = _HALF_PAIR.search(text) if "\\" in text and "\\ud" in text.lower() else None
     if half is None:
         return
@@ -258,7 +257,6 @@ class _Duplicates:
         self._lines: dict[FieldPath, int] = {}
 
     def note_place(self, path: FieldPath, line: int, column: int) -> None:
-        """Record the first place of a path, and report further ones."""
         if path in self._lines and isinstance(path[-1], str):
             message = f"this key is already set on line {self._lines[path]}"
             self.faults.append(Fault("duplicate-key", message, "keep one of them", path, line, column))
@@ -267,7 +265,6 @@ class _Duplicates:
         self._lines.setdefault(path, line)
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath:
-        """Enter all containers."""
         return path
 
 
@@ -281,7 +278,7 @@ _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """`members` counts all keys as written; `too_deep_at` is the index of the first bracket beyond a depth."""
+    """`members` counts all keys; `too_deep_at` is the index of the first bracket beyond a depth."""
 
     members: int
     too_deep_at: int | None
@@ -306,7 +303,7 @@ def structure_of(text: str, depth: int) -> Structure:
 
 
 def find_level(text: str, depth: int) -> int | None:
-    """Return the index of the first bracket that opens a level beyond `depth`, or None."""
+    """Return the index of the first bracket beyond `depth`, or None."""
     level = 0
     for token in _BRACKETS.finditer(text):
         if token[1]:
@@ -340,7 +337,7 @@ _IN_SINGLE_QUOTES: Final = re.compile(r"\\.|\"")
 
 @dataclass(frozen=True, slots=True)
 class StrictText:
-    """A text rewritten to strict JSON, and the index of its first comment, None if it has none."""
+    """A text rewritten to strict JSON, and the index of its first comment, or None."""
 
     text: str
     comment_at: int | None
@@ -356,14 +353,13 @@ def make_strict(text: str) -> StrictText:
 
 
 class _Rewriter:
-    """Rewrites one token after the other; a comma is a trailing one only after a value."""
+    """Rewrites tokens; a comma is a trailing one only after a value."""
 
     def __init__(self) -> None:
         self.comment_at: int | None = None
         self._follows_value = False
 
     def rewrite(self, token: re.Match[str]) -> str:
-        """Return a token in strict JSON."""
         group = token.lastgroup
         followed_value = self._follows_value
         self._follows_value = group not in ("colon", "comma") and (group != "mark" or token[0] in "]}")
@@ -395,7 +391,7 @@ def skip_blanks(text: str, index: int) -> int:
 
 
 def _behind(text: str, mark: str, index: int) -> int:
-    """Return the index after a mark and the blanks around it; JSONDecodeError if the mark is missing."""
+    """Return the index after a mark and the blanks around it; JSONDecodeError if it is missing."""
     index = skip_blanks(text, index)
     if text[index : index + 1] != mark:
         raise json.JSONDecodeError(f"Expecting '{mark}' delimiter", text, index)

@@ -111,7 +111,7 @@ class _Locator:
                 raise AllFoundError
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """Enter only containers on the way to a wanted path; an object may stand for a list of one."""
+        """Enter containers on the way to a wanted path; an object may stand for a list of one."""
         only_item = (*path, 0)
         if opener == "{" and only_item in self._wanted:
             self._places.setdefault(only_item, self.place_of(path))
@@ -119,7 +119,6 @@ class _Locator:
         return path if path in self._containers else None
 
     def place_of(self, path: FieldPath) -> tuple[int, int]:
-        """Return the place of a path or of its nearest known ancestor."""
         for length in range(len(path), -1, -1):
             if path[:length] in self._places:
                 return self._places[path[:length]]
@@ -132,7 +131,7 @@ _ENDS = (MappingEndEvent, SequenceEndEvent)
 
 
 class YamlWalk:
-    """One walk. The content of aliases and merge keys is not walked: it is elsewhere."""
+    """One walk, without the content of aliases and merge keys, which is elsewhere."""
 
     def __init__(self, text: str, visitors: Mapping[int, Visitor]) -> None:
         """Report to each visitor the document with its number, counted from 0."""
@@ -207,7 +206,7 @@ class YamlWalk:
 
 
 class TextprotoWalk:
-    """One walk through text format, independent of message types, without creating values.
+    """One walk through text format, independent of message types.
 
     The first occurrence of a repeated field is reported as the field itself and as its first item. The content of an
     Any is at the path of the Any, and the value of a map's entry under its key, as in JSON.
@@ -291,7 +290,7 @@ class TextprotoWalk:
             return None
 
     def _message(self, path: FieldPath | None) -> None:
-        """Walk through the fields in braces, or skip them; does nothing at other words."""
+        """Walk through the fields in braces, or skip them."""
         if self._cursor.word not in ("{", "<"):
             return
         self._cursor.next += 1

@@ -83,10 +83,7 @@ Fields: TypeAlias = dict[str, PlainValue]
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:
     """Read the one message of a text format file.
 
-    Args:
-        content: the bytes of the file.
-        catalogue: the message types that may be named.
-        message_type: the type by the file's name; used last, after a header and the fields.
+    `message_type` is the type by the file's name; used last, after a header and the fields.
     """
     try:
         text = read_text(content)
@@ -112,7 +109,7 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 
 def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one signature for all
-    """Write a message as text, including messages inside of Any if the message's own pool knows them."""
+    """Write a message as text, with the content of Any if the message's own pool knows its type."""
     # The stubs give a descriptor's pool a wider type than the functions that take one.
     pool = cast("DescriptorPool", message.DESCRIPTOR.file.pool)
     return text_format.MessageToString(message, as_utf8=True, descriptor_pool=pool).encode()
@@ -123,7 +120,7 @@ def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one s
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The top-level fields in order, with the line of each; the place of too deep nesting, or None."""
+    """The top-level fields in order, with their lines; the place of too deep nesting, or None."""
 
     fields: tuple[tuple[str, int], ...]
     too_deep_at: tuple[int, int] | None = None
@@ -135,7 +132,7 @@ class Outline:
 
     @property
     def first_line(self) -> int:
-        """The line of the first field, 1 if there is none."""
+        """The line of the first field, or 1."""
         return self.fields[0][1] if self.fields else 1
 
     def lines_of(self, name: str) -> tuple[int, ...]:
@@ -144,7 +141,7 @@ class Outline:
 
 
 def outline_of(cursor: Cursor) -> Outline:
-    """Return the outline of a text, independent of message types, and of mistakes in the text."""
+    """Return the outline of a text, independent of message types and mistakes."""
     words = cursor.words
     fields: list[tuple[str, int]] = []
     level = 0
@@ -208,7 +205,7 @@ class _FieldReader:
 
 
 class TextprotoReader:
-    """Reads one text, to its end if possible; mistakes are reported to the cursor."""
+    """Reads one text, to its end if possible; the cursor collects mistakes."""
 
     def __init__(self, cursor: Cursor, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -217,14 +214,14 @@ class TextprotoReader:
         self._names = FieldNames(catalogue)
 
     def read(self, descriptor: Descriptor) -> Fields | None:
-        """Return the fields of the text's message in JSON form, or None if the text breaks off."""
+        """Return the fields of the message in JSON form, or None if the text breaks off."""
         try:
             return self._fields(descriptor, END)
         except StopError:
             return None
 
     def _fields(self, descriptor: Descriptor | None, closer: str) -> Fields:
-        """Read fields up to the closing sign; those of an unknown message are only skipped."""
+        """Read fields up to the closing sign; the fields of an unknown message are only skipped."""
         cursor = self._cursor
         fields: Fields = {}
         readers = {} if descriptor is None else self._readers_of(descriptor)
@@ -392,7 +389,7 @@ def _default(field: FieldDescriptor) -> PlainValue:
 
 
 def plain_of(descriptor: Descriptor) -> Callable[[Fields], PlainValue] | None:
-    """Return the function that converts a message's fields to its JSON, or None if the fields are its JSON."""
+    """Return the function that converts fields to a message's JSON; None if they are its JSON."""
     if descriptor.full_name in WRAPPERS:
         default = empty_value(descriptor.full_name)
         return lambda fields: fields.get("value", default)

@@ -50,7 +50,7 @@ ReadValue: TypeAlias = "Callable[[Cursor], PlainValue]"
 
 
 class StopError(Exception):
-    """The rest of the text is not text format; the reason is among the faults."""
+    """The rest of the text is not text format; a fault has the reason."""
 
 
 class BadEscapeError(ValueError):
@@ -58,7 +58,7 @@ class BadEscapeError(ValueError):
 
 
 class Cursor:
-    """Moves through the words of a text. `words` ends with `END`; `next` is the number of the next word."""
+    """Moves through the words of a text, which end with `END`; `next` is the number of the next word."""
 
     def __init__(self, text: str) -> None:
         self.words: list[str] = [word for word in _WORD.findall(text) if word[0] != "#"]
@@ -87,7 +87,7 @@ class Cursor:
         return self._lines.place(self._starts[number])
 
     def skip(self, word: str) -> bool:
-        """Skip a word if it is the next one, and return whether it was."""
+        """Skip a word if it is the next one; return whether it was."""
         if self.words[self.next] != word:
             return False
         self.next += 1
@@ -109,7 +109,7 @@ class Cursor:
                 break
 
     def report(self, rule: str, message: str, remedy: str, *, back: int = 0) -> None:
-        """Record a fault of the next word, or of the word `back` words before it.
+        """Record a fault of the next word, or `back` words before.
 
         Raises:
             StopError: there are too many faults.
@@ -119,7 +119,7 @@ class Cursor:
             raise StopError
 
     def stop(self, message: str, remedy: str, rule: str = "bad-syntax") -> StopError:
-        """Record why reading ends here, and return the exception to raise."""
+        """Record why reading ends here; return the exception to raise."""
         self._faults.append((self.next, rule, message, remedy))
         return StopError()
 
@@ -131,12 +131,12 @@ class Cursor:
 
 
 def is_name(word: str) -> bool:
-    """Whether a word may be the name of a field or of an enum's value."""
+    """Whether a word may be the name of a field or of an enum value."""
     return word[:1].isalpha() or word[:1] == "_"
 
 
 def is_text(word: str) -> bool:
-    """Whether a word is a quoted text, with both its quotes."""
+    """Whether a word is a quoted text, with both quotes."""
     return len(word) > 1 and word[0] in "\"'"
 
 

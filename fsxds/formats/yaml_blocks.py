@@ -66,7 +66,7 @@ class _OtherFormError(Exception):
 
 
 def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
-    """Return the one document of a text in the simple form; None for any other text. It never raises."""
+    """Return the one document of a text in the simple form, or None. Never raises."""
     try:
         return Decoded((_BlockReader(text, read_flow).read(),))
     except _OtherFormError:
@@ -96,11 +96,7 @@ class _BlockReader:
         self._item_lines: list[int] = []
 
     def read(self) -> PlainDocument:
-        """Return the document.
-
-        Raises:
-            _OtherFormError: the text may not have the simple form.
-        """
+        """Return the document; raises _OtherFormError."""
         self._read_lines()
         if not self._document:
             raise _OtherFormError
@@ -227,7 +223,6 @@ class _Literal:
         return True
 
     def end_with(self, document: str) -> None:
-        """End at the end of the document."""
         if not document.endswith("\n"):
             raise _OtherFormError
         self._end_block()
@@ -272,7 +267,6 @@ class _SingleQuoted:
         return True
 
     def end_with(self, _: str) -> None:
-        """End at the end of the document."""
         if not self._is_closed:
             raise _OtherFormError
 
@@ -327,7 +321,6 @@ def _key_of(text: str) -> str:
 
 
 def _value_of(text: str) -> tuple[PlainValue, int]:
-    """Return the value in a line, and its form."""
     match text[0]:
         case "'" if text.count("'") % 2:
             return text[1:], _OPEN_QUOTE

@@ -49,7 +49,7 @@ else:
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read the documents of a YAML file; neither catalogue nor message type matter to plain values."""
+    """Read the documents of a YAML file."""
     try:
         text = read_text(content)
     except UnreadableError as error:
@@ -65,7 +65,7 @@ def _plain_flow(text: str) -> PlainValue:
 
 
 def read_yaml(text: str) -> Decoded:
-    """Read all documents of a text. Never raises for a bad text: mistakes are in the faults."""
+    """Read all documents of a text. Never raises: mistakes are in the faults."""
     reader = _YamlReader(text)
     try:
         reader.read_stream()
@@ -103,7 +103,6 @@ class _YamlReader:
         self._item_lines: list[int] = []
 
     def read_stream(self) -> None:
-        """Read every document into `documents`."""
         self._next_event()  # the stream's start
         while type(self._next_event()) is not StreamEndEvent:
             root = self._next_event()
@@ -307,7 +306,7 @@ class AliasFault:
 
 
 class Anchors:
-    """The anchors of the current document, and the number of values that aliases have copied so far in the file.
+    """The anchors of the current document, and the number of values that aliases have copied in the file.
 
     Values are shared, not copied: they are only read from here on. The budget is for code that expands them.
     """
@@ -319,23 +318,23 @@ class Anchors:
         self._copied = 0
 
     def forget(self) -> None:
-        """Begin a new document: anchors do not reach beyond their own."""
+        """Begin a new document, which has its own anchors."""
         self._values.clear()
         self._open.clear()
         self._extents.clear()
 
     def begin(self, anchor: str) -> None:
-        """Record the start of an anchor's value: an alias inside it would be recursive."""
+        """Record the start of an anchor's value, in which an alias would be recursive."""
         self._open.add(anchor)
 
     def define(self, anchor: str, value: PlainValue) -> None:
-        """Record the value of an anchor; it replaces an earlier one of the same name, as YAML demands."""
+        """Record the value of an anchor, replacing one of the same name, as YAML demands."""
         self._open.discard(anchor)
         self._extents.pop(anchor, None)
         self._values[anchor] = value
 
     def use(self, anchor: str, depth: int) -> tuple[PlainValue, AliasFault | None]:
-        """Return the value of an alias at this depth, or None and why it cannot be used."""
+        """Return the value of an alias at this depth, or the reason why it cannot be used."""
         if anchor in self._open:
             return None, AliasFault("recursive-alias", "this alias contains itself", "break the loop")
         if anchor not in self._values:
@@ -405,13 +404,10 @@ def encode_plain(documents: Sequence[PlainValue]) -> bytes:
 
 
 class _Dumper(CSafeDumper):
-    """Quotes every text that Envoy would not read as that text.
-
-    PyYAML quotes only those that it would misread itself.
-    """
+    """Quotes every text that Envoy would read differently; PyYAML quotes only those that it would misread itself."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write everything out: equal parts are no anchors of the file."""
+        """Write equal parts out, without anchors."""
         return True
 
 

@@ -48,7 +48,7 @@ _LONGEST_NUMBER = 64
 
 
 def resolve_plain(text: str) -> PlainValue:
-    """Return the value of a plain (unquoted, untagged) scalar for Envoy."""
+    """Return the value of a plain scalar for Envoy."""
     if text in CONSTANTS:
         return CONSTANTS[text]
     if text in AMBIGUOUS_WORDS:
@@ -61,7 +61,7 @@ def resolve_plain(text: str) -> PlainValue:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether a plain scalar has another meaning to Envoy than to many readers: `yes`, `off`, `0755`."""
+    """Whether Envoy reads a plain scalar differently from many readers: `yes`, `off`, `0755`."""
     return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
 
 

@@ -24,8 +24,8 @@ def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
 class ObjectTable:
     """The objects, and their reference counts: from other objects, entries of the history, and rollouts.
 
-    The counts are in memory only: on disk, each change of a cluster would change those of all chunks. After a failed
-    transaction they are wrong, and a new table has to be created.
+    The counts are in memory only: on disk, each change of a cluster would change the counts of all chunks. After a
+    failed transaction they are wrong, and a new table has to be created.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -72,7 +72,7 @@ def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
 
 
 def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: float) -> str:
-    """Return a state as text; `digests` are those of its snapshots, by role."""
+    """Return a state as text; `digests` has its snapshots' digests by role."""
     facts: dict[str, PlainValue] = {
         "format": FORMAT,
         "saved_s": now_s,

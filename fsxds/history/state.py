@@ -123,8 +123,8 @@ class State:
         """Store the places of rollouts and the snapshots that they reached; return the channels of all stored rollouts.
 
         Args:
-            rollouts: the changed ones. A snapshot that canaries reached is in the history only if the others have no
-                rollout.
+            rollouts: the changed ones. A snapshot that canaries reached is in the history only if the main channel has
+                no rollout.
             commit: the git commit of the tree.
             now_s: seconds since 1970.
             removed: the removed members of views, as of the same moment: however the process ends, the next one finds a
@@ -227,7 +227,7 @@ class State:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return the stored resources of these upstreams, and drop those of others; `near` shares its equal bodies.
+        """Return the stored resources of these upstreams, and drop all other upstreams; `near` shares its equal bodies.
 
         Raises:
             StateError: nothing can be read.

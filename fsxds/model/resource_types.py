@@ -132,9 +132,9 @@ def in_push_order(by_type: Mapping[TypeUrl, Value]) -> dict[TypeUrl, Value]:
 def type_from_path(path: PurePosixPath) -> ResourceType | None:
     """Return the type that a file's name means, else its nearest folder's, else None.
 
-    Names with a word of the table as a whole part between dots come first, the file's before those of folders.
-    Otherwise dots, hyphens and underscores alike separate words, and a word may be in the singular:
-    `prod-clusters.yaml`, `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` means routes.
+    Names with a word of the table as a whole part between dots come first, the file's before its folders'. Otherwise
+    dots, hyphens and underscores alike separate words, and a word may be in the singular: `prod-clusters.yaml`,
+    `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` means routes.
     """
     exact = exact_type_from_path(path)
     if exact is not None:

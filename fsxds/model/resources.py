@@ -389,7 +389,7 @@ class Rows(NameTable[Resource]):
         return ((name, self[name].version if name in self else "") for name in sorted(names))
 
     def with_changes(self, updated: Iterable[Resource], removed: Iterable[str]) -> Rows:
-        """Return these rows after a change, with their difference; the cost follows the change."""
+        """Apply a change; the result knows its difference to these rows, and the cost follows the change."""
         new = {resource.name: resource for resource in updated if self.get(resource.name) is not resource}
         gone = frozenset(self.among(removed))
         if not new and not gone:
@@ -398,7 +398,7 @@ class Rows(NameTable[Resource]):
         return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
     def with_those_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
-        """Return these rows plus the earlier ones with these names, none of which is in these.
+        """Add the earlier rows with these names, none of which is in these rows.
 
         The result knows its difference to the earlier rows, and keeps their valid results.
         """
@@ -478,7 +478,7 @@ class Snapshot:
     Attributes:
         generation: counts up in this process, and is never sent.
         by_type: rows for every known type.
-        authored: the authors' versions to send instead of those of rows.
+        authored: the authors' versions to send instead of the rows'.
         changes: the last change of each type.
         incomplete: the types that a never-good file may define, so that missing resources must not be reported as
             removed.

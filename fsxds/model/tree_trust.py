@@ -1,4 +1,4 @@
-"""Decides which trees may be loaded: all, or those that pass a verifier; else the last trusted tree stays.
+"""Decides which trees may be loaded: all, or only verified ones; otherwise the last trusted tree stays.
 
 The verifier is a capability: see `signing/`.
 """
@@ -55,7 +55,7 @@ class SeenInProcess:
 
 
 class TreeVerifier(Protocol):
-    """Verifies whole trees, one after the other."""
+    """Verifies whole trees, one by one."""
 
     def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
         """Return why a tree is not trusted at a time, in seconds since 1970. It may block."""
@@ -76,7 +76,7 @@ class TrustDecision:
 
 
 class TreeTrust:
-    """Decides which trees of one server may be loaded, one after the other."""
+    """Decides which trees of one server may be loaded, one by one."""
 
     def __init__(self) -> None:
         self._last: SourceTree | None = None

@@ -39,7 +39,7 @@ NO_LAYERS: Layers = ("/",)
 
 
 class Severity(Enum):
-    """The severity of a problem: an ERROR holds its file back, the others do not."""
+    """The severity of a problem: only an ERROR holds its file back."""
 
     ERROR = "error"
     WARNING = "warning"

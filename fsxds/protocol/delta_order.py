@@ -1,6 +1,6 @@
 """The order in which the updates of one Delta stream are sent.
 
-A client that connects with content goes through steps like those of a rollout:
+A client that connects with content goes through steps as in a rollout:
 
 | step | sent | source |
 | --- | --- | --- |

@@ -95,7 +95,7 @@ class Lookup:
         return frozenset(name for name in names if self.stands_for_collection(name))
 
     def members_among(self, names: AbstractSet[str], collections: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` whose resources are members of these collections."""
+        """Return the subset of `names` that are members of these collections."""
         members = (name for name in names & self.rows.keys() if name.startswith(SCHEME))
         return frozenset(name for name in members if glob_of(name) in collections)
 

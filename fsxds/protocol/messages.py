@@ -57,7 +57,7 @@ MOST_KEPT_NODE_BYTES = 16 * 1024
 class Node:
     """The client: `node.id` and `node.cluster` of a request, and its IP address ("" on a Unix socket).
 
-    `agent` is its `user_agent_name`. `attributes` are the other values that views match: `user_agent_version`,
+    `agent` is its `user_agent_name`. `attributes` are further values that views match: `user_agent_version`,
     `locality.region`, `metadata.tier`, ... (see `node_attributes.py`). `serialized` is the whole node without the list
     of extensions (61 kB in an Envoy), for display only; empty if it takes more than `MOST_KEPT_NODE_BYTES`.
     """
@@ -199,7 +199,7 @@ class Reaction(Generic[Response]):
 class WatchStatus:
     """The status of one type on one stream, or of one subscription of a polling client.
 
-    `names` is None for a wildcard. `resources` are those that the client should hold, `missing` the subscribed names
+    `names` is None for a wildcard. `resources` are the ones that the client should hold, `missing` the subscribed names
     that do not exist. `sent`, `acked` and `nacked` are the last such versions, or None. `rejected` are the names in
     NACKed responses that were not ACKed since. `since_s` is the time of the last change of `state`, or None.
     `generation` is that of the last snapshot sent completely; None if only versions show that. `unconfirmed` are names

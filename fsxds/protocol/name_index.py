@@ -104,7 +104,7 @@ class NameIndex:
         return index
 
     def finds_as(self, other: NameIndex) -> bool:
-        """Whether both indexes, one derived from the other, certainly find the same names."""
+        """Whether this index and one that it was derived from, or from it, certainly find the same names."""
         has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
         return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
 

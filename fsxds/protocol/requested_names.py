@@ -4,7 +4,7 @@
 | --- | --- |
 | Every spelling of a name means the canonical name, which is in the answer; on Delta streams the client's spelling is added as an alias. | xRFC TP1, "URI encoding"; xDS protocol, "Aliases" |
 | A name that is malformed, or of another type than the request, is rejected alone, and the client receives the reason. The rest of the stream continues. | xRFC TP1, "Logical resource naming"; `resource_errors` in discovery.proto |
-| Names of virtual hosts are those of route configurations with a host appended, which no client encodes. | ENVOY.md E46 |
+| The name of a virtual host is that of its route configuration with a host appended, which no client encodes. | ENVOY.md E46 |
 """
 
 from __future__ import annotations

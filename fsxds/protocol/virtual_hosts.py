@@ -6,7 +6,7 @@ that it serves as its aliases (`<route configuration>/<domain>`); wildcards are 
 | rule | source |
 | --- | --- |
 | The best match serves a host: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`. | Envoy, `VirtualHost.domains` |
-| With a virtual host go those that its wildcards hide: Envoy has an answer for their hosts, and does not ask. |
+| With a virtual host go the ones that its wildcards hide: Envoy has an answer for their hosts, and does not ask. |
 ENVOY.md E49 |
 | The aliases in a response identify the waiting requests that it answers. | xDS protocol, "Virtual Host Discovery Service" |
 | A host that no virtual host serves is answered with a resource without content, once it is certain. | ENVOY.md E47 |
@@ -143,7 +143,7 @@ class HostLookup(Lookup):
         return frozenset(name for name in names if self._names_of(name))
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the virtual hosts that serve these hosts, and those that go with them."""
+        """Return the virtual hosts that serve these hosts, and the ones that go with them."""
         found = frozenset(own for name in names for own in self._names_of(name))
         return found.union(*filter(None, map(self._hidden_by, found)))
 
@@ -240,7 +240,7 @@ class HostNames(DeltaNames):
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """Return the end of the wait for virtual hosts, with those that the client wants."""
+        """Return the end of the wait for virtual hosts, with the ones that the client wants."""
         routes = frozenset(map(route_configuration_of, names))
         wanted = (
             NOTHING if is_first else frozenset(name for name in self.names if route_configuration_of(name) in routes)

@@ -1,4 +1,4 @@
-"""Decides which client may request what: by bearer tokens, names in client certificates, and the connection. Pure.
+"""Checks the requests of clients by bearer tokens, names in client certificates, and the connection. Pure.
 
 A denied request changes nothing for its client: Envoy keeps its configuration, and asks again after its back-off
 (ENVOY.md E71).

@@ -23,7 +23,7 @@ class ChannelKey:
 
     Attributes:
         layers: the layers of their view.
-        is_canary: they get a change before the others.
+        is_canary: they get a change first.
         held: the versions that are not served to them, because they rejected some, or are offered a version again; None
             if they are the same as for all nodes.
         lane: a number above 0 while they catch up with another channel.

@@ -1,4 +1,4 @@
-"""Keeps components running: reports and restarts a failed component while the others continue; ends all at signals."""
+"""Keeps components running: reports and restarts a failed component, without affecting any other; ends all at signals."""
 
 from __future__ import annotations
 

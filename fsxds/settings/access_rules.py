@@ -166,7 +166,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file with `TOKEN` or `NAME: TOKEN` per line; empty lines and those that begin with `#` are skipped.
+    """Read a file with `TOKEN` or `NAME: TOKEN` per line; empty lines and lines with a leading `#` are skipped.
 
     Raises:
         UsageError: it cannot be read, or has a mistake. No token is in its text.

@@ -160,7 +160,7 @@ def _read_path(written: object) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SocketOwner:
-    """A user and a group, by name or number; empty for those of the process."""
+    """A user and a group, by name or number; empty for the process's."""
 
     user: str
     group: str = ""

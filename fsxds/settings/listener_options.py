@@ -1,4 +1,4 @@
-"""The options of listeners and access; `settings/options.py` has the other rows of the table."""
+"""The options of listeners and access; `settings/options.py` has all further rows."""
 
 # The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
 # ruff: noqa: RUF009

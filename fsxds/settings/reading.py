@@ -48,7 +48,7 @@ def read_settings(
     Args:
         flags: the values of the given flags, by option name.
         environment: an empty variable counts as not set. Unknown variables are ignored, because Kubernetes sets
-            `FSXDS_PORT` and the like for a Service named fsxds; those of `GONE` are not.
+            `FSXDS_PORT` and the like for a Service named fsxds; variables of `GONE` are not.
         demands: checks of values beyond their form.
 
     Raises:

@@ -14,7 +14,7 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:[.][0-9]{1,6})?) ?%", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The nodes that get a change first: those of a view, or a share of all, above 0 and up to 1."""
+    """The nodes that get a change first: all nodes of a view, or a share of all nodes, above 0 and up to 1."""
 
     view: str | None = None
     share: float | None = None

@@ -57,11 +57,9 @@ _OTHER_SIGNER = "sign the tree with a certificate of that CA, or name the CA of 
 def verify_chain(chain: Sequence[x509.Certificate], trusted: Collection[x509.Certificate], now: dt.datetime) -> None:
     """Verify that a signer's certificate leads to a trusted one.
 
-    A certificate that is itself trusted needs no path.
-
     Args:
         chain: the signer's certificate, then possible intermediate ones, in any order.
-        trusted: the ends of paths.
+        trusted: the ends of paths; a trusted signer needs no path.
         now: when all certificates of a path have to be valid.
 
     Raises:
@@ -175,7 +173,7 @@ def _check_signer(certificate: x509.Certificate) -> None:
 
 
 def _check_authority(certificate: x509.Certificate, between: int) -> None:
-    """Check that a certificate is that of a CA, with `between` other certificates between it and the signer."""
+    """Check a CA certificate, with `between` certificates between it and the signer."""
     constraints, usage = _extension(certificate, x509.BasicConstraints), _extension(certificate, x509.KeyUsage)
     is_authority = constraints is not None and constraints.ca and (usage is None or usage.key_cert_sign)
     if not is_authority:

@@ -5,7 +5,7 @@ A signature is detached: the manifest is signed as it is, byte for byte. It is o
 | key | value |
 | --- | --- |
 | `form` | `fsxds-signature-1` |
-| `certificates` | in PEM: the signer's, then those of authorities between it and a CA that is trusted |
+| `certificates` | in PEM: the signer's, then intermediate ones up to a trusted CA |
 | `signature` | in base64: Ed25519; ECDSA with SHA-256, SHA-384 or SHA-512, as the curve is large; or RSA-PSS with SHA-256 |
 
 The key determines the algorithm, so that an attacker cannot choose another one.
@@ -66,12 +66,9 @@ class TrustAnchors:
         return cls(_certificates(pem, "has no certificate in PEM that can be read"))
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
-        """Verify that a manifest is signed by a trusted signer, and return the signer's name.
+        """Verify that a manifest is signed by a trusted signer; return the signer's name.
 
-        Args:
-            manifest: the signed bytes.
-            signature: the signature file.
-            now_s: seconds since 1970.
+        `now_s` is seconds since 1970.
 
         Raises:
             ManifestError: the signature file is malformed.
@@ -106,8 +103,8 @@ class Signer:
 
         Args:
             key: PKCS#8, or an older form.
-            chain: the certificate, then those of CAs.
-            password: the password of an encrypted key.
+            chain: the certificate, then CA certificates.
+            password: of an encrypted key.
             now_s: seconds since 1970, when the certificate has to be valid.
 
         Raises:
@@ -176,7 +173,6 @@ def _public_bytes(key: PublicKeyTypes) -> bytes:
 
 
 def _read(signature: bytes) -> tuple[tuple[x509.Certificate, ...], bytes]:
-    """Return the chain and the signature of a signature file."""
     written = read_object(signature)
     if written.get("form") != FORM:
         raise ManifestError(f"its form is not {FORM}")

@@ -1,6 +1,6 @@
 """The manifest of a tree: the digests of its content, for signing.
 
-It is one JSON object, whose bytes are signed:
+It is one JSON object, signed byte for byte:
 
 | key | value |
 | --- | --- |
@@ -41,7 +41,7 @@ class TreeManifest:
     """The content of a tree.
 
     Attributes:
-        serial: from 1; the newer of two manifests of a tree has the larger one.
+        serial: from 1; a newer manifest of a tree has a larger one.
         made: when it was made, for people; nothing depends on it.
         files: the digests of the files, by path.
         resources: the digests of served resources, by type and name; several per name if views differ.

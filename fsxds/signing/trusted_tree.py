@@ -6,7 +6,7 @@
 | Both can be read, and have their form. | `manifest-malformed` |
 | The signer is trusted, at this moment, and signed this. | `signer-...`, `signature-wrong` |
 | No manifest is older than one that was trusted before, or another one of the same serial. | `manifest-replayed` |
-| The files are those of the manifest: none more, none fewer, none with another byte. | `file-unsigned`, `file-missing`, `file-changed` |
+| The files match the manifest: none more, none fewer, none with another byte. | `file-unsigned`, `file-missing`, `file-changed` |
 
 A tree that breaks a rule is held back as a whole, and not even parsed.
 """
@@ -53,16 +53,10 @@ class SignedManifest:
 
 
 def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: float) -> SignedManifest:
-    """Verify a manifest, and return its content.
-
-    Args:
-        manifest: its bytes.
-        signature: the bytes of its signature file.
-        anchors: the trusted signers.
-        now_s: seconds since 1970, when the signer has to be trusted.
+    """Verify a manifest, and return its content; `now_s` is seconds since 1970.
 
     Raises:
-        UntrustedError: it is not signed by one of these, or one of the two has another form.
+        UntrustedError: it is not signed by a trusted signer, or one of the two is malformed.
     """
     part = "signature"
     try:
@@ -77,7 +71,7 @@ def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: 
 def verified_tree(
     tree: SourceTree, anchors: TrustedSigners, now_s: float, known: SignedManifest | None = None
 ) -> SignedManifest | tuple[Problem, ...]:
-    """Return the manifest of a tree that matches it; otherwise the reasons, at least one problem.
+    """Return the manifest of a tree that matches it; otherwise at least one problem.
 
     Args:
         tree: the tree that was read.
@@ -154,7 +148,7 @@ def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
 
 
 def _named(faults: Iterator[Problem]) -> tuple[Problem, ...]:
-    """Return the first of many problems of files, and one with the number of further ones."""
+    """Return the first of many problems of files, and one that counts further ones."""
     found = sorted(faults)
     if len(found) <= MOST_NAMED:
         return tuple(found)

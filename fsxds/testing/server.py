@@ -65,8 +65,8 @@ class ServeOptions(TypedDict, total=False):
         http: the address of REST, instead of that in the settings: any free port, or `unix:PATH`.
         grpc: the same for gRPC, or `off`.
         rollout: serve changes in steps, which wait for clients; otherwise each is served at once.
-        upstream: other xDS servers whose resources are served, too, each as for `--upstream`, such as `other.grpc`.
-            They are asked when the context begins, and `wait_for` waits for their resources.
+        upstream: xDS servers with further resources to serve, each as for `--upstream`, such as `other.grpc`. They are
+            asked when the context begins, and `wait_for` waits for their resources.
     """
 
     settings: Settings | None
@@ -165,7 +165,7 @@ class Server:
 
     @property
     def loaded(self) -> Loaded:
-        """The last loaded tree: its snapshot and its problems. With views, `views` has them.
+        """The last loaded tree: its snapshot and its problems. With views, see `views`.
 
         Raises:
             KeyError: the settings have views, and no node sees the whole tree.
@@ -176,7 +176,7 @@ class Server:
 
     @property
     def views(self) -> LoadedViews:
-        """The views that nodes have used so far, as loaded last; without views, the whole tree."""
+        """The views that nodes have used so far; without views, the whole tree."""
         background = self._running()
         with background.changed:
             if background.views is None:
@@ -240,7 +240,7 @@ class Server:
     def remove(self, path: str) -> None:
         """Remove a file of the tree, and wait until the server has loaded the tree without it.
 
-        After the last file is removed, the served snapshot stays: a lost tree removes nothing. Raises as `write` does.
+        The last file is not removed from the served snapshot: a lost tree removes nothing. Raises as `write` does.
         """
         self._own_path(path).unlink()
         self.settle()
@@ -353,7 +353,6 @@ class Background:
         is_lost: the directory was removed, or lost all its files: the last snapshot stays.
         held: the holds of the tree, as problems.
         read_served: returns the served snapshot; None if no node sees the whole tree.
-        log: the lines of the log.
         error: the error that ended the server before `stop`; None while it runs.
     """
 
@@ -372,10 +371,7 @@ class Background:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fsxds server")
 
     def start(self) -> tuple[str, str]:
-        """Return the addresses of REST and gRPC once the first snapshot is served.
-
-        Raises the error that prevented it.
-        """
+        """Return the addresses of REST and gRPC once a snapshot is served; raises the error that prevented it."""
         work = self._thread.submit(lambda: asyncio.run(self._serve()))
         work.add_done_callback(self._ended)
         futures.wait({self._addresses}, START_PATIENCE_S)

@@ -18,7 +18,7 @@ class ClientTls:
     """The TLS files of a client, in PEM.
 
     Attributes:
-        ca: the CAs of servers; None for this machine's.
+        ca: the CAs of servers; None for the CAs of this machine.
         cert: the client certificate, with its chain, or None.
     """
 

@@ -4,8 +4,7 @@
 | --- | --- |
 | A name is an authority, a type, a path and context parameters; equal ones are one name, in any spelling. | xRFC TP1, "Logical resource naming", "URI encoding" |
 | `udpa:` is the former name of `xdstp:`; both are read, `xdstp:` is written. | xDS API, `xds.core.v3.ResourceName` |
-| Parameters are sorted, and characters that a URI cannot hold are percent-encoded. Envoy leaves spaces as they are. |
-xRFC TP1, "URI encoding"; ENVOY.md E72, E74 |
+| Parameters are sorted, and characters that a URI cannot hold are percent-encoded. Envoy leaves spaces as they are. | xRFC TP1, "URI encoding"; ENVOY.md E72, E74 |
 | A path that ends with `/*` is a glob: it stands for all resources in this directory, and for no deeper ones. | xRFC TP1, "Glob"; ENVOY.md E73, E76, E77 |
 | All parameters match exactly, and there are no others. | xRFC TP1, "Resource locators" |
 | Directives `#alt=` and `#entry=` belong to a reference, and never to a name. | xRFC TP1, "Resource locators"; ENVOY.md E75 |

@@ -5,8 +5,7 @@
 | The nonce identifies the response that is ACKed or NACKed; unanswered responses before it count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
 | A request with another nonce than the last response's is stale: SotW ignores the rest of it, Delta does not. | xDS protocol, "Resource updates" |
 | A NACK of the response that was ACKed last is a late NACK: it rejects the resources that it names among all that the client holds. | xRFC TP1, "xDS relay proxy" |
-| A NACKed response may have been applied in part: each of its names is pending until a response with it is ACKed. |
-ENVOY.md E12 |
+| A NACKed response may have been applied in part: each of its names is pending until a response with it is ACKed. | ENVOY.md E12 |
 | The same content is sent again with back-off (`Pending`). | ENVOY.md E10 |
 | A poll has no nonce: its version, or the lack of one, reveals the outcome of the response before it. | xDS protocol, "REST-JSON polling subscriptions" |
 | A client has taken a step of a rollout once it answered its responses: a client that rejects a resource is served another snapshot. | `rollout`; ENVOY.md E70 |

@@ -5,13 +5,11 @@
 | Names are added and removed one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS protocol, "Incremental xDS" |
 | `lookup.DeltaNames`, for virtual hosts `virtual_hosts.HostNames`, resolves names to resources. | xDS protocol, "Subscribing to Resources" |
 | A client with `initial_resource_versions` is sent the differences, in the order of a rollout (`delta_order.py`). | xDS protocol, "Reconnect"; ENVOY.md E39 |
-| A client that begins with a collection is sent its removed members: it does not report which members it holds. |
-ENVOY.md E43 |
+| A client that begins with a collection is sent its removed members: it does not report which members it holds. | ENVOY.md E43 |
 | A name that does not exist, or not any more, is reported as removed once it is certain (`absence.py`). | xDS protocol, "Deleting Resources" |
 | NACKed resources are sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
 | One snapshot is sent as one batch, in push order (`RESOURCE_TYPES`): used resources before their users; removals of used resources come last. | xDS protocol, "Eventual consistency considerations" |
-| The endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. |
-ENVOY.md E34 |
+| The endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. | ENVOY.md E34 |
 | So are virtual hosts after their route configuration, and locality endpoints after their endpoints. | ENVOY.md E44, E45 |
 | An Envoy is sent the endpoints of a new cluster before it asks: routes that move to it in the same batch would find none. | ENVOY.md E35 |
 """

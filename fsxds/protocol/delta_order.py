@@ -7,8 +7,7 @@ A client that connects with content goes through steps as in a rollout:
 | GROW | used resources that were added or changed | xDS protocol, "Eventual consistency considerations" |
 | SWITCH | the users that the client brings, after it answered GROW | the same; ENVOY.md E70 |
 | SHRINK | removals of used resources, after it ACKed all users and the resources that these reference | the same |
-| | if listeners changed, only after connections of the old ones have drained: it is unknown which resources these use |
-ENVOY.md E66 |
+| | if listeners changed, only after connections of the old ones have drained: it is unknown which resources these use | ENVOY.md E66 |
 | | for an Envoy, after a start without state, only after connections from before have drained: it is unknown which ones exist | the same |
 
 A step waits for at most `step_timeout_s`. The users on other streams are unknown: only time counts for them.

@@ -242,7 +242,7 @@ class DeltaNames:
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return the own names that indirect names stood for, and stand for now.
 
-        Only changed ones of large collections.
+        Only changed members of large collections are included.
         """
         collections = before.collections_among(indirect)
         if not collections or collections != after.collections_among(self._indirect):
@@ -255,7 +255,7 @@ class DeltaNames:
 
     @property
     def _own(self) -> frozenset[str]:
-        """The names that stand for resources of these names."""
+        """The subscribed names that are compared with resources' own names."""
         return self.names
 
     def _still_indirect(self, lost: frozenset[str], after: Lookup) -> frozenset[str]:

@@ -3,8 +3,7 @@
 | rule | source |
 | --- | --- |
 | Of several resources with an alias, the first by name has it. | xDS protocol, "Aliases" |
-| The members of a collection have its directory, and nothing deeper, and its parameters. All names are canonical. |
-xRFC TP1, "Glob collections" |
+| The members of a collection have its directory, and nothing deeper, and its parameters. All names are canonical. | xRFC TP1, "Glob collections" |
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ class NameIndex:
         return index
 
     def finds_as(self, other: NameIndex) -> bool:
-        """Whether this index and one that it was derived from, or from it, certainly find the same names."""
+        """Whether this index certainly finds the same names as `other`, from which it was derived."""
         has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
         return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
 

@@ -8,8 +8,7 @@
 | A wildcard poll that was given up within a step is awaited: its client lost its connection, and returns. | |
 | Endpoints that no cluster of the client needs any more, and routes that no listener needs, are not awaited. | ENVOY.md E11 |
 | Names that do not exist any more are not awaited: their user is gone, or keeps its current version. | ENVOY.md E15 |
-| Nor are names that were not polled during several polls of a rejected response: a rejected listener polls no routes. |
-ENVOY.md E12 |
+| Nor are names that were not polled during several polls of a rejected response: a rejected listener polls no routes. | ENVOY.md E12 |
 | One NACK may be a lost response: a rejection takes two in a row, or one with an error, or one of a resource rejected before. | ENVOY.md E9 |
 | A client is awaited once it polled again after an answer, of this process or another: clients that poll once delay no rollout. | |
 | A version that a step awaited in vain is awaited in the next step, too. | |
@@ -226,7 +225,7 @@ class PollingNode:
         return watch
 
     def receive_sent(self, subscription: Subscription, version: Version, generation: int) -> None:
-        """Record a response that is being sent; `version` is the subscription's in the snapshot of `generation`."""
+        """Record a response with the subscription's version in the snapshot of `generation`."""
         change = self._changed.get(subscription.type_url) if generation == self._step else None
         if subscription in self._waiting or (change is not None and _may_come_back(subscription, change)):
             self._waiting[subscription] = version

@@ -2,22 +2,18 @@
 
 | rule | source |
 | --- | --- |
-| A request replaces the subscription of its type (`Subscription`); a stale one counts only as ACK or NACK (`Acks`). |
-xDS protocol, "How the client specifies what resources to return", "Resource updates" |
+| A request replaces the subscription of its type (`Subscription`); a stale one counts only as ACK or NACK (`Acks`). | xDS protocol, "How the client specifies what resources to return", "Resource updates" |
 | A name that was not in the request before is sent, whether the client has it or not. | xDS protocol, "Resource updates" |
 | A request that repeats nonce and names asks for them again: its client let go of them. | ENVOY.md E33 |
 | CDS, LDS and SRDS are sent in full, and a missing resource is removed (`ResourceType.full_state_in_sotw`). | xDS protocol, "Grouping Resources into Responses", "Deleting Resources" |
 | Of other types only changed resources are sent, and removals are not. | xDS protocol, "Grouping Resources into Responses"; ENVOY.md E37 |
 | A client that has the current version of its selection is sent nothing at first. | xDS protocol, "Resource updates" |
 | Until a type is loaded, or while resources may be missing by mistake, its full state is not sent to a client that has one. | `Snapshot.withheld`, `incomplete`, `undeclared` |
-| A full state is held back, or sent without removals, while a resource missing from it may exist elsewhere. |
-`on_demand` |
+| A full state is held back, or sent without removals, while a resource missing from it may exist elsewhere. | `on_demand` |
 | A glob stands for its members: new or changed members are sent, and a full state has all of them. | xRFC TP1, "Glob" |
-| A NACKed resource is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. |
-ENVOY.md E10 |
+| A NACKed resource is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. | ENVOY.md E10 |
 | One snapshot is sent as one batch, in push order (`RESOURCE_TYPES`): used resources before their users. | xDS protocol, "Eventual consistency considerations" |
-| The endpoints of a new or changed cluster are sent after it, before its ACK, which Envoy holds back until then. |
-ENVOY.md E33 |
+| The endpoints of a new or changed cluster are sent after it, before its ACK, which Envoy holds back until then. | ENVOY.md E33 |
 """
 
 from __future__ import annotations

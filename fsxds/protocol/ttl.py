@@ -2,8 +2,7 @@
 
 | rule | source |
 | --- | --- |
-| A time to live goes to clients that announce the feature, over SotW only if they also announce that of SotW. |
-xDS protocol, "TTL"; ENVOY.md E42 |
+| A time to live goes to clients that announce the feature, over SotW only if they also announce that of SotW. | xDS protocol, "TTL"; ENVOY.md E42 |
 | It is renewed before it ends, by the name, the version and the time alone (a heartbeat). | xDS protocol, "TTL" |
 | An Envoy on a SotW stream takes a heartbeat for an empty resource, so the whole resource is sent. | ENVOY.md E41 |
 | An Envoy receives it only for types whose expiry has an effect, and does not crash it. | ENVOY.md E40 |

@@ -6,8 +6,7 @@ that it serves as its aliases (`<route configuration>/<domain>`); wildcards are 
 | rule | source |
 | --- | --- |
 | The best match serves a host: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`. | Envoy, `VirtualHost.domains` |
-| With a virtual host go the ones that its wildcards hide: Envoy has an answer for their hosts, and does not ask. |
-ENVOY.md E49 |
+| With a virtual host go the ones that its wildcards hide: Envoy has an answer for their hosts, and does not ask. | ENVOY.md E49 |
 | The aliases in a response identify the waiting requests that it answers. | xDS protocol, "Virtual Host Discovery Service" |
 | A host that no virtual host serves is answered with a resource without content, once it is certain. | ENVOY.md E47 |
 | `*` selects nothing: it asks to end the wait for virtual hosts, as a new route configuration does. | ENVOY.md E45 |

@@ -146,7 +146,7 @@ class Access:
         return (rule for rule in self._rules_of(peer) if rule.admin) if self.rules else iter(())
 
     def _rules_of(self, peer: Peer) -> Iterator[AccessRule]:
-        """Yield the rules with conditions that a client meets; each rule has a condition."""
+        """Yield the rules that match a client; every rule has a condition."""
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         if self.rules is None:
             if token_name is not None:

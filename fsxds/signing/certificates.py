@@ -95,7 +95,7 @@ def name_of(certificate: x509.Certificate) -> str:
 def _ways(
     way: tuple[x509.Certificate, ...], others: Sequence[x509.Certificate], trusted: Collection[x509.Certificate]
 ) -> Iterator[tuple[x509.Certificate, ...]]:
-    """Yield the extensions of a path to trusted certificates; each certificate is signed by the next one."""
+    """Yield the paths that begin with `way` and end with a trusted certificate; each one is signed by the next."""
     if way[-1] in trusted:
         yield way
         return

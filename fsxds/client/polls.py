@@ -290,7 +290,6 @@ async def read_body(response: aiohttp.ClientResponse, most_bytes: int | None) ->
 
 
 def _parsed(body: bytes) -> tuple[Sequence[PlainValue], str, str]:
-    """Return the resources of a DiscoveryResponse in JSON, its version and its nonce."""
     try:
         response = json.loads(body)
         members, version = response.get("resources", []), str(response["version_info"])

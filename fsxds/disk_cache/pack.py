@@ -57,7 +57,6 @@ class _Slice(NamedTuple):
 
 
 def _slices(content: bytes) -> Iterator[_Slice]:
-    """Yield the complete records."""
     start = 0
     while start + _HEADER.size <= len(content):
         magic, length, place, name = _HEADER.unpack_from(content, start)

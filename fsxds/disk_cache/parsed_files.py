@@ -162,7 +162,7 @@ class _Store:
         return Record(place, name, sealed(encode(parsed) if encoded is None else encoded, key))
 
     def _name_and_key(self, file: SourceFile) -> tuple[bytes, bytes]:
-        """Return the name and the key of a record; neither can be derived from its counterpart."""
+        """Return the name and the key of a record, which cannot be derived from each other."""
         form, hint = format_of(file.path), type_from_path(file.path)
         parts = (form.name if form else "", hint.short_name if hint else "", file.digest)
         context = self._naming.context_of(file.path)

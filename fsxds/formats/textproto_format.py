@@ -377,7 +377,6 @@ class TextprotoReader:
 
 
 def _default(field: FieldDescriptor) -> PlainValue:
-    """Return the default of a map's key or value."""
     if field.message_type is not None:
         form: Callable[[Fields], PlainValue] | None = plain_of(field.message_type)
         return {} if form is None else form({})

@@ -178,7 +178,6 @@ class _BlockReader:
             self._listed = container
 
     def _read_flow_into(self, key: str | int, brackets: int) -> None:
-        """Replace the text of a flow collection by its value."""
         text: str = self._top[key]
         if text == "{}":
             self._top[key] = {}
@@ -288,7 +287,6 @@ _known: dict[str, _Line] = {}
 
 
 def _row_of(line: str) -> _Line:
-    """Parse a line, and cache the result."""
     match = _LINE.fullmatch(line)
     # Of characters that are not printable, libyaml accepts some and takes some for the end of a line.
     if match is None or not line.isprintable():

@@ -237,7 +237,7 @@ class _YamlReader:
         return None
 
     def _merge(self, members: dict[str, PlainValue], merged: PlainValue) -> dict[str, PlainValue]:
-        """Explicit keys win over merged ones, and earlier sources over later ones. Source: yaml.org/type/merge."""
+        """Add merged keys: explicit keys win, then earlier sources. Source: yaml.org/type/merge."""
         for source in merged if isinstance(merged, list) else [merged]:
             if isinstance(source, dict):
                 for key, value in source.items():

@@ -74,7 +74,6 @@ def remove_held(connection: sqlite3.Connection, upstream: int) -> None:
 
 
 def _changing(held: HeldResource) -> tuple[str | float | None, ...]:
-    """Return the columns that may change while the resource stays."""
     columns = held.version, held.server, held.received_s, held.expires_s
     return *columns, _checksum(held.resource.name, *columns)
 

@@ -308,7 +308,6 @@ class State:
             self._directory.set_aside(damage)
 
     def _close(self) -> None:
-        """Close the database, without a commit."""
         opened, self._opened = self._opened, None
         if opened is not None:
             with suppress(sqlite3.Error):

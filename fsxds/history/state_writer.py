@@ -225,7 +225,6 @@ class StateWriter:
     def _changed(
         self, due: Mapping[ChannelKey, ReadState], behind: Mapping[ChannelKey, RolloutState]
     ) -> dict[ChannelKey, RolloutState]:
-        """Return the places of rollouts that differ from those on the disk."""
         now_s = time.time()
         states = {**{key: read() for key, read in due.items()}, **behind}
         return {

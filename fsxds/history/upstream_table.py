@@ -124,7 +124,6 @@ def _matching(upstreams: Collection[KeptUpstream], kept: Collection[_KeptRow]) -
 
 
 def _is_same(held: Held, other: Held) -> bool:
-    """Whether two upstreams hold the same objects."""
     return held is other or (
         held.keys() == other.keys() and all(table is other[type_url] for type_url, table in held.items())
     )

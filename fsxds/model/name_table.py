@@ -269,7 +269,6 @@ def _buckets_of(chunks: Chunks[Value], size: int) -> Buckets[Value]:
 def _split(
     ordered: Sequence[str], members: Mapping[str, Value], begins: Callable[[str], bool]
 ) -> Iterator[Chunk[Value]]:
-    """Yield the chunks of these sorted names."""
     starts = [at for at, name in enumerate(ordered) if not at or begins(name)]
     for start, end in pairwise((*starts, len(ordered))):
         names = tuple(ordered[start:end])
@@ -279,7 +278,6 @@ def _split(
 def _merged(
     chunks: list[Chunk[Value]], names: list[str], new: Mapping[str, Value], removed: AbstractSet[str]
 ) -> Iterable[Chunk[Value]]:
-    """Return consecutive chunks after changes of these names."""
     members: dict[str, Value] = {}
     for chunk in chunks:
         members.update(zip(chunk.names, chunk.values, strict=True))

@@ -399,7 +399,6 @@ class _DeltaWatch:
         return replace(update, unrequested=pushed) if update and pushed else update
 
     def remove_gone(self, snapshot: Snapshot) -> DeltaUpdate | None:
-        """Return the delayed removals of brought resources."""
         gone, self.gone = names_without(snapshot.resources(self.type_url), self.gone), NOTHING
         return self._update_of(Changes(removed=gone), snapshot, NOTHING) if gone else None
 

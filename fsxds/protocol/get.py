@@ -215,7 +215,6 @@ def _decoded(text: str, place: str) -> str:
 
 
 def _authorities(host: str, authority: str) -> tuple[str, ...]:
-    """Return the possible authorities of a name, in order."""
     host = host.lower()
     name, colon, port = host.rpartition(":")
     without_port = name if colon and port.isdigit() else host
@@ -370,7 +369,7 @@ _Directories = Mapping[_Directory, tuple[bytes, tuple[Resource, ...]]]
 
 
 class _Lists:
-    """A cache of lists of one type's resources; kept with its rows."""
+    """A cache of the lists of one type, kept with its rows."""
 
     __slots__ = ("_known",)
 

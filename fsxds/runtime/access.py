@@ -187,7 +187,6 @@ class Access:
         return ProtocolError(f"{fact}, as the server's settings `access` and `tokens` demand", "UNAUTHENTICATED")
 
     def _title(self, peer: Peer) -> str:
-        """Return a description of a client for error texts."""
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         shown = () if token_name is None else (f"the token {token_name or 'without a name'}",)
         return ", ".join((*shown, *(name[:200] for name in peer.names[:3]))) or "this client"

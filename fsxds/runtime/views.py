@@ -287,7 +287,6 @@ class _Template:
         return values if match and self.filled(values) == folder else None
 
     def folders_in(self, existing: Collection[str]) -> Iterable[str]:
-        """Return the folders that are this layer for any node."""
         if not self.attributes:
             return {self.texts[0]}.intersection(existing)
         return (folder for folder in existing if self.values_of(folder) is not None)
@@ -347,7 +346,7 @@ def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=1024)
 def _test(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tests whether a pattern matches a text, in time linear in the text."""
+    """Return a function that tests a pattern in time linear in the text."""
     if pattern.startswith(REGEX):
         return _regex(pattern.removeprefix(REGEX))
     stem = pattern.strip("*")

@@ -283,7 +283,6 @@ class SettingsChange:
 
 
 def _servers_of(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Return the servers of authorities."""
     return {name: each.upstream for name, each in (settings.authorities or {}).items() if each.upstream}
 
 

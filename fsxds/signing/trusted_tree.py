@@ -125,7 +125,6 @@ def _problem_of(error: UntrustedError) -> Problem:
 
 
 def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
-    """Yield a problem for each file that does not match the manifest."""
     signed = f"what was signed (serial {manifest.serial})"
     unreadable = {str(one.path): one.message for one in tree.problems if one.severity is Severity.ERROR}
     excluded = frozenset(tree.excluded)

@@ -155,7 +155,7 @@ class NameTable(Mapping[str, Value]):
             yield chunk
 
     def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
-        """Return a table with `new` values, and without `removed` names, all of which are in this one."""
+        """Return a table with `new` values, and without `removed` names, which must be in this one."""
         size = len(self) - len(removed) + len(new) - len(self.among(new))
         chunks = self._changed_chunks(new, removed)
         added: dict[str, Value] = {}

@@ -39,7 +39,7 @@ class AccessRule:
 
     Attributes:
         token: the name of a token, or empty.
-        name: patterns, one of which matches a URI in the client's certificate, or empty.
+        name: patterns for a URI in the client's certificate; one has to match. Empty for none.
         dns: the same for its DNS names.
         nodes: patterns for the ids of the allowed nodes; empty for any.
         clusters: patterns for their clusters; empty for any.

@@ -70,7 +70,7 @@ class ViewRule:
     """One view: the nodes that have it, and its layers.
 
     Attributes:
-        match: patterns by attribute (see `ATTRIBUTES`), one of which has to match. Empty for every node.
+        match: patterns by attribute (see `ATTRIBUTES`); one per attribute has to match. Empty for every node.
         layers: folders, with templates such as `{node.id}`; later ones win.
         variables: take precedence over the setting `variables`.
     """

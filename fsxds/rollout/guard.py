@@ -5,8 +5,7 @@
 | A type that shrinks by more than a share is held; replaced names do not count. | a folder that is not mounted looks like an emptied one |
 | So is a type that becomes empty, and a list collection that does either. | ENVOY.md E13 |
 | Fewer than five resources, or entries, never need approval: one of them is a large share. | |
-| A resource that an upstream let go, because no client subscribes to it any more or its time is over, does not count. |
-|
+| A resource that an upstream let go, as no client subscribes to it any more or its time is over, does not count. | |
 """
 
 from __future__ import annotations

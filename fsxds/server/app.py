@@ -287,7 +287,7 @@ class Application:
         """Wait for the first resource to serve; UsageError if a secret may not be served at the addresses."""
         # A mistake in the tree is waited for, as by a process that listens already.
         self.supervisor.is_starting = False
-        while all(map(is_barren, _loaded_views(self.publisher) or ())):
+        while not (views := _loaded_views(self.publisher)) or (all(map(is_barren, views)) and not self._asks_names):
             await self.publisher.published.replaced()
         await self.reject_exposed_secrets({each.name: each.address_of(self.settings) for each in TRANSPORTS})
         self.supervisor.is_starting = True
@@ -390,9 +390,13 @@ class Application:
         views, is_mirrored = _loaded_views(self.publisher), not self._waits_for_mirror()
         return unready_reason(views, is_mirrored=is_mirrored, lost=lost, answers=self._first_answers())
 
+    @property
+    def _asks_names(self) -> bool:
+        return self.member.asks_names or self.settings.upstream_names == "asked"
+
     def _first_answers(self) -> FirstAnswers:
         is_over = monotonic() - self.started_s >= self.upstreams.answered_within_s
-        return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over)
+        return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over, has_unasked=self.member.asks_names)
 
     def waits_for(self) -> str:
         """Return the condition that the first snapshot or mirrored files wait for; empty when they exist."""

@@ -73,12 +73,11 @@ def _against_server(subjects: Sequence[Subject], address: str, settings: Setting
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
-    """Find the message types of the Envoy in use, and what it is able to where it may be run."""
-    return loading_rules.find_catalogue(settings, None if settings.with_envoy is False else _read_features)
+    """Find the message types of the Envoy in use, and its features, for which an Envoy is asked once (`ApiCache`)."""
+    return loading_rules.find_catalogue(settings, _read_features)
 
 
 def _read_features(executable: Path) -> Features:
-    """Ask an Envoy for its features; it is asked once, and its answer is kept."""
     from fsxds.envoy.envoy_features import read_features
 
     return read_features(executable)

@@ -260,6 +260,22 @@ def test_a_tree_that_envoy_takes_is_asked_about_once(tmp_path: Path) -> None:
     assert [1, 1, 2] == counts
 
 
+def test_another_envoy_is_asked_for_its_features_even_with_no_envoy(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`--no-envoy` judges by the commands that the given Envoy has, also if it is another build than the packaged one."""
+    other = tmp_path / "envoy"
+    other.write_bytes(Path(find_envoy()).read_bytes().replace(b"\x001.40.0\x00", b"\x001.39.0\x00") + b"other")
+    other.chmod(0o755)
+    log = '{name: log, typed_config: {"@type": type.googleapis.com/%s, log_format: {text_format_source: {inline_string: "%%NOPE%%"}}}}'
+    log %= "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog"
+    listener = LISTENER_WITH_BAD_LUA.replace("  filter_chains:", f"  access_log: [{log}]\n  filter_chains:")
+    tree = write_tree(tmp_path, lds=listener)
+
+    assert 1 == main(["check", str(tree), "--no-envoy", "--envoy", str(other), "--cache-dir", str(tmp_path)])
+    assert "error[wrong-format-string]" in capfd.readouterr().out
+
+
 def test_an_envoy_that_cannot_be_run_is_not_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Where nobody demands it, an Envoy that cannot be run costs a line; where somebody does, it is wrong use."""
     tree, envoy = write_tree(tmp_path, cds=CLUSTERS), tmp_path / "envoy"

@@ -62,7 +62,7 @@ RULE_NAME = re.compile(r"[a-z]+(-[a-z]+)*\Z")
 # Words with hyphens, in the packages where problems are found, that name no rule.
 OTHER_WORDS = {
     "admin-address", "cat-file", "extension-config", "fsxds-dev", "fsxds-stand-in", "ls-tree", "merge-base", "start-up",
-    "read-back", "rev-parse", "route-configuration", "scoped-route", "stream-need", "system-out", "xds-protos",
+    "read-back", "rev-parse", "route-configuration", "scoped-route", "stream-need", "system-out", "unnamed-internal", "xds-protos",
 }  # fmt: skip
 
 # Which argument of a call is the name of a rule.

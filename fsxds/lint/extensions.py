@@ -139,7 +139,7 @@ class ExtensionTypes:
         """Return which type is probably meant where `name` does not fit."""
         last = name.rpartition(".")[2]
         near = _opposite(last)
-        types = [one for category in categories for one in sorted(self._of(category))]
+        types = [one for category in categories for one in sorted(self.of(category))]
         for candidate in types:
             if candidate.rpartition(".")[2] in {last, near}:
                 return f"perhaps {candidate} is meant"
@@ -156,7 +156,8 @@ class ExtensionTypes:
             return f'Envoy goes by the name here, and "{name}" is configured by {" or ".join(named[name])}'
         return None
 
-    def _of(self, category: str) -> frozenset[str]:
+    def of(self, category: str) -> frozenset[str]:
+        """Return the types of a category; none if nothing is known of it."""
         return self._features.types(category) if self._features is not None else frozenset()
 
 

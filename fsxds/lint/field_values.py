@@ -10,8 +10,9 @@ import re2
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.scalars import LONGEST_S
-from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of, ip_version
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, ip_version
 from fsxds.model.memo import Lru
+from fsxds.model.values import Fault
 
 _HOST_OR_NUMBERS = re.compile(r"[0-9a-fA-F:./]{1,60}|localhost|[\w-]{1,60}(\.[\w-]{1,60}){1,8}")
 
@@ -20,7 +21,9 @@ LONGEST_SOCKET_PATH = 107
 
 IP_REMEDY = 'write an IP address such as "192.0.2.1" or "2001:db8::1"'
 
-_STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2  # envoy.config.cluster.v3.Cluster.DiscoveryType
+# envoy.config.cluster.v3.Cluster.DiscoveryType
+_STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS = range(4)
+_REDIS = "envoy.extensions.clusters.redis.v3.RedisClusterConfig"
 _NAMES_REMEDY = "write an IP address, or let the cluster's type be STRICT_DNS or LOGICAL_DNS"
 
 # The default of the runtime key re2.max_program_size.error_level.
@@ -196,16 +199,38 @@ def _check_resolvers(config: DynamicMessage, path: Path, walk: Walk) -> None:
             _report_address(address, place, walk)
 
 
-def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
+def looks_up_names(cluster: DynamicMessage) -> bool:
+    """Return whether a cluster makes a resolver of its own settings."""
+    if cluster.HasField("cluster_type"):
+        return packed_type(cluster.cluster_type.typed_config) == _REDIS
+    return cluster.type in {_STRICT_DNS, _LOGICAL_DNS}
+
+
+# How the settings begin that say by whom names are looked up.
+_RESOLVER_SETTINGS = (("typed_dns_resolver_config", "typed_config"), ("dns_resolution_config",), ("dns_resolvers",))
+
+
+def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
     if cluster.HasField("load_assignment") and not cluster.HasField("cluster_type"):
         place = (path, "load_assignment")
         if cluster.type == _STATIC:
             _check_endpoints(cluster.load_assignment, place, walk, _NAMES_REMEDY)
         elif cluster.type in {_STRICT_DNS, _LOGICAL_DNS}:
             _check_looked_up(cluster.load_assignment, place, walk)
-    if cluster.dns_resolvers and cluster.type in {_STRICT_DNS, _LOGICAL_DNS}:
+    if looks_up_names(cluster):
         for index, address in enumerate(cluster.dns_resolvers):
             _report_address(address, ((path, "dns_resolvers"), index), walk)
+        return None
+    is_eds = cluster.type == _EDS and not cluster.HasField("cluster_type")
+    unread = (*_RESOLVER_SETTINGS, ("load_assignment",)) if is_eds else _RESOLVER_SETTINGS
+    start = len(field_path_of(path))
+
+    def is_unread(fault: Fault) -> bool:
+        return fault.rule == "wrong-address" and any(
+            fault.field_path[start : start + len(one)] == one for one in unread
+        )
+
+    return walk.forgetting(is_unread)
 
 
 def _check_own_endpoints(assignment: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -118,9 +118,13 @@ class _Codecs:
         """Look at a listener, and keep in mind what it uses until all of it was walked."""
         if path is not None:
             return None
-        is_udp = _is_datagram(listener.address.socket_address)
-        self._is_quic = is_udp and listener.udp_listener_config.HasField("quic_options")
-        if self._is_quic:
+        self._is_quic = listener.udp_listener_config.HasField("quic_options")
+        if not self._is_quic:
+            return self._leave_listener
+        if not _is_datagram(listener.address.socket_address):
+            message = "the listener has quic_options, and listens on TCP"
+            walk.warning((path, "address"), "wrong-listener", message, "write protocol: UDP into its socket_address")
+        else:
             for index, chain in enumerate(listener.filter_chains):
                 _check_quic_chain(chain, ((path, "filter_chains"), index), walk)
             if listener.HasField("default_filter_chain"):

@@ -498,7 +498,7 @@ class Settings(ListenerSettings):
         CHECKS,
         ("check", "import"),
         "Demand that a real Envoy be asked, this one or the one of --envoy; by default it is where there is one. "
-        "`--no-envoy` asks none.",
+        "`--no-envoy` asks none, except once for its features.",
     )
     check_severity: str = option(
         one_of(*(severity.value for severity in Severity)),

@@ -55,7 +55,7 @@ def test_a_short_delay_is_told(catalogue: Catalogue) -> None:
     """Below 1 ms Envoy divides by zero, which its validation does not see."""
     case = eds("{api_type: REST, cluster_names: [xds], refresh_delay: 0.0005s}")
 
-    assert {"wrong-config-source"} == rules_found(catalogue, case)
+    assert {"short-refresh-delay"} == rules_found(catalogue, case)
 
 
 def test_sources_that_are_not_read_are_not_judged(catalogue: Catalogue) -> None:

@@ -26,7 +26,7 @@ from fsxds.model.resource_names import glob_of, parse_or_none
 from fsxds.model.resource_types import ResourceType
 from fsxds.model.resources import Resource
 from fsxds.model.values import Nonce, PlainValue, Version
-from fsxds.transports.http_get.representations import url_of
+from fsxds.protocol.get import url_of
 
 # A list and the index are files in a bucket, and folders for a server that knows an index.
 FILES = ("index.json", "")

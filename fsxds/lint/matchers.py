@@ -88,7 +88,7 @@ CONTEXTS: dict[str, Context] = {
 }
 
 # What is an action somewhere, and can therefore be reported where it is none.
-_ACTIONS = frozenset().union(*(one.actions for one in CONTEXTS.values() if not isinstance(one.actions, str)))
+ACTIONS = frozenset().union(*(one.actions for one in CONTEXTS.values() if not isinstance(one.actions, str)))
 
 # Inputs that are no text, and the one matcher that takes each.
 _PAIRS = {
@@ -130,12 +130,7 @@ class _MatcherChecks:
             self._check_pair(_type_of(source), test, place, walk)
 
     def _check_action(self, name: str, path: Path, walk: Walk) -> None:
-        if (
-            name
-            and self._actions
-            and name not in self._actions
-            and (name in _ACTIONS or not self._types.fits(name, ()))
-        ):
+        if name and self._actions and name not in self._actions and (name in ACTIONS or not self._types.fits(name, ())):
             message = f"{name} is nothing that can be done here"
             walk.error(
                 (path, "typed_config"), "wrong-extension", message, f"write {' or '.join(sorted(self._actions))}"

@@ -60,7 +60,7 @@ def test_a_short_delay_is_told(catalogue: Catalogue) -> None:
 
 def test_sources_that_are_not_read_are_not_judged(catalogue: Catalogue) -> None:
     """The source of the routes of scopes is read only when a scope names its routes."""
-    key = "scope_key_builder: {fragments: [{header_value_extractor: {name: a}}]}"
+    key = "scope_key_builder: {fragments: [{header_value_extractor: {name: a, index: 0}}]}"
     source = "rds_config_source: {api_config_source: {api_type: REST, cluster_names: []}}"
     case = manager(
         f"{{scoped_routes: {{name: x, {key}, {source}, scoped_rds: {{scoped_rds_config_source: {{ads: {{}}}}}}}}}}"

@@ -108,6 +108,14 @@ def test_what_envoy_rejects_is_told(catalogue: Catalogue, case: Case) -> None:
     assert_rejected(catalogue, "wrong-address", case)
 
 
+def test_nan_is_no_percentage(catalogue: Catalogue) -> None:
+    """Of the percentages that Envoy looks at, NaN is out of range; it accepts it in others."""
+    assert_rejected(catalogue, "out-of-range", cluster("{common_lb_config: {healthy_panic_threshold: {value: NaN}}}"))
+    assert_rejected(catalogue, "out-of-range", manager("{tracing: {random_sampling: {value: NaN}}}"))
+    budget = cluster("{circuit_breakers: {thresholds: [{retry_budget: {budget_percent: {value: NaN}}}]}}")
+    assert_accepted(catalogue, budget)
+
+
 def test_a_resolver_is_one_that_envoy_has(catalogue: Catalogue) -> None:
     """What a resolver of one's own makes of an address is not known; there has to be one of that name."""
     assert_rejected(catalogue, "wrong-address", endpoints(at(socket("foo.com", "port_value: 80, resolver_name: mine"))))

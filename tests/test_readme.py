@@ -21,7 +21,7 @@ from tests.support.reference_pages import REFERENCE, reference_pages
 from tests.support.server import Server
 
 TOP = Path(__file__).parent.parent
-README_BYTES = 10_000
+README_BYTES = 8_000
 PAGE_BYTES = 15_000
 PAGES = sorted(
     path

@@ -82,7 +82,7 @@ class StandIns:
         if form == "tls_certificate":
             return self._tls_cluster(name, {"tls_certificate_sds_secret_configs": [used]})
         if form == "validation_context":
-            # Add what the secret lacks, as its users may have it too.
+            # Add the missing authority, as users of the secret may have one too.
             whole = any(secret.validation_context.HasField(field) for field in _AUTHORITIES)
             default = {} if whole else {"trusted_ca": {"inline_string": STUB_CERTIFICATE}}
             combined = {"default_validation_context": default, "validation_context_sds_secret_config": used}

@@ -1,4 +1,4 @@
-"""Matchers (`xds.type.matcher.v3.Matcher`): what they may ask for and do at each place."""
+"""Matchers (`xds.type.matcher.v3.Matcher`): the inputs and actions allowed in each place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HTTP, _NETWORK = "envoy.matching.http.input", "envoy.matching.network.input"
 
 
 class Context(NamedTuple):
-    """A field that holds a matcher: the category of its inputs, the types of its actions, and whether one match is all."""
+    """A field with a matcher: the category of its inputs, the types of its actions, and whether one match ends it."""
 
     field: str
     inputs: str
@@ -48,12 +48,12 @@ CONTEXTS: dict[str, tuple[Context, ...]] = {
     ),
 }
 
-# What is an action somewhere, and can therefore be reported where it is none.
+# Types that are actions in some place, and can therefore be reported in others.
 _ACTIONS = frozenset().union(*(context.actions for contexts in CONTEXTS.values() for context in contexts))
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over matchers."""
+    """Return the rules for matchers."""
     types = ExtensionTypes(catalogue)
     return {message_type: (_rule(contexts, types),) for message_type, contexts in CONTEXTS.items()}
 
@@ -76,7 +76,7 @@ def _check_matcher(matcher: DynamicMessage, path: Path, walk: Walk, context: Con
             _check_matcher(on_match.matcher, (place, "matcher"), walk, context, types)
         elif chosen == "action":
             name = _type_of(on_match.action)
-            # With keep_matching, Envoy does not look for what would be done.
+            # With keep_matching, Envoy does not read the action.
             is_done = not getattr(on_match, "keep_matching", False)
             if is_done and name and name not in context.actions and (name in _ACTIONS or not types.fits(name, ())):
                 message = f"{name} is nothing that can be done here"
@@ -98,7 +98,6 @@ def _type_of(extension: DynamicMessage) -> str:
 
 
 def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
-    """Yield what a matcher does in each case."""
     if matcher.HasField("on_no_match"):
         yield matcher.on_no_match, (path, "on_no_match")
     for index, one in enumerate(matcher.matcher_list.matchers):
@@ -110,7 +109,6 @@ def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMess
 
 
 def _inputs(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
-    """Yield what a matcher asks for."""
     if matcher.WhichOneof("matcher_type") == "matcher_tree":
         yield matcher.matcher_tree.input, ((path, "matcher_tree"), "input")
     for index, one in enumerate(matcher.matcher_list.matchers):

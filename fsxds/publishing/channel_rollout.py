@@ -30,7 +30,7 @@ from fsxds.rollout import (
 from fsxds.runtime.channels import Channel, ChannelClient
 from fsxds.snapshots.load import type_change
 
-# A lane whose clients are all late waits so many times more: an Envoy that polls every 10 s comes in time.
+# How often a lane waits again if all its clients are late: an Envoy that polls every 10 s comes in time.
 LANE_PATIENCE = 5
 
 
@@ -113,7 +113,7 @@ class ChannelRollout:
 
     @property
     def base(self) -> Snapshot | None:
-        """The snapshot reached last or on its way: what clients have, as far as references count."""
+        """The snapshot reached last or on its way: that of clients, as far as references count."""
         return self.machine.taken
 
     @property

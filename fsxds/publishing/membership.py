@@ -1,4 +1,4 @@
-"""Whether a server is alone or in a fleet (a capability, see `fleet/`): who decides what it serves."""
+"""Membership of a server in a fleet, or none: who decides its snapshots (a capability, see `fleet/`)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Alone:
         return make(self._publisher)
 
     def waits_for(self) -> str:
-        """Return what the first snapshot awaits besides this server's tree, or nothing."""
+        """Name the prerequisites of the first snapshot beyond this server's tree; may be empty."""
         return ""
 
     async def run(self, supervisor: Supervisor) -> None:

@@ -33,7 +33,7 @@ from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, HoldsOf, 
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.rollout_forms import is_in_share
 
-# A channel without followers for so long is dropped, and its layers are no longer loaded.
+# The time without followers after which a channel is dropped, and its layers are no longer loaded.
 DROPPED_AFTER_S = 600.0
 LOOK_EVERY_S = 60.0
 

@@ -56,8 +56,6 @@ _MOST_ADVICE: Final = 100
 
 
 class _Dropped(Enum):
-    """Replaces a faulty value that is left out."""
-
     DROPPED = "dropped"
 
 
@@ -141,7 +139,7 @@ class LenientReader:
         return self._message(value, descriptor, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 
     def read_any(self, value: PlainValue) -> tuple[PlainValue, tuple[Fault, ...]]:
-        """Do the same for the type that "@type" names."""
+        """Do the same for the type in "@type"."""
         faults: list[Fault] = []
         return self._packed(value, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 

@@ -175,7 +175,6 @@ def _others_of_oneof(row: FieldDescriptor | None) -> list[str]:
 
 
 def _by_key(members: list[PlainValue], keys: tuple[str, ...]) -> dict[str, int] | None:
-    """Return the members' indexes; None unless the keys are distinct."""
     found: dict[str, int] = {}
     for index, member in enumerate(members):
         key: PlainValue = member

@@ -250,7 +250,6 @@ def _key(address: DynamicMessage) -> tuple[str, ...] | None:
 
 
 def _host(address: str) -> str | None:
-    """Return an IP address in its canonical spelling."""
     if ip_version(address) == 4:
         return address  # it has one spelling, and `ipaddress` is slow
     try:

@@ -129,7 +129,6 @@ def _named_versions(snapshot: Snapshot, row: ResourceType, known: Mapping[str, V
 
 
 def _in_statistics(name: str) -> str:
-    """Write a name as in Envoy's statistics."""
     return name.replace("://", "_").replace(":/", "_").replace(":", "_")
 
 

@@ -93,7 +93,6 @@ class _Writer:
         return quoted_text(value) if isinstance(value, str) else json.dumps(value)
 
     def _needs_lines(self, value: PlainValue) -> bool:
-        """Return whether a value contains a comment or an anchor."""
         if isinstance(value, list):
             return any(map(self._needs_lines, value))
         if not isinstance(value, dict):

@@ -80,7 +80,6 @@ def _written(name: str) -> tuple[str, str, str]:
 
 
 def _command(name: str, answers: Mapping[str, str]) -> Command:
-    """Derive from accepted probes whether a command takes parameters and a length."""
     plain, (with_parameters, with_length, with_both) = f"%{name}%", _written(name)
     needs = re.search("requires param|cannot be empty|not supported type|subcommand|EOF", answers[plain])
     rejected = re.search("does not (?:take any|allow)", answers[with_length] + answers[with_both])

@@ -196,7 +196,7 @@ class _Progress:
 
 
 def counts_differ(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> bool:
-    """Return whether Envoy read only a part: it takes what it can of an invalid binary bootstrap (ENVOY.md E63)."""
+    """Return whether Envoy read only a part, as of an invalid binary bootstrap (ENVOY.md E63)."""
     wanted = {
         "static secret": len(rendering.secrets),
         "cluster": len(rendering.clusters),

@@ -257,7 +257,6 @@ def _of_key(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _pieces(reason: str) -> Iterator[str]:
-    """Yield possible values, those in quotes before bare words."""
     quoted = _quoted(reason)
     yield from quoted
     # Quoted without quotes, after a colon: `missing ): (a`.

@@ -338,8 +338,6 @@ def _check_sending(check: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 class _HttpOptions:
-    """Checks HttpProtocolOptions of clusters, and settings that depend on the protocol."""
-
     def __init__(self, catalogue: Catalogue) -> None:
         self._type: type[Message] | None = (
             catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None

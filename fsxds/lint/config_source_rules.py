@@ -65,7 +65,6 @@ def _last_field(path: Path) -> str | int | None:
 
 
 def _holder(path: Path) -> str | int | None:
-    """Return the field with the config source around an ApiConfigSource."""
     return None if path is None else _last_field(path[0])
 
 

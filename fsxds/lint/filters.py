@@ -110,7 +110,6 @@ class FilterOrder:
 
 
 def _default_type(http_filter: DynamicMessage) -> str:
-    """Return the initial type of a discovered HTTP filter, else ""."""
     if http_filter.DESCRIPTOR.name != "HttpFilter" or not http_filter.HasField("config_discovery"):
         return ""
     return packed_type(http_filter.config_discovery.default_config)

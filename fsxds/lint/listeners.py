@@ -204,7 +204,6 @@ def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
-    """Return the criteria of a chain, each as a list of alternatives."""
     return (
         [match.destination_port.value if match.HasField("destination_port") else None],
         _networks(match.prefix_ranges),

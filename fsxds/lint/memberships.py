@@ -135,7 +135,6 @@ def _is_about_hosts(touched: TouchedKeys | None) -> bool:
 
 
 def _collections(parsed: ParsedFile) -> Mapping[Key, tuple[Resource, FieldPath]]:
-    """Return the collections that a file requests, each with the place of the first mention."""
     found: dict[Key, tuple[Resource, FieldPath]] = {}
     for resource in parsed.resources:
         for reference in resource.references:

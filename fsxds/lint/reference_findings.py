@@ -281,7 +281,6 @@ class ReferenceFindings:
             yield ReferenceFinding(resource, fault)
 
     def _longest_end(self, path: PurePosixPath) -> tuple[ParsedFile | None, int]:
-        """Return the file whose path is the longest end of a path, and the number of equal parts."""
         parts = path.parts
         for start in range(len(parts)):
             source = self._file_at(PurePosixPath(*parts[start:]))

@@ -121,7 +121,6 @@ def findings_of(
 
 
 def _rebased(problem: Problem, tree: PurePosixPath, files: Collection[PurePosixPath]) -> Problem:
-    """Adapt the paths to other places in a message."""
 
     def led_to(match: re.Match[str]) -> str:
         path = PurePosixPath(match["path"])

@@ -65,7 +65,6 @@ def _check_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_own_domains(host: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the domains of a virtual host served on its own."""
     if path is None and len(host.domains) > 1:
         for index in repeated(map(lowered, host.domains)):
             _report_duplicate(host.domains[index], host.name, ((path, "domains"), index), walk)
@@ -246,7 +245,6 @@ def _route_of(path: Path) -> Path:
 
 
 def _content(packed: DynamicMessage, message_class: type[Message] | None) -> DynamicMessage:
-    """Return the content of an Any, None if it is of another type."""
     if message_class is None or packed_type(packed) != message_class.DESCRIPTOR.full_name:
         return None
     try:

@@ -71,7 +71,6 @@ def _check_downstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _has_other_source(common: DynamicMessage) -> bool:
-    """Return whether certificates may come in a way unknown here."""
     known = {
         "tls_params", "tls_certificates", "tls_certificate_sds_secret_configs", "validation_context", "key_log",
         "validation_context_sds_secret_config", "combined_validation_context", "alpn_protocols",

@@ -163,7 +163,6 @@ class TreeNames:
         )
 
     def _elsewhere(self, before: KeySet) -> KeySet:
-        """Return the needed names that only an upstream has or may have."""
         elsewhere = self._definitions.outside.elsewhere
         if not (elsewhere or before):
             return before
@@ -194,10 +193,9 @@ class TreeNames:
 
 
 class Definitions:
-    """The definitions of a tree: proposals, and contents of files that are not served.
+    """Proposals, and contents of files that are not served.
 
     Attributes:
-        outside: names defined outside of the tree.
         absent: the ids of served resources that are no longer in their files.
     """
 

@@ -186,7 +186,6 @@ class ReferenceCheck:
 
 
 def _declared_beside_trials(names: TreeNames, proposals: Proposals) -> frozenset[TypeUrl]:
-    """Return the types declared by files that are not on trial."""
     tried = [one.parsed for one in proposals.of_files({proposal.path for proposal in proposals.on_trial})]
     counts = dict(names.mentions.declared)
     for type_url in (type_url for parsed in tried for type_url in parsed.declared):
@@ -204,7 +203,6 @@ def _owned_claims(proposals: Iterable[Proposal]) -> Mapping[ClaimKey, Resource]:
 
 
 def _files_of(proposals: Proposals) -> FileAt:
-    """Return a function that finds proposed, else served files."""
     changed = {proposal.path: proposal.parsed for proposal in proposals}
 
     def file_at(path: PurePosixPath) -> ParsedFile | None:
@@ -218,9 +216,7 @@ class _Unserved:
     """The unserved content of held files.
 
     Attributes:
-        change: these files, and their content.
         touched: the names with changes from the served ones.
-        added: the resources that are in files, but not served.
         absent: the ids of served resources that are no longer in their files.
     """
 

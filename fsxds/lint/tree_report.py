@@ -204,7 +204,6 @@ class TreeReport:
         return self._harmless.get(path) != self.before.harmless.get(path)
 
     def _may_concern(self, path: PurePosixPath) -> bool:
-        """Return whether a file of the decision may have, or had, a fault."""
         record, served = self._decision.records[path], self._decision.proposals.served
         before = served.records.get(path)
         if path in self.before.files or record.is_held or (before is not None and before.is_held):
@@ -287,7 +286,6 @@ def _broken(records: Records) -> Iterator[tuple[PurePosixPath, ParsedFile | None
 
 
 def _types_of(files: Iterable[tuple[PurePosixPath, ParsedFile | None]]) -> frozenset[TypeUrl]:
-    """Return the types that files may define."""
     types = (may_define(path) | (parsed.declared if parsed else frozenset()) for path, parsed in files)
     return frozenset[TypeUrl]().union(*types)
 

@@ -241,7 +241,6 @@ class ChannelRollout:
         self.is_stale = True
 
     def _receive_timer(self, now_s: float) -> None:
-        """Stop waiting for clients that have not taken the step."""
         if not self.machine.is_resting:
             late = [client for client in self.channel.clients if client in (self.machine.waiting or ())]
             # In a lane, clients that are all late proceed together, at last.

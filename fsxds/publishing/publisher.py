@@ -438,7 +438,6 @@ class Publisher:
         self.on_progress()
 
     def _receive_composed(self, rollout: ChannelRollout, before: Composed | None) -> None:
-        """Report the holds of a channel, and advance the lanes that lead to it."""
         for lane in rollout.lanes:
             self.note(lane)
         composed = rollout.target.composed
@@ -488,7 +487,6 @@ class Publisher:
             self._inbox.put_nowait(self._look_at_canaries)
 
     def _look_at_canaries(self) -> None:
-        """Let rollouts follow canaries that are due, or set a timer."""
         self._is_look_due = False
         gate, now_s = self.gate, asyncio.get_running_loop().time()
         if gate is None:

@@ -211,7 +211,7 @@ class Catalogue:
         return self.message_class(options.DESCRIPTOR.full_name).FromString(options.SerializeToString())
 
     def extension(self, name: str) -> FieldDescriptor | None:
-        """Return an extension of options by its full name."""
+        """Return an extension of options by its full name, None if the API lacks it."""
         try:
             return self.pool.FindExtensionByName(name)
         except KeyError:
@@ -232,7 +232,7 @@ class Catalogue:
         return name in self.once(_words)
 
     def similar(self, message_type: str) -> str | None:
-        """Return the known type that an unknown name probably means."""
+        """Return the known type that an unknown name probably means, None if none is near."""
         names = self.once(_names)
         package, _, last_part = message_type.rpartition(".")
         namesakes = [name for name in names if name.endswith(f".{last_part}")]

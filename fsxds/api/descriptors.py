@@ -131,7 +131,7 @@ def read_descriptors(executable: bytes | memoryview) -> descriptor_pb2.FileDescr
 
 
 def read_version(executable: bytes | memoryview) -> str | None:
-    """Return Envoy's version, such as `1.40.0`, if it is found."""
+    """Return Envoy's version, such as `1.40.0`, None if it is not found."""
     versions = {match[1].decode() for match in _VERSION.finditer(executable)}
     return versions.pop() if len(versions) == 1 else None
 

@@ -91,7 +91,7 @@ _GONE: frozenset[tuple[str, str]] = frozenset({
 
 
 def successor_of(catalogue: Catalogue, message_type: str) -> str | None:
-    """Return the catalogue's successor of a v2 message type."""
+    """Return the catalogue's successor of a v2 message type, or None."""
     return catalogue.once(_successors).get(message_type)
 
 

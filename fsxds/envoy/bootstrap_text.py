@@ -181,6 +181,9 @@ def comments_of(transport: str) -> dict[str, str]:
 
 
 def bootstrap_text(bootstrap: Section, transport: str, usage: tuple[str, ...]) -> str:
-    """Write a bootstrap as commented YAML, headed by the `usage` commands."""
+    """Write a bootstrap as commented YAML, headed by the `usage` commands.
+
+    `transport` is `rest`, `ads`, `delta` or `files`.
+    """
     head = "\n".join((f"# {_TITLES[transport]}", "#", *(f"#   {line}" for line in usage)))
     return f"{head}\n\n{as_yaml(bootstrap, comments_of(transport), 'source')}"

@@ -74,7 +74,7 @@ def _unescape(text: str) -> str:
 
 
 def read_rejection(message: str) -> LoggedRejection | None:
-    """Read the rejection in a log message, if it has one."""
+    """Read the rejection in a log message, None if it has none."""
     if match := _OF_RESOURCE.match(message):
         return LoggedRejection(without_message(match["reason"]), BY_SHORT_NAME[match["type"]].type_url, match["name"])
     if match := _OF_POLL.match(message):

@@ -120,7 +120,7 @@ class TreeReport:
         return path in self._decision.records or path not in self._decision.proposals.files
 
     def file_at(self, path: PurePosixPath) -> ParsedFile | None:
-        """Return the current content of a file, served or not, if any."""
+        """Return the current content of a file, served or not, or None."""
         record = self._decision.records.get(path)
         if record is None and self.is_there(path):
             record = self._decision.proposals.served.records.get(path)

@@ -133,7 +133,7 @@ class RolloutOperator:
         return ()
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return the served snapshot of these layers, except canaries'."""
+        """Return the served snapshot of these layers, except canaries', or None."""
         rollout = self._publisher.rollouts.get(ChannelKey(layers))
         return None if rollout is None else rollout.channel.store.current
 

@@ -115,7 +115,7 @@ ClaimKey = tuple[TypeUrl, str]
 
 
 def owned_claims(parsed: ParsedFile, was: Iterable[ParsedFile]) -> Mapping[ClaimKey, Resource]:
-    """Return the claims that a file makes and that are served of it."""
+    """Return the claims that a file makes now and is already served with."""
     served = {(claim.type_url, claim.name) for one in was for _, claim in claims_in(one)}
     claimed = {(claim.type_url, claim.name): resource for resource, claim in reversed(tuple(claims_in(parsed)))}
     return {key: resource for key, resource in claimed.items() if key in served}

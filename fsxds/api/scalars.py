@@ -164,6 +164,7 @@ def _read_bool(value: PlainValue) -> bool:
 
 
 def _read_bytes(value: PlainValue) -> bytes:
+    value = value.text if isinstance(value, SpelledFloat) else value
     if isinstance(value, str) and _BASE64.fullmatch(value):
         digits = value.rstrip("=").replace("-", "+").replace("_", "/")
         if len(digits) % 4 != 1:

@@ -118,6 +118,15 @@ class Walk:
         """Note that this result depends on more than the message and its field."""
         self.noted += 1
 
+    def forgetting(self, is_unread: Callable[[Fault], bool]) -> Leave:
+        """Return what drops the faults that are found until it is called and that are where Envoy does not look."""
+        count = len(self.faults)
+
+        def forget() -> None:
+            self.faults[count:] = [fault for fault in self.faults[count:] if not is_unread(fault)]
+
+        return forget
+
     def enter(self, message: Message, path: Path) -> None:
         """Walk the message at this place in another form, such as the content of a TypedStruct."""
         self._visit(message, path, self)

@@ -1,4 +1,7 @@
-"""A client that polls over REST; the server holds each poll until something changes."""
+"""A client that polls over REST; the server holds each poll until a change.
+
+A server that takes no POST is read by GET (`listed.py`): an exported tree behind a web server, or in a bucket.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 from google.protobuf import json_format
+from yarl import URL
 
 from fsxds.api.converter import Converter
 from fsxds.client.client_tls import ClientTls, tls_words
+from fsxds.client.listed import Fetched, ListReader
 from fsxds.client.streams import credentials_of
 from fsxds.client.updates import (
     AGENT,
@@ -24,6 +29,7 @@ from fsxds.client.updates import (
     UpdateContents,
     WrongResponseError,
     node_message,
+    read_plain,
 )
 from fsxds.model.relay_ids import HEADER, relays_in
 from fsxds.model.resource_types import ResourceType
@@ -31,22 +37,27 @@ from fsxds.model.values import Nonce, PlainValue, TypeUrl, Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
 
-# For so long the server is asked to hold a poll; it may hold it for less.
+# How long the server is asked to hold a poll; it may hold it for less.
 HOLD_S = 60.0
-# When no response has come so long after that, the connection is dead.
+# Without a response this long after that, the connection is dead.
 LATE_S = 15.0
 _CONNECT_PATIENCE_S = 5.0
-# A server that does not hold polls is asked so often where there is nothing new.
+# The interval of polls without a change to a server that does not hold polls.
 REFRESH_S = 1.0
 
 _OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
-# With these another attempt may succeed; others mean that the request, or the server, is not what it should be.
+# With these another attempt may succeed; others mean a wrong request or server.
 _PASSING = frozenset({408, 429, 500, 502, _UNAVAILABLE, 504})
+# Servers of files, and caches that let GET pass alone, answer a POST so.
+_NO_POST = frozenset({403, 404, 405, 501})
 _UNIX = "unix:"
+
+_Answer = bytes | tuple[Update, UpdateContents] | None
+"""The body of a response to a poll, or what was read of a list; None for nothing new."""
 
 
 def plain_node(node: Node) -> PlainValue:
-    """Return what a poll says of its node."""
+    """Return the JSON of the node in a poll."""
     if node.serialized:
         plain: PlainValue = json_format.MessageToDict(node_message(node), preserving_proto_field_name=True)
         return plain
@@ -59,27 +70,23 @@ def plain_node(node: Node) -> PlainValue:
 
 
 class PollingClient:
-    """A client that polls for one type. Use as an async context manager; its methods are those of `StreamClient`.
+    """A client that polls for one type. Use as an async context manager; with the methods of `StreamClient`.
 
-    `next()` may be cancelled while it waits. `on_connected` is called with each response that is no error. The other
-    attributes may be set before the client is used.
+    `next()` may be cancelled while it waits. `on_connected` is called with each response that is not an error. The
+    other attributes may be set before the client is used.
 
     Attributes:
         hold_s: how long the server is asked to hold a poll; `late_s`: how much longer an answer may take.
-        tls: None for plain text, or where a URL says https and this machine trusts the server.
-        token: a bearer token to send; empty for none. `headers` are more headers.
-        most_bytes: how large a response may be, when it is not compressed any more; None for any size.
-        accepts_parts: faults are in the update, beside what is good of it, and are not raised.
+        tls: None for plain text, or for a URL of https with the CAs of this machine.
+        token: a bearer token to send, or empty. `headers` are more headers.
+        most_bytes: the maximum size of a decompressed response, or None.
+        accepts_parts: faults are returned in the update, beside the good resources, and are not raised.
     """
 
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
-        """Poll at an address.
+        """Poll for a type with a REST form.
 
-        Args:
-            address: `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
-            row: what to poll for; it has a REST form.
-            node: what it announces.
-            converter: reads the resources.
+        `address` is `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
         """
         self._address = address
         self._row = row
@@ -99,6 +106,8 @@ class PollingClient:
         self._rests_until_s = 0.0
         self._relays: tuple[str, ...] = ()
         self._session: aiohttp.ClientSession | None = None
+        # Reads what a server has that takes no POST; None where it takes one, or was not asked yet.
+        self._list: ListReader | None = None
         self.on_connected: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
@@ -112,15 +121,15 @@ class PollingClient:
             await self._session.close()
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Subscribe to more names of the type; without any, to everything."""
+        """Subscribe to more names of the type; without names, to everything."""
         if type_url != self._row.type_url:
             raise ValueError(f"this client polls for {self._row.short_name}")
         self._names = list(dict.fromkeys((*self._names, *names)))
-        # Of other names it says nothing; a server whose versions are those of a type would find nothing new.
+        # The version does not cover other names; a server with versions per type would see no change.
         self._version = ""
 
     def unsubscribe(self, *names: str) -> None:
-        """Unsubscribe from names; a client that has none left would ask for everything."""
+        """Unsubscribe from names; without any left, the client would request everything."""
         gone = frozenset(names)
         self._names = [name for name in self._names if name not in gone]
         self._version = ""
@@ -137,12 +146,12 @@ class PollingClient:
         self._rejected, self._unanswered = (self._unanswered.nonce, reason), None
 
     def nack_late(self, reason: str) -> None:
-        """NACK what is held, with the next poll."""
+        """NACK the held version, with the next poll."""
         if self._version:
             self._rejected = Nonce(self._version), reason
 
     async def next(self) -> Update:
-        """Wait for the next update, after an ACK of the one before where it was not answered.
+        """Wait for the next update; ACKs the previous one if it was not answered.
 
         Raises:
             ConnectionLostError: there is no connection, or an error response; the next call polls again.
@@ -154,8 +163,7 @@ class PollingClient:
         while True:
             await asyncio.sleep(self._rests_until_s - loop.time())
             asked_s, hold_s = loop.time(), 0.0 if self._was_lost else self.hold_s
-            body = await self._poll(hold_s)
-            update = None if body is None else self._read(body)
+            update = await self._poll(hold_s)
             if hold_s and (update is None or update.version == held):
                 self._rests_until_s = asked_s + REFRESH_S
             if update is not None:
@@ -165,40 +173,72 @@ class PollingClient:
         """ACK the last update, by a poll that is not held."""
         self.ack()
         with contextlib.suppress(ConnectionLostError):
-            await self._ask(hold_s=0.0)
+            if self._list is None:
+                await self._ask(hold_s=0.0)
 
-    async def _poll(self, hold_s: float) -> bytes | None:
-        """Poll once; None when there is nothing new. After an outage it is not held: that the server is back is worth knowing."""
+    async def _poll(self, hold_s: float) -> Update | None:
+        """Poll once; return None if nothing changed.
+
+        After an outage the poll is not held, so that the return of the server is noticed.
+        """
         try:
-            body = await self._ask(hold_s)
+            answer = await (self._ask(hold_s) if self._list is None else self._read_list(self._list, hold_s))
         except ConnectionLostError:
             self._was_lost = True
             raise
         self._was_lost = False
         self.on_connected()
-        return body
+        return (
+            answer if answer is None else self._read(answer) if isinstance(answer, bytes) else self._accepted(*answer)
+        )
 
-    async def _ask(self, hold_s: float) -> bytes | None:
+    async def _ask(self, hold_s: float) -> _Answer:
+        """POST, or read the list of the type if the server takes no POST."""
+        url = f"{url_of(self._address, self._row)}?timeout={hold_s:g}"
+        fetched = await self._send("POST", url, {}, self._request())
+        if fetched.status in (_OK, _NOTHING_NEW):
+            return fetched.body if fetched.status == _OK else None
+        error = _error_of(fetched.status, fetched.body)
+        if fetched.status not in _NO_POST:
+            raise error
+        reader = ListReader(self._row, self._converter, self._fetch)
+        reader.most_bytes = self.most_bytes
+        try:
+            answer = await self._read_list(reader, 0.0)
+        except ConnectionLostError:
+            raise error from None
+        self._list = reader
+        return answer
+
+    async def _read_list(self, reader: ListReader, hold_s: float) -> _Answer:
+        reader.names = frozenset(self._names)
+        return await reader.read(hold_s)
+
+    async def _fetch(self, path: str, headers: Mapping[str, str]) -> Fetched:
+        return await self._send("GET", URL(base_of(self._address) + path, encoded=True), headers)
+
+    async def _send(self, method: str, url: str | URL, headers: Mapping[str, str], plain: PlainValue = None) -> Fetched:
+        """Send one request, with JSON or without content; return the answer. Raises ConnectionLostError if none comes."""
         if self._session is None:
             raise RuntimeError("a client is used as an async context manager")
-        url, timeout = url_of(self._address, self._row), {"timeout": f"{hold_s:g}"}
-        headers = dict((*credentials_of(self.token), *self.headers))
         try:
-            # Elsewhere the token has no business.
-            async with self._session.post(
-                url, params=timeout, json=self._request(), headers=headers, allow_redirects=False
+            # A redirect would send the token elsewhere.
+            async with self._session.request(
+                method,
+                url,
+                headers={**dict((*credentials_of(self.token), *self.headers)), **headers},
+                allow_redirects=False,
+                json=plain,
             ) as response:
                 self._relays = relays_in(",".join(response.headers.getall(HEADER, ())))
-                body = await read_body(response, self.most_bytes)
+                found = {name.lower(): value for name, value in response.headers.items()}
+                return Fetched(response.status, found, await read_body(response, self.most_bytes))
         except TimeoutError as error:
             raise ConnectionLostError("no response came in time", "TIMEOUT") from error
         except aiohttp.InvalidURL as error:
             raise ConnectionLostError(f"{self._address} is no URL", "INVALID_ARGUMENT", is_final=True) from error
         except aiohttp.ClientError as error:
             raise ConnectionLostError(f"cannot connect: {words_of(error)}", "UNAVAILABLE") from error
-        if response.status not in (_OK, _NOTHING_NEW):
-            raise _error_of(response.status, body)
-        return body if response.status == _OK else None
 
     def _request(self) -> dict[str, PlainValue]:
         request: dict[str, PlainValue] = {"node": self._node, "type_url": self._row.type_url}
@@ -215,7 +255,7 @@ class PollingClient:
         members, version, nonce = _parsed(body)
         contents = UpdateContents(self._row.type_url)
         for member in members:
-            self._convert(member, contents)
+            read_plain(member, self._row, self._converter, contents)
         update = Update(
             self._row.type_url,
             Version(version),
@@ -224,33 +264,21 @@ class PollingClient:
             is_full=True,
             relays=self._relays,
         )
+        return self._accepted(update, contents)
+
+    def _accepted(self, update: Update, contents: UpdateContents) -> Update:
         self._unanswered = update
         if contents.faults and not self.accepts_parts:
             self.nack(contents.faults[0])
             raise WrongResponseError(contents.faults[0], update)
         return contents.accepted(update)
 
-    def _convert(self, member: PlainValue, contents: UpdateContents) -> None:
-        fields = member if isinstance(member, dict) else {}
-        if fields.get("@type") != self._row.type_url:
-            contents.reject("", f"a resource in it is of type {str(fields.get('@type'))[:200]}")
-            return
-        plain = {name: value for name, value in fields.items() if name != "@type"}
-        converted = self._converter.convert(plain, self._row.message_type)
-        if converted.message is None:
-            name = fields.get(self._row.name_field or "")
-            # What a secret has may be in the words.
-            why = "" if self._row.short_name == "sds" else f": {converted.faults[0].message}"
-            contents.reject(name if isinstance(name, str) else "", f"a resource in it cannot be read{why}")
-            return
-        contents.add_body(converted.message.SerializeToString(deterministic=True))
-
 
 def open_session(address: str, read_patience_s: float, tls: ClientTls | None = None) -> aiohttp.ClientSession:
     """Return a session for a server at a URL, or at the socket of `unix:` and a path.
 
-    Without `tls`, an https URL means that the server is one that this machine trusts. Raises UsageError where a file of TLS
-    cannot be used.
+    Without `tls`, an https URL means that this machine trusts the server's CA. Raises UsageError if a TLS file cannot
+    be used.
     """
     connector: aiohttp.BaseConnector
     if address.startswith(_UNIX):
@@ -263,26 +291,26 @@ def open_session(address: str, read_patience_s: float, tls: ClientTls | None = N
 
 
 def url_of(address: str, row: ResourceType) -> str:
-    """Return where a server at an address is polled for a type that has a REST form."""
+    """Return the URL to poll a server for a type with a REST form."""
     return f"{base_of(address)}/v3/discovery:{row.rest_path}"
 
 
 def base_of(address: str) -> str:
-    """Return the URL of a server at an address, to which paths are added."""
+    """Return the base URL of a server at an address."""
     return "http://fsxds" if address.startswith(_UNIX) else address.rstrip("/")
 
 
 def _nothing() -> None:
-    """Do nothing when there is a response."""
+    """The default of `on_connected`."""
 
 
 async def read_body(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
-    """Return a body as it is before compression; ConnectionLostError where it is larger than that."""
+    """Return a decompressed body; ConnectionLostError if it is larger than `most_bytes`."""
     pieces, size_bytes = [], 0
     async for piece in response.content.iter_any():
         size_bytes += len(piece)
         if most_bytes is not None and size_bytes > most_bytes:
-            # Its rest is not read.
+            # The rest is not read.
             response.close()
             fact = f"a response is larger than {most_bytes} bytes, which is all that is taken"
             raise ConnectionLostError(fact, TOO_LARGE_RESPONSE)
@@ -291,20 +319,19 @@ async def read_body(response: aiohttp.ClientResponse, most_bytes: int | None) ->
 
 
 def _parsed(body: bytes) -> tuple[Sequence[PlainValue], str, str]:
-    """Return the resources of a DiscoveryResponse in JSON, its version and its nonce."""
     try:
         response = json.loads(body)
         members, version = response.get("resources", []), str(response["version_info"])
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         members, version = None, ""
     if not isinstance(members, list):
-        # Not with its cause: that has the content.
+        # Without its cause, which has the content.
         raise ConnectionLostError("what came is no DiscoveryResponse in JSON; is this an xDS server?", "INTERNAL")
     return members, version, str(response.get("nonce") or "")
 
 
 def _error_of(status: int, body: bytes) -> ConnectionLostError:
-    """Return what an error response means, with its own words where it has some."""
+    """Return the error for an error response, with the server's message if it has one."""
     try:
         words = str(json.loads(body)["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -314,11 +341,11 @@ def _error_of(status: int, body: bytes) -> ConnectionLostError:
 
 
 def words_of(error: aiohttp.ClientError) -> str:
-    """Return what is wrong, without aiohttp's own objects."""
+    """Return the message of an error, without aiohttp's own objects."""
     if words := tls_words(error):
         return words
     if isinstance(error, aiohttp.ClientConnectorError):
-        # The words of a name that is not found come with a number of their own, below zero.
+        # The message for an unknown host name has a special, negative number.
         number = error.errno or 0
         return os.strerror(number) if number > 0 else error.strerror or "no connection"
     if isinstance(error, aiohttp.ClientResponseError):

@@ -247,6 +247,10 @@ class Rendering:
         """The number of parts."""
         return len(self.secrets) + len(self.clusters) + len(self.listeners)
 
+    def shows(self, member: Member) -> bool:
+        """Return whether a part stands for a resource."""
+        return member in {*self.secrets, *self.clusters.values(), *self.listeners.values(), *self.layers}
+
     def content(self) -> bytes:
         """Return the bootstrap as bytes."""
         serialized: bytes = self.bootstrap.SerializeToString(deterministic=True)
@@ -361,14 +365,14 @@ class Renderer:
             rendering.add_user(self._stand_ins.of_extension(name, prepared.body), member)
 
     def _render_hosts(self, rendering: Rendering, chosen: _Chosen) -> None:
-        """Render the virtual hosts of each route table together, as Envoy reads them."""
-        hosts: dict[str, list[bytes]] = {}
-        for one in chosen.values():
+        """Render the virtual hosts of each route table together, as Envoy looks at them."""
+        hosts: dict[str, dict[Member, bytes]] = {}
+        for member, one in chosen.items():
             if _short_name(one) == "vhds":
-                hosts.setdefault(one.resource.name.rpartition("/")[0], []).append(one.body)
+                hosts.setdefault(one.resource.name.rpartition("/")[0], {})[member] = one.body
         for number, (table, bodies) in enumerate(hosts.items()):
-            listener = self._stand_ins.of_virtual_hosts(f"{STAND_IN}-hosts-{number}", table, tuple(bodies))
-            rendering.add_listener(listener, None)
+            listener = self._stand_ins.of_virtual_hosts(f"{STAND_IN}-hosts-{number}", table, tuple(bodies.values()))
+            rendering.add_listener(listener, next(iter(bodies)) if len(bodies) == 1 else None)
 
     def _parsed(self, resource: Resource, body: bytes) -> DynamicMessage:
         return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(body)

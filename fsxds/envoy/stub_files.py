@@ -282,7 +282,9 @@ def _values(message: DynamicMessage, field: FieldDescriptor) -> list[DynamicMess
 
 
 def _is_elsewhere(source: DynamicMessage) -> bool:
-    return source.WhichOneof("specifier") in {"filename", "environment_variable"}
+    """Return whether a data source has its content from the target machine; an empty name stays, so that Envoy rejects it."""
+    specifier = source.WhichOneof("specifier")
+    return specifier in {"filename", "environment_variable"} and bool(getattr(source, specifier))
 
 
 def _change_certificate(certificate: DynamicMessage) -> None:

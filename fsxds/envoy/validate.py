@@ -308,6 +308,18 @@ def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> 
         return tuple(map(validation.rejection, validation.find()))
 
 
+def accepted_of(resources: Sequence[Resource], options: ValidationOptions) -> tuple[Resource, ...]:
+    """Return the resources that Envoy accepts, each asked about alone; without those of which it is not shown all.
+
+    Raises:
+        UsageError: the executable is no Envoy, or cannot be started.
+    """
+    with _validating(resources, options) as validation:
+        return tuple(
+            resource for resource, is_accepted in zip(resources, validation.each(), strict=True) if is_accepted
+        )
+
+
 @contextmanager
 def _validating(resources: Sequence[Resource], options: ValidationOptions) -> Iterator[_Validation]:
     with TemporaryDirectory(prefix="fsxds-judge-") as name, ThreadPoolExecutor(AT_ONCE) as threads:
@@ -334,6 +346,15 @@ class _Validation:
         members = [member for member in range(len(self._renderer.prepared)) if member not in gone]
         found = (*repeated, *(find_conflicts(members, self._ask) if members else ()))
         return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
+
+    def each(self) -> list[bool]:
+        """Return of each resource whether Envoy accepts it alone, and all of it."""
+        members = range(len(self._renderer.prepared))
+        shown = [
+            self._renderer.prepared[one].is_complete and self._renderer.render((one,)).shows(one) for one in members
+        ]
+        answers = self._ask([(member,) for member in members])
+        return [answer is None and is_shown for answer, is_shown in zip(answers, shown, strict=True)]
 
     def _ask(self, sets: Sequence[Members]) -> list[ValidationFailure | None]:
         self._progress(self._answered, self._answered + len(sets))

@@ -8,8 +8,8 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
-from fsxds.api.walk import Hooks, Path, Walk, ip_version
-from fsxds.lint.field_values import is_longer, packed_type, repeated
+from fsxds.api.walk import Hook, Hooks, Path, Walk, ip_version
+from fsxds.lint.field_values import REDIS, is_longer, packed_type, repeated
 
 # Values of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
 _STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS, _ORIGINAL_DST = range(5)
@@ -69,8 +69,8 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_drops,),
         "envoy.config.core.v3.HealthCheck.Payload": (_check_payload,),
         "envoy.config.core.v3.HealthCheck.HttpHealthCheck": (_check_sending,),
-        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.expected_statuses": (_check_statuses,),
-        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.retriable_statuses": (_check_statuses,),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.expected_statuses": (statuses_check("wrong-health-check"),),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.retriable_statuses": (statuses_check("wrong-health-check"),),
     }
 
 
@@ -164,13 +164,13 @@ def _check_ring(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _check_table(config: DynamicMessage, path: Path, walk: Walk) -> None:
     size = config.table_size.value
-    if config.HasField("table_size") and 1 < size <= 5_000_011 and not _is_prime(size):
+    if config.HasField("table_size") and size != 1 and not _is_prime(size):
         remedy = "write a prime such as 65537"
         walk.error((path, "table_size"), "wrong-cluster", f"must be a prime number, is {size}", remedy)
 
 
 def _is_prime(number: int) -> bool:
-    return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
+    return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
 
 
 def _check_fallback_keys(selector: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -318,17 +318,22 @@ def _check_payload(payload: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "text"), "wrong-health-check", "is not hex", remedy)
 
 
-def _check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
-    for index, statuses in enumerate(ranges):
-        fact, start, end = None, statuses.start, statuses.end
-        if start >= end:
-            fact = f"start ({start}) must be below end ({end}), which does not belong to it"
-        elif start < _LOWEST_STATUS:
-            fact = f"must start at {_LOWEST_STATUS} or above, starts at {start}"
-        elif end > _HIGHEST_END:
-            fact = f"must end at {_HIGHEST_END} or below, ends at {end}"
-        if fact is not None:
-            walk.error((path, index), "wrong-health-check", fact, "write such as {start: 200, end: 300} for all of 2xx")
+def statuses_check(rule: str, *, may_be_empty: bool = False) -> Hook:
+    """Return the check of a field that is a list of ranges of HTTP statuses, which reports by a rule."""
+
+    def check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
+        for index, statuses in enumerate(ranges):
+            fact, start, end = None, statuses.start, statuses.end
+            if start > end or (start == end and not may_be_empty):
+                fact = f"start ({start}) must be below end ({end}), which does not belong to it"
+            elif start < _LOWEST_STATUS:
+                fact = f"must start at {_LOWEST_STATUS} or above, starts at {start}"
+            elif end > _HIGHEST_END:
+                fact = f"must end at {_HIGHEST_END} or below, ends at {end}"
+            if fact is not None:
+                walk.error((path, index), rule, fact, "write such as {start: 200, end: 300} for all of 2xx")
+
+    return check_statuses
 
 
 def _check_sending(check: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -413,6 +418,9 @@ def _check_extended(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.HasField("eds_cluster_config"):
         message = "eds_cluster_config is set in a cluster whose type is not EDS"
         walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
+    if name == REDIS and cluster.cluster_type.name != "envoy.clusters.redis":
+        place = ((path, "cluster_type"), "name")
+        walk.error(place, "cluster-type", "Envoy goes by the name here", "write envoy.clusters.redis")
     provides = _PROVIDES.get(name)
     if provides is None or cluster.HasField("load_balancing_policy"):
         return

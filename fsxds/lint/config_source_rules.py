@@ -99,7 +99,7 @@ def _check_rest(source: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "refresh_delay"), "wrong-config-source", "is required for REST", "write one, such as 0.1s")
     elif source.refresh_delay.seconds == 0 and 0 <= source.refresh_delay.nanos < _SHORTEST_DELAY_NS:
         message = "must be at least 1 ms: below that Envoy crashes"
-        walk.error((path, "refresh_delay"), "wrong-config-source", message, "write 0.01s or more")
+        walk.error((path, "refresh_delay"), "short-refresh-delay", message, "write 0.01s or more")
 
 
 def _check_version(service: DynamicMessage, path: Path, walk: Walk) -> None:

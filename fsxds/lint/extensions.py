@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 
 from google.protobuf.message import DecodeError, Message
@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
-from fsxds.lint.field_values import packed_type
-from fsxds.model.values import Fault
+from fsxds.lint.field_values import looks_up_names, packed_type
+from fsxds.model.values import Fault, FieldPath
 from fsxds.snapshots.references import TYPED_STRUCTS
 
 # Types of these packages are not extensions by themselves, in any Envoy.
@@ -38,7 +38,6 @@ _PLAIN_PACKAGES = (
     "envoy.extensions.filters.common.matcher.action.",
     "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction",
 )
-_DNS_TYPES = (1, 2)  # STRICT_DNS, LOGICAL_DNS
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 _WRAPPER = "envoy.config.route.v3.FilterConfig"
 _HTTP_FILTERS = ("envoy.filters.http",)
@@ -140,7 +139,7 @@ class ExtensionTypes:
         """Return the type that is probably meant instead of `name`."""
         last = name.rpartition(".")[2]
         near = _opposite(last)
-        types = [one for category in categories for one in sorted(self._of(category))]
+        types = [one for category in categories for one in sorted(self.of(category))]
         for candidate in types:
             if candidate.rpartition(".")[2] in {last, near}:
                 return f"perhaps {candidate} is meant"
@@ -157,7 +156,8 @@ class ExtensionTypes:
             return f'Envoy goes by the name here, and "{name}" is configured by {" or ".join(named[name])}'
         return None
 
-    def _of(self, category: str) -> frozenset[str]:
+    def of(self, category: str) -> frozenset[str]:
+        """Return the types of a category; none if nothing is known of it."""
         return self._features.types(category) if self._features is not None else frozenset()
 
 
@@ -212,8 +212,8 @@ class ExtensionChecks:
             self._check(extension, category, ((path, "listener_filters"), index), walk)
 
     def check_dns_resolver(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the resolver of a cluster, unless the cluster resolves no names."""
-        if cluster.type in _DNS_TYPES and cluster.HasField("typed_dns_resolver_config"):
+        """Check the resolver of a cluster; one that looks up no names does not look at it."""
+        if looks_up_names(cluster) and cluster.HasField("typed_dns_resolver_config"):
             place = (path, "typed_dns_resolver_config")
             self._check(cluster.typed_dns_resolver_config, "envoy.network.dns_resolver", place, walk)
 
@@ -230,7 +230,7 @@ class ExtensionChecks:
                 continue
             name = self._content_type(one.typed_extension_config.typed_config)
             if self._types.fits(name, ("envoy.load_balancing_policies",)):
-                return _forgetting(walk, (path, "policies"), index) if len(policy.policies) > index + 1 else None
+                return walk.forgetting(partial(_is_after, index, field_path_of((path, "policies"))))
             wrong = index, name
         if wrong is not None and wrong[1]:
             place = ((((path, "policies"), wrong[0]), "typed_extension_config"), "typed_config")
@@ -276,18 +276,9 @@ class ExtensionChecks:
         return packed_type(content)
 
 
-def _forgetting(walk: Walk, items: Path, last: int) -> Leave:
-    """Return a function that forgets the faults in later items of a list."""
-    count, place = len(walk.faults), field_path_of(items)
-
-    def is_after(fault: Fault) -> bool:
-        index = fault.field_path[len(place) :][:1]
-        return fault.field_path[: len(place)] == place and index > (last,)
-
-    def forget() -> None:
-        walk.faults[count:] = [fault for fault in walk.faults[count:] if not is_after(fault)]
-
-    return forget
+def _is_after(last: int, items: FieldPath, fault: Fault) -> bool:
+    """Return whether a fault is in an item of a list that comes after one."""
+    return fault.field_path[: len(items)] == items and fault.field_path[len(items) :][:1] > (last,)
 
 
 def _check_socket(match: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -333,12 +324,7 @@ class RouteChecks:
         name = packed_type(wrapper.config)
         if not wrapper.is_optional or self._types.is_of(name, _HTTP_FILTERS[0]):
             return None
-        count = len(walk.faults)
-
-        def forget() -> None:
-            del walk.faults[count:]
-
-        return forget
+        return walk.forgetting(lambda _: True)
 
     def _check_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> None:
         if not wrapper.HasField("config"):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator
+from math import isnan
 from typing import Any
 
 import re2
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.fields import FieldValue
 from fsxds.api.scalars import LONGEST_S
-from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of, ip_version
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, ip_version
 from fsxds.model.memo import Lru
+from fsxds.model.values import Fault
 
 _HOST_OR_NUMBERS = re.compile(r"[0-9a-fA-F:./]{1,60}|localhost|[\w-]{1,60}(\.[\w-]{1,60}){1,8}")
 
@@ -20,7 +23,9 @@ LONGEST_SOCKET_PATH = 107
 
 IP_REMEDY = 'write an IP address such as "192.0.2.1" or "2001:db8::1"'
 
-_STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2  # envoy.config.cluster.v3.Cluster.DiscoveryType
+# envoy.config.cluster.v3.Cluster.DiscoveryType
+_STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS = range(4)
+REDIS = "envoy.extensions.clusters.redis.v3.RedisClusterConfig"
 _NAMES_REMEDY = "write an IP address, or let the cluster's type be STRICT_DNS or LOGICAL_DNS"
 
 # The default of the runtime key re2.max_program_size.error_level.
@@ -46,6 +51,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_own_endpoints,),
         "envoy.config.core.v3.DnsResolutionConfig": (_check_resolvers,),
         "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig": (_check_resolvers,),
+        "envoy.type.v3.Percent.value": (_check_percent,),
         "google.protobuf.Duration": (_check_duration,),
         "envoy.type.matcher.v3.RegexMatcher": (regexes.check_matcher,),
         "xds.type.matcher.v3.RegexMatcher": (regexes.check_matcher,),
@@ -196,16 +202,38 @@ def _check_resolvers(config: DynamicMessage, path: Path, walk: Walk) -> None:
             _report_address(address, place, walk)
 
 
-def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
+def looks_up_names(cluster: DynamicMessage) -> bool:
+    """Return whether a cluster makes a resolver of its own settings."""
+    if cluster.HasField("cluster_type"):
+        return packed_type(cluster.cluster_type.typed_config) == REDIS
+    return cluster.type in {_STRICT_DNS, _LOGICAL_DNS}
+
+
+# How the settings begin that say by whom names are looked up.
+_RESOLVER_SETTINGS = (("typed_dns_resolver_config", "typed_config"), ("dns_resolution_config",), ("dns_resolvers",))
+
+
+def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
     if cluster.HasField("load_assignment") and not cluster.HasField("cluster_type"):
         place = (path, "load_assignment")
         if cluster.type == _STATIC:
             _check_endpoints(cluster.load_assignment, place, walk, _NAMES_REMEDY)
         elif cluster.type in {_STRICT_DNS, _LOGICAL_DNS}:
             _check_looked_up(cluster.load_assignment, place, walk)
-    if cluster.dns_resolvers and cluster.type in {_STRICT_DNS, _LOGICAL_DNS}:
+    if looks_up_names(cluster):
         for index, address in enumerate(cluster.dns_resolvers):
             _report_address(address, ((path, "dns_resolvers"), index), walk)
+        return None
+    is_eds = cluster.type == _EDS and not cluster.HasField("cluster_type")
+    unread = (*_RESOLVER_SETTINGS, ("load_assignment",)) if is_eds else _RESOLVER_SETTINGS
+    start = len(field_path_of(path))
+
+    def is_unread(fault: Fault) -> bool:
+        return fault.rule == "wrong-address" and any(
+            fault.field_path[start : start + len(one)] == one for one in unread
+        )
+
+    return walk.forgetting(is_unread)
 
 
 def _check_own_endpoints(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -285,6 +313,20 @@ def _check_duration(duration: DynamicMessage, path: Path, walk: Walk) -> None:
     else:
         message = f"must be at most {LONGEST_S}s (292 years), is {seconds}s"
         walk.error(path, "wrong-duration", message, "write a shorter duration, or leave it out where that means none")
+
+
+# The percentages that Envoy looks at when it is given them; of others it takes NaN.
+_LOOKED_AT = frozenset({
+    "buffer", "healthy_panic_threshold", "jitter", "min_weight_percent", "overall_sampling", "random_sampling",
+    "routing_enabled", "sample_aggregate_percentile",
+})  # fmt: skip
+
+
+def _check_percent(value: FieldValue, path: Path, walk: Walk) -> None:
+    if isnan(value) and path is not None and path[0] is not None and path[0][1] in _LOOKED_AT:
+        walk.error(path, "out-of-range", "must be a number from 0 to 100", "write such a number")
+    elif isnan(value):
+        walk.depend_on_place()
 
 
 class RegexChecks:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
+from fsxds.lint.clusters import statuses_check
 from fsxds.lint.extensions import extension_facts
 from fsxds.lint.field_values import inline, packed_type, repeated
 
@@ -16,6 +18,9 @@ _CODEC = _HTTP + "upstream_codec.v3.UpstreamCodec"
 _SHORTEST_FILL_NS = 50_000_000
 _SHA_LENGTH = len("{SHA}") + 28
 _HIGHEST_PORT = 65_536
+_HIGHEST_GRPC_CODE = 16
+_COLONS_OF_ARN = 6
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#]+([/?#][!-~]*)?", re.ASCII)
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
@@ -30,18 +35,32 @@ def hooks(catalogue: Catalogue) -> Hooks:
         _HTTP + "local_ratelimit.v3.LocalRateLimit": (_check_local_rate_limit, _check_rate_limits),
         _HTTP + "ratelimit.v3.RateLimit": (_check_rate_limits,),
         _HTTP + "jwt_authn.v3.JwtAuthentication": (_check_requirements,),
-        _HTTP + "jwt_authn.v3.JwtProvider": (_check_keys, _check_claims),
+        _HTTP + "jwt_authn.v3.JwtProvider": (_check_keys, _check_key_server),
+        _HTTP + "oauth2.v3.OAuth2Config": (_check_authorization,),
+        _HTTP + "admission_control.v3.AdmissionControl.SuccessCriteria.HttpCriteria.http_success_status": (
+            statuses_check("wrong-filter", may_be_empty=True),
+        ),
+        _HTTP + "admission_control.v3.AdmissionControl.SuccessCriteria.GrpcCriteria.grpc_success_status": (
+            _check_grpc_codes,
+        ),
+        _HTTP + "aws_lambda.v3.Config.arn": (_check_arn,),
+        _HTTP + "aws_request_signing.v3.AwsRequestSigning": (_check_region,),
+        _HTTP + "proto_message_extraction.v3.ProtoMessageExtractionConfig": (_check_descriptors("data_source"),),
+        _HTTP + "grpc_field_extraction.v3.GrpcFieldExtractionConfig": (_check_descriptors("descriptor_set"),),
+        _HTTP + "proto_api_scrubber.v3.DescriptorSet": (_check_descriptors("data_source"),),
+        "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy.PrefixRoutes": (_check_prefixes,),
+        "envoy.extensions.filters.network.thrift_proxy.v3.WeightedCluster.ClusterWeight": (_check_weight,),
         _HTTP + "health_check.v3.HealthCheck": (_check_cache,),
         _HTTP + "header_to_metadata.v3.Config.Rule": (_check_metadata_rule,),
-        _HTTP + "lua.v3.Lua": (_check_script,),
         _HTTP + "ext_authz.v3.HttpService": (_check_prefix,),
         _HTTP + "basic_auth.v3.BasicAuth": (_check_users,),
         _HTTP + "basic_auth.v3.BasicAuthPerRoute": (_check_users,),
         _HTTP + "api_key_auth.v3.ApiKeyAuth": (_check_api_keys,),
         _HTTP + "api_key_auth.v3.ApiKeyAuthPerRoute": (_check_api_keys,),
-        _HTTP + "ext_proc.v3.ExternalProcessor": (_check_processor,),
         _HTTP + "ip_tagging.v3.IPTagging": (_check_tags,),
         "envoy.config.rbac.v3.Permission": (_check_ports,),
+        "envoy.extensions.router.cluster_specifiers.lua.v3.LuaConfig": (_check_function("envoy_on_route"),),
+        "envoy.extensions.string_matcher.lua.v3.Lua": (_check_function("envoy_match"),),
     }
 
 
@@ -198,12 +217,72 @@ def _check_keys(provider: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "local_jwks"), "wrong-filter", "holds no keys", 'write a key set: {"keys": [...]}')
 
 
-def _check_claims(provider: DynamicMessage, path: Path, walk: Walk) -> None:
-    for index, claim in enumerate(provider.claim_to_headers):
-        has_path = bool(getattr(claim, "claim_path", ()))
-        if claim.claim_name and has_path:
-            place: Path = ((path, "claim_to_headers"), index)
-            walk.error(place, "wrong-filter", "has both claim_name and claim_path", "keep one of the two")
+def _check_key_server(provider: DynamicMessage, path: Path, walk: Walk) -> None:
+    if provider.WhichOneof("jwks_source_specifier") == "remote_jwks" and provider.remote_jwks.HasField("http_uri"):
+        place = (((path, "remote_jwks"), "http_uri"), "uri")
+        _check_url(provider.remote_jwks.http_uri.uri, place, walk)
+
+
+def _check_authorization(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    if config.authorization_endpoint:
+        _check_url(config.authorization_endpoint, (path, "authorization_endpoint"), walk)
+
+
+def _check_url(url: str, path: Path, walk: Walk) -> None:
+    if _URL.fullmatch(url) is None:
+        walk.error(path, "wrong-filter", "is not a URL with a host", "write such as https://example.com/path")
+
+
+def _check_grpc_codes(codes: FieldValue, path: Path, walk: Walk) -> None:
+    for index, code in enumerate(codes):
+        if code > _HIGHEST_GRPC_CODE:
+            message = f"must be at most {_HIGHEST_GRPC_CODE}, is {code}"
+            walk.error((path, index), "wrong-filter", message, "write the code of a gRPC status")
+
+
+def _check_arn(arn: FieldValue, path: Path, walk: Walk) -> None:
+    if not arn.startswith("arn:") or arn.count(":") < _COLONS_OF_ARN:
+        walk.error(path, "wrong-filter", "is no ARN of a function", "write arn:aws:lambda:REGION:ACCOUNT:function:NAME")
+
+
+def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    """Check a region: AWS_SIGV4, which is the default, signs for one."""
+    if config.signing_algorithm == 0 and any(mark in config.region for mark in "*,"):
+        remedy = "write one region, or signing_algorithm: AWS_SIGV4A"
+        walk.error((path, "region"), "wrong-filter", "AWS_SIGV4 signs for one region", remedy)
+
+
+def _check_descriptors(field: str) -> Hook:
+    """Return the check of a field that is a serialized FileDescriptorSet, from a file or in base64."""
+
+    def check_descriptors(config: DynamicMessage, path: Path, walk: Walk) -> None:
+        if getattr(config, field).WhichOneof("specifier") not in {"filename", "inline_bytes"}:
+            message = "descriptors come from a filename or inline_bytes"
+            walk.error((path, field), "wrong-filter", message, "write one of these")
+
+    return check_descriptors
+
+
+def _check_function(name: str) -> Hook:
+    """Return the check of a Lua script that has to define a function; whether it compiles is not known here."""
+
+    def check_function(config: DynamicMessage, path: Path, walk: Walk) -> None:
+        script = inline(config.source_code)
+        if script is not None and name.encode() not in script:
+            walk.error((path, "source_code"), "wrong-filter", f"defines no function {name}", "define it")
+
+    return check_function
+
+
+def _check_prefixes(routes: DynamicMessage, path: Path, walk: Walk) -> None:
+    for index in repeated(route.prefix for route in routes.routes):
+        place = (((path, "routes"), index), "prefix")
+        walk.error(place, "wrong-filter", "another route has the same prefix", "keep one of the two")
+
+
+def _check_weight(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
+    if not cluster.HasField("weight"):
+        walk.error((path, "weight"), "wrong-filter", "is missing", "add it, such as weight: 1")
 
 
 def _check_cache(config: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -229,12 +308,6 @@ def _check_metadata_rule(rule: DynamicMessage, path: Path, walk: Walk) -> None:
         fact = "on_header_present has both value and regex_value_rewrite"
     if fact is not None:
         walk.error(path, "wrong-filter", fact, "write one source, and what to do with it")
-
-
-def _check_script(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    if config.inline_code and config.HasField("default_source_code"):
-        message = "cannot be set with inline_code"
-        walk.error((path, "default_source_code"), "wrong-filter", message, "keep default_source_code alone")
 
 
 def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -273,12 +346,6 @@ def _check_api_keys(config: DynamicMessage, path: Path, walk: Walk) -> None:
     for index in repeated(credential.key for credential in config.credentials):
         place = (((path, "credentials"), index), "key")
         walk.error(place, "wrong-filter", "another credential has the same key", "give each client a key of its own")
-
-
-def _check_processor(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    if config.HasField("grpc_service") == config.HasField("http_service"):
-        fact = "has both grpc_service and http_service" if config.HasField("grpc_service") else "has no grpc_service"
-        walk.error(path, "wrong-filter", fact, "write grpc_service, or http_service in its place")
 
 
 def _check_tags(config: DynamicMessage, path: Path, walk: Walk) -> None:

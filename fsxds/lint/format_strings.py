@@ -50,6 +50,9 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": (
             formats.check_open_telemetry,
         ),
+        "envoy.extensions.filters.http.header_mutation.v3.Mutations.query_parameter_mutations": (
+            formats.check_parameters,
+        ),
     }
     texts = (f"{message_type}.{field}" for message_type, fields in _TEXTS.items() for field in fields)
     structs = (f"{message_type}.{field}" for message_type, fields in _STRUCTS.items() for field in fields)
@@ -105,9 +108,18 @@ class FormatChecks:
         is_extended = bool(config.formatters)
         if config.HasField("body"):
             self._check_any_value(config.body, (path, "body"), walk, is_extended=is_extended)
-        for index, pair in enumerate(config.attributes.values):
-            place: Path = (((((path, "attributes"), "values"), index)), "value")
-            self._check_any_value(pair.value, place, walk, is_extended=is_extended)
+        self._check_pairs(config.attributes, (path, "attributes"), walk, is_extended=is_extended)
+
+    def check_parameters(self, mutations: FieldValue, path: Path, walk: Walk) -> None:
+        """Check the values of query parameters that are added, which are texts."""
+        for index, mutation in enumerate(mutations):
+            place: Path = (((path, index), "append"), "record")
+            if mutation.HasField("append") and not mutation.append.HasField("record"):
+                walk.error(place, "wrong-filter", "is missing", "write the key and the value of the parameter")
+            elif mutation.HasField("append") and mutation.append.record.value.WhichOneof("kind") != "string_value":
+                walk.error((place, "value"), "wrong-filter", "is not text", "write a text, in quotes if it is a number")
+            elif mutation.HasField("append"):
+                self._check(mutation.append.record.value.string_value, (place, "value"), walk)
 
     def _check(self, text: str, path: Path, walk: Walk, *, is_extended: bool = False) -> None:
         fault = self._formats.fault(text, is_extended=is_extended)
@@ -115,8 +127,21 @@ class FormatChecks:
             walk.error(path, "wrong-format-string", *fault)
 
     def _check_any_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
-        if value.WhichOneof("value") == "string_value":
-            self._check(value.string_value, (path, "string_value"), walk, is_extended=is_extended)
+        chosen = value.WhichOneof("value")
+        if chosen == "string_value":
+            self._check(value.string_value, (path, chosen), walk, is_extended=is_extended)
+        elif chosen == "kvlist_value":
+            self._check_pairs(value.kvlist_value, (path, chosen), walk, is_extended=is_extended)
+        elif chosen == "array_value":
+            for index, one in enumerate(value.array_value.values):
+                place: Path = (((path, chosen), "values"), index)
+                self._check_any_value(one, place, walk, is_extended=is_extended)
+        else:
+            walk.error(path, "wrong-filter", "is no text, nor a list of some", "write string_value")
+
+    def _check_pairs(self, pairs: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
+        for index, pair in enumerate(pairs.values):
+            self._check_any_value(pair.value, (((path, "values"), index), "value"), walk, is_extended=is_extended)
 
     def _check_struct(self, struct: DynamicMessage, path: Path, walk: Walk, *, is_extended: bool) -> None:
         for key, value in struct.fields.items():

@@ -11,6 +11,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.walk import Hooks, merge_hooks
 from fsxds.lint import (
+    choices,
     claims,
     clusters,
     config_source_rules,
@@ -38,6 +39,7 @@ from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 # Each has `hooks(catalogue)`, which returns its checks by the messages and fields that they check.
 SUBJECTS = (
+    choices,
     claims,
     clusters,
     config_source_rules,

@@ -15,18 +15,10 @@ from fsxds.lint.field_values import packed_type, repeated
 _MOST_COMBINATIONS = 20_000
 
 _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_SCOPES = "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes"
 _QUIC = "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 _HTTP3 = 3  # HttpConnectionManager.CodecType
-
-# The second of each pair cannot be used with the first.
-_EXCLUSIVE = (
-    ("strip_matching_host_port", "strip_any_host_port"),
-    ("original_ip_detection_extensions", "use_remote_address"),
-    ("original_ip_detection_extensions", "xff_num_trusted_hops"),
-    ("access_log_options", "access_log_flush_interval"),
-    ("access_log_options", "flush_access_log_on_new_request"),
-)
 
 
 def hooks(_: Catalogue) -> Hooks:
@@ -40,9 +32,11 @@ def hooks(_: Catalogue) -> Hooks:
             codecs.enter_listener,
         ),
         "envoy.config.listener.v3.FilterChainMatch": (_check_match,),
-        _MANAGER: (_check_exclusive, _check_upgrades, codecs.check_manager),
-        "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes": (_check_scopes,),
+        _MANAGER: (_check_upgrades, codecs.check_manager),
+        _SCOPES: (_check_scopes,),
+        f"{_SCOPES}.ScopeKeyBuilder.FragmentBuilder.HeaderValueExtractor": (_check_extractor,),
         "envoy.config.core.v3.ExtensionConfigSource": (_check_discovery,),
+        "envoy.config.trace.v3.XRayConfig": (_check_xray,),
         "envoy.config.trace.v3.ZipkinConfig": (_check_zipkin,),
     }
 
@@ -118,9 +112,13 @@ class _Codecs:
         """Remember a listener's protocol until it has been walked."""
         if path is not None:
             return None
-        is_udp = _is_datagram(listener.address.socket_address)
-        self._is_quic = is_udp and listener.udp_listener_config.HasField("quic_options")
-        if self._is_quic:
+        self._is_quic = listener.udp_listener_config.HasField("quic_options")
+        if not self._is_quic:
+            return self._leave_listener
+        if not _is_datagram(listener.address.socket_address):
+            message = "the listener has quic_options, and listens on TCP"
+            walk.warning((path, "address"), "wrong-listener", message, "write protocol: UDP into its socket_address")
+        else:
             for index, chain in enumerate(listener.filter_chains):
                 _check_quic_chain(chain, ((path, "filter_chains"), index), walk)
             if listener.HasField("default_filter_chain"):
@@ -240,15 +238,6 @@ def _network(cidr: DynamicMessage) -> Hashable:
     return ipaddress.ip_network((address, length), strict=False)
 
 
-def _check_exclusive(manager: DynamicMessage, path: Path, walk: Walk) -> None:
-    present = {field.name for field, value in manager.ListFields() if value or field.message_type is not None}
-    if manager.HasField("use_remote_address") and not manager.use_remote_address.value:
-        present.discard("use_remote_address")
-    for first, second in _EXCLUSIVE:
-        if first in present and second in present:
-            walk.error((path, second), "wrong-filter", f"cannot be set with {first}", "keep one of the two")
-
-
 def _check_upgrades(manager: DynamicMessage, path: Path, walk: Walk) -> None:
     for index in repeated(config.upgrade_type.lower() for config in manager.upgrade_configs):
         place = (((path, "upgrade_configs"), index), "upgrade_type")
@@ -278,6 +267,22 @@ def _check_discovery(source: DynamicMessage, path: Path, walk: Walk) -> None:
         if allowed and name not in allowed and not name.endswith(".TypedStruct"):
             message = f"{name} is not among type_urls"
             walk.error((path, "default_config"), "wrong-filter", message, "add it there, or correct the type")
+
+
+def _check_extractor(extractor: DynamicMessage, path: Path, walk: Walk) -> None:
+    if extractor.index and not extractor.element_separator:
+        message = "without an element_separator the value of the header is one element"
+        walk.error((path, "index"), "wrong-filter", message, "write 0, or an element_separator")
+
+
+def _check_xray(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    daemon, place = config.daemon_endpoint, (path, "daemon_endpoint")
+    if daemon.protocol != _UDP:
+        walk.error(place, "wrong-filter", "the X-Ray daemon listens on UDP", "write protocol: UDP")
+    elif daemon.named_port:
+        walk.error((place, "named_port"), "wrong-filter", "ports cannot be named here", "write it as port_value")
+    elif ip_version(daemon.address) != 4:
+        walk.error((place, "address"), "wrong-filter", "is not an IPv4 address: Envoy crashes", "write such an address")
 
 
 def _check_zipkin(config: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -37,8 +37,11 @@ class Rule:
         meaning: the demand, in one or two sentences.
         envoy: Envoy's reaction to a violation.
         wrong: an example that breaks it, as the content of a file.
-        is_fixed: a violation leaves nothing to serve, so that its severity cannot be changed.
-        file: the file name of the examples; empty if loading it alone cannot show the problem.
+        right: the same example, fixed.
+        is_fixed: where it is broken, nothing is left that could be served, so that its severity cannot be changed.
+        predicts_envoy: it says what Envoy rejects; if an Envoy that was asked accepts the resource, a problem is a note.
+        is_own: it is an error though Envoy accepts it.
+        file: the name of the file that the examples are; empty where loading it alone cannot show the problem.
     """
 
     name: str
@@ -50,6 +53,8 @@ class Rule:
     right: str
     is_fixed: bool = False
     file: str = ""
+    predicts_envoy: bool = False
+    is_own: bool = False
 
 
 # The pages in their listed order.
@@ -72,7 +77,7 @@ PAGES = (
 _SECTION = re.compile(
     r"""
     (?P<name>\S+)\n
-    \n\*\*Severity:\*\*\ (?P<severity>\w+)(?P<always>,\ always)?\n
+    \n\*\*Severity:\*\*\ (?P<severity>\w+)(?P<always>,\ always)?(?P<envoy_says>,\ (unless|though)\ Envoy\ accepts\ it)?\n
     \n(?P<meaning>.+?)\n
     \n\*\*Envoy:\*\*\ (?P<envoy>.+?)\n
     \n\*\*Remedy:\*\*\ (?P<remedy>.+?)\n
@@ -119,6 +124,7 @@ def _read_rule(section: str) -> Rule:
     if found is None:
         raise ValueError(f"the section of this rule has not the form of a page: {section.partition(chr(10))[0]}")
     meaning, envoy, remedy = (" ".join(found[part].splitlines()) for part in ("meaning", "envoy", "remedy"))
+    says = found["envoy_says"] or ""
     return Rule(
         name=found["name"],
         severity=Severity(found["severity"]),
@@ -129,6 +135,8 @@ def _read_rule(section: str) -> Rule:
         right=found["right"] or "",
         is_fixed=found["always"] is not None,
         file=found["file"] or "",
+        predicts_envoy="unless" in says,
+        is_own="though" in says,
     )
 
 
@@ -185,8 +193,9 @@ _INDENT = "  "
 
 def page_of(rule: Rule, width: int) -> Text:
     """Write the page of a rule, `width` cells wide."""
-    fixed = "; its severity cannot be changed" if rule.is_fixed else ""
-    page = _assembled((rule.name, _HEADING), ": ", (rule.severity.value, _STYLES[rule.severity]), f"{fixed}\n")
+    more = ", though Envoy accepts it" if rule.is_own else ", unless Envoy accepts it" if rule.predicts_envoy else ""
+    more += "; its severity cannot be changed" if rule.is_fixed else ""
+    page = _assembled((rule.name, _HEADING), ": ", (rule.severity.value, _STYLES[rule.severity]), f"{more}\n")
     for heading, text in (("Demand", rule.meaning), ("Envoy", rule.envoy), ("Remedy", rule.remedy)):
         page.append_text(_section(heading, _wrapped(text, width, _INDENT)))
     file = f" ({rule.file})" if rule.file else ""
@@ -249,6 +258,8 @@ def _plain(rule: Rule, chapter: str) -> PlainValue:
         "chapter": chapter,
         "severity": rule.severity.value,
         "is_fixed": rule.is_fixed,
+        "predicts_envoy": rule.predicts_envoy,
+        "is_own": rule.is_own,
         "meaning": rule.meaning,
         "envoy": rule.envoy,
         "remedy": rule.remedy,

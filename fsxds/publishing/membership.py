@@ -29,6 +29,11 @@ class Alone:
     def __init__(self) -> None:
         self._publisher: Publisher | None = None
 
+    @property
+    def asks_names(self) -> bool:
+        """Whether other servers of the fleet ask upstreams for the names that clients of this server ask for."""
+        return False
+
     def rules(self, rules: PublishRules) -> PublishRules:
         """Return the rules for publishing to this server's clients."""
         return rules

@@ -138,7 +138,7 @@ def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
 
 
 def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueCheck]:
-    """Return the checks for what Envoy rejects as deprecated."""
+    """Return the checks for deprecated fields and values that Envoy rejects."""
     if rules.is_disallowed(field):
         text = "was taken out of use, and Envoy rejects it"
         return [ValueCheck(_is_set, "disallowed-field", text, "remove it", show_nothing)]

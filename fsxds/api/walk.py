@@ -119,7 +119,7 @@ class Walk:
         self.noted += 1
 
     def forgetting(self, is_unread: Callable[[Fault], bool]) -> Leave:
-        """Return what drops the faults that are found until it is called and that are where Envoy does not look."""
+        """Return a function that drops the faults found until its call in fields that Envoy does not read."""
         count = len(self.faults)
 
         def forget() -> None:

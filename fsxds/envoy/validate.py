@@ -309,7 +309,7 @@ def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> 
 
 
 def accepted_of(resources: Sequence[Resource], options: ValidationOptions) -> tuple[Resource, ...]:
-    """Return the resources that Envoy accepts, each asked about alone; without those of which it is not shown all.
+    """Return the resources that Envoy accepts alone, without those that are validated only in part.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
@@ -348,7 +348,7 @@ class _Validation:
         return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
 
     def each(self) -> list[bool]:
-        """Return of each resource whether Envoy accepts it alone, and all of it."""
+        """Return for each resource whether Envoy accepts it alone and completely."""
         members = range(len(self._renderer.prepared))
         shown = [
             self._renderer.prepared[one].is_complete and self._renderer.render((one,)).shows(one) for one in members

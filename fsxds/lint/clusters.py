@@ -319,7 +319,7 @@ def _check_payload(payload: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def statuses_check(rule: str, *, may_be_empty: bool = False) -> Hook:
-    """Return the check of a field that is a list of ranges of HTTP statuses, which reports by a rule."""
+    """Return the check of a list of HTTP status ranges, for a rule."""
 
     def check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
         for index, statuses in enumerate(ranges):

@@ -157,7 +157,7 @@ class ExtensionTypes:
         return None
 
     def of(self, category: str) -> frozenset[str]:
-        """Return the types of a category; none if nothing is known of it."""
+        """Return the types of a category; empty if unknown."""
         return self._features.types(category) if self._features is not None else frozenset()
 
 
@@ -212,7 +212,7 @@ class ExtensionChecks:
             self._check(extension, category, ((path, "listener_filters"), index), walk)
 
     def check_dns_resolver(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the resolver of a cluster; one that looks up no names does not look at it."""
+        """Check the resolver of a cluster, unless the cluster resolves no names."""
         if looks_up_names(cluster) and cluster.HasField("typed_dns_resolver_config"):
             place = (path, "typed_dns_resolver_config")
             self._check(cluster.typed_dns_resolver_config, "envoy.network.dns_resolver", place, walk)
@@ -277,7 +277,6 @@ class ExtensionChecks:
 
 
 def _is_after(last: int, items: FieldPath, fault: Fault) -> bool:
-    """Return whether a fault is in an item of a list that comes after one."""
     return fault.field_path[: len(items)] == items and fault.field_path[len(items) :][:1] > (last,)
 
 

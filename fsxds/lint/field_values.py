@@ -203,13 +203,13 @@ def _check_resolvers(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def looks_up_names(cluster: DynamicMessage) -> bool:
-    """Return whether a cluster makes a resolver of its own settings."""
+    """Return whether a cluster makes a resolver from its own settings."""
     if cluster.HasField("cluster_type"):
         return packed_type(cluster.cluster_type.typed_config) == REDIS
     return cluster.type in {_STRICT_DNS, _LOGICAL_DNS}
 
 
-# How the settings begin that say by whom names are looked up.
+# The first steps of the settings that choose a resolver.
 _RESOLVER_SETTINGS = (("typed_dns_resolver_config", "typed_config"), ("dns_resolution_config",), ("dns_resolvers",))
 
 
@@ -315,7 +315,7 @@ def _check_duration(duration: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error(path, "wrong-duration", message, "write a shorter duration, or leave it out where that means none")
 
 
-# The percentages that Envoy looks at when it is given them; of others it takes NaN.
+# The percentages that Envoy checks when they are set; in others it accepts NaN.
 _LOOKED_AT = frozenset({
     "buffer", "healthy_panic_threshold", "jitter", "min_weight_percent", "overall_sampling", "random_sampling",
     "routing_enabled", "sample_aggregate_percentile",

@@ -246,14 +246,14 @@ def _check_arn(arn: FieldValue, path: Path, walk: Walk) -> None:
 
 
 def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check a region: AWS_SIGV4, which is the default, signs for one."""
+    """AWS_SIGV4, the default, signs for one region."""
     if config.signing_algorithm == 0 and any(mark in config.region for mark in "*,"):
         remedy = "write one region, or signing_algorithm: AWS_SIGV4A"
         walk.error((path, "region"), "wrong-filter", "AWS_SIGV4 signs for one region", remedy)
 
 
 def _check_descriptors(field: str) -> Hook:
-    """Return the check of a field that is a serialized FileDescriptorSet, from a file or in base64."""
+    """Return the check of a field with a serialized FileDescriptorSet, from a file or in base64."""
 
     def check_descriptors(config: DynamicMessage, path: Path, walk: Walk) -> None:
         if getattr(config, field).WhichOneof("specifier") not in {"filename", "inline_bytes"}:
@@ -264,7 +264,7 @@ def _check_descriptors(field: str) -> Hook:
 
 
 def _check_function(name: str) -> Hook:
-    """Return the check of a Lua script that has to define a function; whether it compiles is not known here."""
+    """Return the check that a Lua script defines a function; it is not compiled here."""
 
     def check_function(config: DynamicMessage, path: Path, walk: Walk) -> None:
         script = inline(config.source_code)

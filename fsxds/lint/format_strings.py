@@ -111,7 +111,7 @@ class FormatChecks:
         self._check_pairs(config.attributes, (path, "attributes"), walk, is_extended=is_extended)
 
     def check_parameters(self, mutations: FieldValue, path: Path, walk: Walk) -> None:
-        """Check the values of query parameters that are added, which are texts."""
+        """Check the values of added query parameters, which are texts."""
         for index, mutation in enumerate(mutations):
             place: Path = (((path, index), "append"), "record")
             if mutation.HasField("append") and not mutation.append.HasField("record"):

@@ -37,11 +37,10 @@ class Rule:
         meaning: the demand, in one or two sentences.
         envoy: Envoy's reaction to a violation.
         wrong: an example that breaks it, as the content of a file.
-        right: the same example, fixed.
-        is_fixed: where it is broken, nothing is left that could be served, so that its severity cannot be changed.
-        predicts_envoy: it says what Envoy rejects; if an Envoy that was asked accepts the resource, a problem is a note.
+        is_fixed: a violation leaves nothing to serve, so that its severity cannot be changed.
+        predicts_envoy: it predicts a rejection; if an Envoy that was asked accepts the resource, a problem is a note.
         is_own: it is an error though Envoy accepts it.
-        file: the name of the file that the examples are; empty where loading it alone cannot show the problem.
+        file: the file name of the examples; empty if loading it alone cannot show the problem.
     """
 
     name: str

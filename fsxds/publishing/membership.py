@@ -31,7 +31,7 @@ class Alone:
 
     @property
     def asks_names(self) -> bool:
-        """Whether other servers of the fleet ask upstreams for the names that clients of this server ask for."""
+        """Whether other servers of the fleet request its clients' names from upstreams."""
         return False
 
     def rules(self, rules: PublishRules) -> PublishRules:

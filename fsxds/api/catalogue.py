@@ -62,7 +62,7 @@ class Features:
 
     @classmethod
     def of_json(cls, text: str | bytes) -> Features:
-        """Read what `to_json` wrote."""
+        """Read the output of `to_json`."""
         plain = json.loads(text)
         return cls(
             plain["version"],
@@ -218,7 +218,7 @@ class Catalogue:
             return None
 
     def descriptors(self) -> Iterator[Descriptor]:
-        """Yield all message types, also those of maps' entries."""
+        """Yield all message types, also of maps' entries."""
         for proto in parse_set(self.serialized).file:
             file: FileDescriptor = self.pool.FindFileByName(proto.name)
             waiting = list(file.message_types_by_name.values())

@@ -174,7 +174,7 @@ def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
 
 
 def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand | None:
-    """Return the demand to set a field whose default breaks a check."""
+    """Return the demand to set a field, if its default breaks a check."""
     if field.containing_oneof is not None or (field.message_type is not None and not field.is_repeated):
         return None
     default: FieldValue = () if field.is_repeated else field.default_value

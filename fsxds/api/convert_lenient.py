@@ -64,7 +64,7 @@ DROPPED: Final = _Dropped.DROPPED
 
 @dataclass(frozen=True, slots=True)
 class ValuePlace:
-    """A place within a value, where faults are reported.
+    """A place within a value, for reports of faults.
 
     Attributes:
         faults: in order, shared by all places of a value.

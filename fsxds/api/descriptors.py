@@ -53,7 +53,7 @@ def completed(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]
 
 
 def merged(base: FileDescriptorSet, own: FileDescriptorSet) -> FileDescriptorSet:
-    """Return the files of both; those of `own` take precedence."""
+    """Return the files of both; `own` takes precedence."""
     by_name = {file.name: file for file in (*base.file, *own.file)}
     return FileDescriptorSet(file=in_dependency_order(by_name.values()))
 

@@ -50,7 +50,7 @@ Hooks: TypeAlias = Mapping[str, tuple[Hook, ...]]
 
 
 def merge_hooks(*parts: Hooks) -> Hooks:
-    """Merge hooks; those of earlier parts are called first."""
+    """Merge hooks; earlier parts are called first."""
     merged: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
     for part in parts:
         for name, hooks in part.items():
@@ -134,7 +134,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An Any of an unknown type, or whose bytes are not a message of its type."""
+    """An Any of an unknown type, or with bytes that are not a message of its type."""
 
     field_path: FieldPath
     message_type: str

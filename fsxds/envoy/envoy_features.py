@@ -95,7 +95,7 @@ def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str,
 
 
 def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
-    """Find out which filters end a chain, among those that need no settings."""
+    """Find out which filters end a chain, if they need no settings."""
     probes = {one: _http([_plain(one)]) for one in _types(extensions, "envoy.filters.http")}
     network = _types(extensions, "envoy.filters.network")
     # Envoy crashes of these without settings.
@@ -105,7 +105,7 @@ def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
 
 
 def _run_probes_in_parts(executable: Path, probes: Mapping[str, Probe]) -> dict[str, str]:
-    """Run all probes but those that Envoy crashes of."""
+    """Run all probes that do not crash Envoy."""
     try:
         return _run_probes(executable, probes)[2]
     except ApiError:

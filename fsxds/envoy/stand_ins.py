@@ -61,7 +61,7 @@ class StandIns:
         return self._new("envoy.config.cluster.v3.Cluster", name=name, **{"load_assignment": assignment, **fields})
 
     def of_endpoints(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a cluster with a ClusterLoadAssignment; its endpoints are fixed, like those of EDS."""
+        """Return a cluster with a ClusterLoadAssignment; its endpoints are fixed, as with EDS."""
         cluster = self.cluster(name)
         cluster.load_assignment.ParseFromString(body)
         for locality in cluster.load_assignment.endpoints:

@@ -56,7 +56,7 @@ class ExtensionFacts:
     Attributes:
         extension_points: per field with a named extension, or a list of them, the allowed categories, separated by
             spaces.
-        looked_up_by_name: fields whose extension Envoy finds by name, not by type.
+        looked_up_by_name: fields in which Envoy finds the extension by name, not by type.
         packed: per field with an extension without a name, its category.
         for_routes: the types for routes of filter types that have one. Envoy finds the filter by either, and then reads
             the content as the required one, unless it is empty.

@@ -70,7 +70,7 @@ class FormatChecks:
         self._check(text, path, walk)
 
     def check_plain_struct(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a field whose texts, at any depth, are format strings."""
+        """Check a field with format strings as texts, at any depth."""
         self._check_struct(struct, path, walk, is_extended=False)
 
     def check_format(self, formatted: DynamicMessage, path: Path, walk: Walk) -> None:

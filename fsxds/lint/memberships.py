@@ -34,7 +34,7 @@ class MembershipScope:
 
     Attributes:
         unknown: types in files that could not be read; they are not reported as missing.
-        has_routes: the tree has route configurations, so that those of its virtual hosts should be there.
+        has_routes: the tree has route configurations, so that its virtual hosts should have theirs.
         hints: the probable route configurations, for the first few files and tables.
     """
 

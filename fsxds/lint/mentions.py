@@ -318,7 +318,7 @@ class Mentions:
                 yield from ((type_url, one.name) for one in locators if name in choices_of(one.name))
 
     def with_changes(self, change: NamesChange) -> Mentions:
-        """Return the mentions of the other tree."""
+        """Return the mentions after a change."""
         lost, added = change.lost, change.added
         was = [(one.type_url, one.name) for parsed in change.lost_files for one in parsed.unread]
         now = [(one.type_url, one.name) for parsed in change.added_files for one in parsed.unread]

@@ -193,7 +193,7 @@ class ReferenceScope:
     Attributes:
         declared: the types that the tree declares.
         unknown: types in unreadable files; they are not reported as missing.
-        unused_of: the types whose unused names are reported.
+        unused_of: the types with reports of unused names.
         first: the one missing name that stands for all of its type.
         hints: the probable names, as far as looked up.
     """

@@ -104,7 +104,7 @@ def findings_of(
         problems: with paths from the top of the tree.
         tree: the path of the tree from here.
         sources: the contents of files with lines to show.
-        files: those of the tree; messages get adapted paths to them.
+        files: all files of the tree; messages get adapted paths to them.
         is_word: whether a word of the API may be shown.
     """
     ordered = sorted(set(problems))

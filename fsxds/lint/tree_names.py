@@ -1,4 +1,4 @@
-"""The names of a tree: definitions, mentions, the open ones, and those of a bootstrap."""
+"""The names of a tree: definitions, mentions, the open ones, and names of a bootstrap."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TreeNames:
     It is derived from the names of another tree, and costs only the difference.
 
     Attributes:
-        touched: the names with possible changes since the other tree.
+        touched: the names with possible changes since the previous tree.
     """
 
     def __init__(

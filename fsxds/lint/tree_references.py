@@ -9,7 +9,7 @@ A broken file causes no problems elsewhere. Its known names count as defined, an
 the types that it may define is reported as missing. A new file that needs a name that is only in the broken one waits
 for it: it is held without a problem.
 
-After an edit only the affected files are checked: the changed ones, and those that mention or define a name with
+After an edit only the affected files are checked: the changed ones, and files that mention or define a name with
 changes.
 """
 
@@ -141,7 +141,7 @@ class ReferenceCheck:
     def report(self, decision: Decision) -> Conflicts:
         """Return the reference problems of files in their current state, served or not.
 
-        They are the files of the decision, and others whose report has changed.
+        They are the files of the decision, and others with a changed report.
         """
         served, unserved = self._names_of(decision.proposals), _unserved_of(decision)
         definitions = Definitions(decision.proposals, self._settings.outside, unserved.added, unserved.absent)

@@ -1,4 +1,4 @@
-"""The report on a tree's references: its content, and the files whose report changes."""
+"""The report on a tree's references: its content, and the files with a changed report."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class KnownReport:
 
 
 class TreeReport:
-    """The faults of a tree's references, and the files whose report changes.
+    """The faults of a tree's references, and the files with a changed report.
 
     Attributes:
         before: the previous report.
@@ -221,7 +221,7 @@ class TreeReport:
         ) or bool(opened.empty)
 
     def _resources(self) -> Iterator[Resource]:
-        """Yield the resources whose report changes, whatever changed in their files."""
+        """Yield the resources with a changed report, whatever changed in their files."""
         opened, were, mentions = self._names.open, self.before.open, self._names.mentions
         yield from self._of_other_names()
         static = _differing(self._touched.static | self._touched.names, opened.lacking, were.lacking)

@@ -3,7 +3,7 @@
 | rule | source |
 | --- | --- |
 | Serving warns of them: the references may be served already, and a first start serves them. | `rollout.holding` |
-| Names of a type that the tree lacks entirely belong elsewhere, except clusters if those of the bootstrap are known. | `rollout.holding` |
+| Names of a type that the tree lacks entirely belong elsewhere, except clusters if the bootstrap's are known. | `rollout.holding` |
 | A secret or an extension from a separate gRPC service stays a warning: most often that is another server. | ENVOY.md E6 |
 | Settings of a rule take precedence over this, and so does `--references warn`. | |
 """

@@ -66,7 +66,7 @@ class ChannelRollout:
     Attributes:
         wanted: the tree to serve; None before the first.
         leads_to: the goal of a lane; None if the channel follows the tree itself.
-        origin: the snapshots served at the split, by the other channel and by this one.
+        origin: the snapshots served at the split, by the original channel and by this one.
         returns: how often its clients came back to its origin, and were away again before taking it.
         before: the target before the reached one; None if there was none.
         detected_s: the monotonic clock at the first sign of the change.
@@ -168,7 +168,7 @@ class ChannelRollout:
         return other is machine.served and own is self.machine.served and self.machine.step is machine.step
 
     def replaced_for(self, rejected: Collection[ResourceVersion]) -> frozenset[ResourceVersion]:
-        """Return the versions whose rejection needs a separate channel."""
+        """Return the versions that need a separate channel if rejected."""
         return self.target.replaced_for(rejected, self.machine.served)
 
     def receive_progress(self, client: ChannelClient) -> None:
@@ -206,7 +206,7 @@ class ChannelRollout:
             self.machine.receive_target(intended, now_s)
 
     def _note_held(self, now_s: float) -> None:
-        """Note the holds. The same object has the same keys, of which there may be thousands."""
+        """Note the holds. The same object has the same keys, possibly thousands."""
         held = self.target.holds, self.waits
         if held[0] is self._held[0] and held[1] is self._held[1]:
             return

@@ -53,7 +53,7 @@ class ViewLoading(Protocol):
 
     @property
     def existing(self) -> frozenset[str]:
-        """The folders of the last loaded tree, each of which may be a layer."""
+        """The folders of the last loaded tree; each may be a layer."""
 
     def is_loaded_by(self, views: Views) -> bool:
         """Return whether the last tree was loaded by these rules."""

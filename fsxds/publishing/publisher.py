@@ -125,7 +125,7 @@ class Publisher:
     Attributes:
         published: the last tree, once all channels have taken it in; None before the first.
         gate: None without canaries.
-        restored_behind: the places of nodes that were behind the others when the previous process ended.
+        restored_behind: the places of nodes that were behind their channel when the previous process ended.
         on_received: called before channels get a tree.
         on_rest: called with a rollout that waits for no client.
         on_progress: called when a rollout has advanced.
@@ -188,7 +188,7 @@ class Publisher:
         self.whole = self.rollout_of(ChannelKey()).channel
 
     def keep_behind(self, read: Callable[[], Mapping[ChannelKey, RolloutState]]) -> None:
-        """Keep the places of nodes behind the others on disk."""
+        """Keep the places of nodes behind their channel on disk."""
         if self._keeper is not None:
             self._keeper.read_behind = read
 
@@ -354,7 +354,7 @@ class Publisher:
         return any(one.waits for one in self.rollouts.values())
 
     def promote(self) -> int:
-        """Let the others follow the canaries now; return how many rollouts waited."""
+        """Let other nodes follow the canaries now; return how many rollouts waited."""
         for rollout in self.rollouts.values():
             # The tree may have come just now.
             if (admitted := self._admitted(rollout)) is not None:

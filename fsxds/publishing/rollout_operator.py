@@ -109,7 +109,7 @@ class RolloutOperator:
         return self._decide(None, lambda rollout: rollout.target.approve(approval_id, rollout.base))
 
     def promote(self) -> int:
-        """Let the others follow the canary now; return in how many channels."""
+        """Let other nodes follow the canary now; return in how many channels."""
         return self._publisher.promote()
 
     def retry(self, name: str | None) -> int:

@@ -62,7 +62,7 @@ class Features:
 
     @classmethod
     def of_json(cls, text: str | bytes) -> Features:
-        """Read what `to_json` wrote."""
+        """Read the output of `to_json`."""
         plain = json.loads(text)
         return cls(
             plain["version"],
@@ -211,14 +211,14 @@ class Catalogue:
         return self.message_class(options.DESCRIPTOR.full_name).FromString(options.SerializeToString())
 
     def extension(self, name: str) -> FieldDescriptor | None:
-        """Return an extension of options by its full name."""
+        """Return an extension of options by its full name, None if the API lacks it."""
         try:
             return self.pool.FindExtensionByName(name)
         except KeyError:
             return None
 
     def descriptors(self) -> Iterator[Descriptor]:
-        """Yield all message types, also those of maps' entries."""
+        """Yield all message types, also of maps' entries."""
         for proto in parse_set(self.serialized).file:
             file: FileDescriptor = self.pool.FindFileByName(proto.name)
             waiting = list(file.message_types_by_name.values())
@@ -232,7 +232,7 @@ class Catalogue:
         return name in self.once(_words)
 
     def similar(self, message_type: str) -> str | None:
-        """Return the known type that an unknown name probably means."""
+        """Return the known type that an unknown name probably means, None if none is near."""
         names = self.once(_names)
         package, _, last_part = message_type.rpartition(".")
         namesakes = [name for name in names if name.endswith(f".{last_part}")]

@@ -1,6 +1,6 @@
 """Reads the API authors' comments, if the descriptors carry them.
 
-Descriptors in an Envoy executable carry none; those of `protoc --include_source_info` do.
+Descriptors in an Envoy executable carry none; descriptors of `protoc --include_source_info` do.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _FILL = {"wrong-length": "give it a value", "wrong-count": "add at least one"}
 
 
 def show_value(value: FieldValue) -> str:
-    """Quote the value itself, if it is short and not text."""
+    """Quote a short value that is not text."""
     text = quoted(value, secret=False)
     return "" if text in _NOT_SHOWN else f", is {text}"
 
@@ -138,7 +138,7 @@ def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
 
 
 def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueCheck]:
-    """Return the checks for fields and values that Envoy rejects as deprecated."""
+    """Return the checks for deprecated fields and values that Envoy rejects."""
     if rules.is_disallowed(field):
         text = "was taken out of use, and Envoy rejects it"
         return [ValueCheck(_is_set, "disallowed-field", text, "remove it", show_nothing)]
@@ -174,7 +174,7 @@ def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
 
 
 def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand | None:
-    """Return the demand to set a field whose default breaks a check."""
+    """Return the demand to set a field, if its default breaks a check."""
     if field.containing_oneof is not None or (field.message_type is not None and not field.is_repeated):
         return None
     default: FieldValue = () if field.is_repeated else field.default_value
@@ -255,7 +255,6 @@ def _membership_checks(
 
 
 def _one_of(values: Iterable[FieldValue], write: Write) -> str:
-    """List values as a choice: `1`, `1 or 2`, `1, 2 or 3`."""
     *others, last = map(write, values)
     return f"{', '.join(others)} or {last}" if others else last
 

@@ -56,8 +56,6 @@ _MOST_ADVICE: Final = 100
 
 
 class _Dropped(Enum):
-    """Replaces a faulty value that is left out."""
-
     DROPPED = "dropped"
 
 
@@ -66,7 +64,7 @@ DROPPED: Final = _Dropped.DROPPED
 
 @dataclass(frozen=True, slots=True)
 class ValuePlace:
-    """A place within a value, where faults are reported.
+    """A place within a value, for reports of faults.
 
     Attributes:
         faults: in order, shared by all places of a value.
@@ -141,7 +139,7 @@ class LenientReader:
         return self._message(value, descriptor, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 
     def read_any(self, value: PlainValue) -> tuple[PlainValue, tuple[Fault, ...]]:
-        """Do the same for the type that "@type" names."""
+        """Do the same for the type in "@type"."""
         faults: list[Fault] = []
         return self._packed(value, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 

@@ -66,7 +66,7 @@ class Converter:
         self._lenient = LenientReader(catalogue, unknown_fields)
 
     def convert(self, value: PlainValue, message_type: str) -> Converted:
-        """Turn a value into a message of this full name; KeyError if it is not in the catalogue."""
+        """Convert to a message of this full name; KeyError if it is unknown."""
         message_class = self._classes.get(message_type)
         if message_class is None:
             message_class = self._classes[message_type] = self._catalogue.message_class(message_type)
@@ -77,7 +77,7 @@ class Converter:
         return _converted(faults, lambda: self._compiled.build(plain, message_class))
 
     def convert_any(self, value: PlainValue) -> Converted:
-        """Turn a value into a message of the type that its "@type" names."""
+        """Convert to a message of the type in "@type"."""
         message = self._compiled.build_any(value)
         if message is not None:
             return Converted(message)
@@ -132,8 +132,6 @@ _LARGEST_REMEMBERED = 2000
 
 
 class _KnownAny(NamedTuple):
-    """The fields of an Any, and a depth at which it fits."""
-
     fields: Mapping[str, object]
     depth: int
 
@@ -160,14 +158,14 @@ class CompiledConverter:
         self._anys: Lru[bytes, _KnownAny] = Lru(_MOST_REMEMBERED)  # by their content
 
     def build(self, value: PlainValue, message_class: type[Message]) -> Message | None:
-        """Return the message, or None if the value is odd."""
+        """Return the message, None if the value is odd."""
         try:
             return _made(message_class, self._converter(descriptor_of(message_class))(value, 0))
         except _REFUSALS:
             return None
 
     def build_any(self, value: PlainValue) -> Message | None:
-        """Return the message of the type that "@type" names, or None if the value is odd."""
+        """Return the message of the type in "@type", None if the value is odd."""
         try:
             return self._packed_message(value, 0)
         except _REFUSALS:

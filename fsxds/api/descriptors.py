@@ -30,7 +30,7 @@ _WELL_KNOWN = (
 
 
 def parse_set(serialized: bytes) -> FileDescriptorSet:
-    """Parse a FileDescriptorSet; ApiError if it is invalid or holds no file."""
+    """Parse a FileDescriptorSet; ApiError if it is invalid or empty."""
     try:
         files = FileDescriptorSet.FromString(serialized)
     except DecodeError as error:
@@ -53,7 +53,7 @@ def completed(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]
 
 
 def merged(base: FileDescriptorSet, own: FileDescriptorSet) -> FileDescriptorSet:
-    """Return the files of both; those of `own` take precedence."""
+    """Return the files of both; `own` takes precedence."""
     by_name = {file.name: file for file in (*base.file, *own.file)}
     return FileDescriptorSet(file=in_dependency_order(by_name.values()))
 
@@ -131,7 +131,7 @@ def read_descriptors(executable: bytes | memoryview) -> descriptor_pb2.FileDescr
 
 
 def read_version(executable: bytes | memoryview) -> str | None:
-    """Return Envoy's version, such as `1.40.0`, or None if the bytes do not say."""
+    """Return Envoy's version, such as `1.40.0`, None if it is not found."""
     versions = {match[1].decode() for match in _VERSION.finditer(executable)}
     return versions.pop() if len(versions) == 1 else None
 
@@ -149,7 +149,6 @@ def _names_ending_at(data: bytes | memoryview, end: int) -> Iterator[tuple[int, 
 
 
 def _file_at(data: bytes | memoryview, start: int) -> tuple[descriptor_pb2.FileDescriptorProto | None, int]:
-    """Parse the file at `start`; None if there is none or it is empty."""
     ends = _field_ends(data, start)
     for end in reversed(ends[-_FIELDS_TO_GIVE_UP:]):
         try:

@@ -141,7 +141,7 @@ class FieldNames:
         self._advice: Lru[tuple[str, str], str] = Lru(_MOST_ADVICE)
 
     def find(self, descriptor: Descriptor, name: str) -> FieldDescriptor | None:
-        """Return the field of this name."""
+        """Return the field of this name, or None."""
         fields = self._fields.get(descriptor.full_name)
         if fields is None:
             fields = self._fields[descriptor.full_name] = fields_by_name(descriptor)

@@ -3,7 +3,7 @@
 Objects are merged, `null` removes, and all else is replaced. Beyond RFC 7386:
 
 * a field is the same in both spellings;
-* a field of a oneof removes the other members, as in protobuf;
+* a field of a oneof removes its other members, as in protobuf;
 * a list of messages whose keys (`name`, or those of `LIST_KEYS`) are distinct is merged by key. Members of the patch
   are merged into those of the same key, and others are added at the end. A member `{name: web, $patch: delete}` removes
   one. Any other list is replaced.
@@ -175,7 +175,6 @@ def _others_of_oneof(row: FieldDescriptor | None) -> list[str]:
 
 
 def _by_key(members: list[PlainValue], keys: tuple[str, ...]) -> dict[str, int] | None:
-    """Return the members' indexes; None unless the keys are distinct."""
     found: dict[str, int] = {}
     for index, member in enumerate(members):
         key: PlainValue = member

@@ -207,7 +207,6 @@ def _wrapper(print_value: _Print | None) -> _Print:
 
 
 def _scalar(field: FieldDescriptor) -> _Print | None:
-    """Return the printer of a scalar field, None for no conversion."""
     if field.type in LONG_INTEGERS:
         return str
     if field.type == FieldDescriptor.TYPE_BYTES:

@@ -240,7 +240,7 @@ def _is_secret_in_text(name: str) -> bool:
 def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
     """Hide secrets in a text of Envoy, which quotes rejected messages; names and numbers stay.
 
-    `secrets` are those of the resource, or None if unknown.
+    `secrets` belong to the resource; None if unknown.
     """
     text = _LUA_CHUNK.sub(r"line \1: ", text)
     text = _REPEATED.sub(lambda match: _repeated(match, secrets), mask_text(text))

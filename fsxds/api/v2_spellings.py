@@ -2,7 +2,7 @@
 
 The API itself names the predecessor of each message type (`udpa.annotations.versioning`). The fields below are those of
 v2 that v3 lacks under that name, found by comparing each v3 message with its predecessor in `xds-protos`
-(`tests/api/test_v2_spellings.py` repeats that). A field whose number stayed was renamed; for the rest, the comments of
+(`tests/api/test_v2_spellings.py` repeats that). A field with the same number was renamed; for the rest, the comments of
 the v2 API name the replacement.
 """
 
@@ -91,7 +91,7 @@ _GONE: frozenset[tuple[str, str]] = frozenset({
 
 
 def successor_of(catalogue: Catalogue, message_type: str) -> str | None:
-    """Return the catalogue's successor of a v2 message type."""
+    """Return the catalogue's successor of a v2 message type, or None."""
     return catalogue.once(_successors).get(message_type)
 
 

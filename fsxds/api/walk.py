@@ -50,7 +50,7 @@ Hooks: TypeAlias = Mapping[str, tuple[Hook, ...]]
 
 
 def merge_hooks(*parts: Hooks) -> Hooks:
-    """Merge hooks; those of earlier parts are called first."""
+    """Merge hooks; earlier parts are called first."""
     merged: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
     for part in parts:
         for name, hooks in part.items():
@@ -119,7 +119,7 @@ class Walk:
         self.noted += 1
 
     def forgetting(self, is_unread: Callable[[Fault], bool]) -> Leave:
-        """Return what drops the faults that are found until it is called and that are where Envoy does not look."""
+        """Return a function that drops the faults found until its call in fields that Envoy does not read."""
         count = len(self.faults)
 
         def forget() -> None:
@@ -134,7 +134,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An Any of an unknown type, or whose bytes are not a message of its type."""
+    """An Any of an unknown type, or with bytes that are not a message of its type."""
 
     field_path: FieldPath
     message_type: str
@@ -259,7 +259,6 @@ def _key(address: DynamicMessage) -> tuple[str, ...] | None:
 
 
 def _host(address: str) -> str | None:
-    """Return an IP address in its canonical spelling."""
     if ip_version(address) == 4:
         return address  # it has one spelling, and `ipaddress` is slow
     try:

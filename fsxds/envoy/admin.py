@@ -77,7 +77,7 @@ class Expected:
         bundles: of the types that are requested as a whole.
         named: of other types, by name as in statistics. A name that was served once stays, with the version of its
             absence if absence can be reported, and else with its last one, which Envoy keeps.
-        unsure: types of which Envoy may rightly show another version, since their removals are not reported.
+        unsure: types for which Envoy may rightly show another version, since their removals are not reported.
         doubted: prefixes of the subscriptions that rejected their last update. A part of it may be in effect all the
             same (ENVOY.md E59), so the right version counts only after one more update.
     """
@@ -129,7 +129,6 @@ def _named_versions(snapshot: Snapshot, row: ResourceType, known: Mapping[str, V
 
 
 def _in_statistics(name: str) -> str:
-    """Write a name as in Envoy's statistics."""
     return name.replace("://", "_").replace(":/", "_").replace(":", "_")
 
 

@@ -93,7 +93,6 @@ class _Writer:
         return quoted_text(value) if isinstance(value, str) else json.dumps(value)
 
     def _needs_lines(self, value: PlainValue) -> bool:
-        """Return whether a value contains a comment or an anchor."""
         if isinstance(value, list):
             return any(map(self._needs_lines, value))
         if not isinstance(value, dict):
@@ -182,6 +181,9 @@ def comments_of(transport: str) -> dict[str, str]:
 
 
 def bootstrap_text(bootstrap: Section, transport: str, usage: tuple[str, ...]) -> str:
-    """Write a bootstrap as commented YAML, headed by the `usage` commands."""
+    """Write a bootstrap as commented YAML, headed by the `usage` commands.
+
+    `transport` is `rest`, `ads`, `delta` or `files`.
+    """
     head = "\n".join((f"# {_TITLES[transport]}", "#", *(f"#   {line}" for line in usage)))
     return f"{head}\n\n{as_yaml(bootstrap, comments_of(transport), 'source')}"

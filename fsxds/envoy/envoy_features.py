@@ -80,7 +80,6 @@ def _written(name: str) -> tuple[str, str, str]:
 
 
 def _command(name: str, answers: Mapping[str, str]) -> Command:
-    """Derive from accepted probes whether a command takes parameters and a length."""
     plain, (with_parameters, with_length, with_both) = f"%{name}%", _written(name)
     needs = re.search("requires param|cannot be empty|not supported type|subcommand|EOF", answers[plain])
     rejected = re.search("does not (?:take any|allow)", answers[with_length] + answers[with_both])
@@ -96,7 +95,7 @@ def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str,
 
 
 def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
-    """Find out which filters end a chain, among those that need no settings."""
+    """Find out which filters end a chain, if they need no settings."""
     probes = {one: _http([_plain(one)]) for one in _types(extensions, "envoy.filters.http")}
     network = _types(extensions, "envoy.filters.network")
     # Envoy crashes of these without settings.
@@ -106,7 +105,7 @@ def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
 
 
 def _run_probes_in_parts(executable: Path, probes: Mapping[str, Probe]) -> dict[str, str]:
-    """Run all probes but those that Envoy crashes of."""
+    """Run all probes that do not crash Envoy."""
     try:
         return _run_probes(executable, probes)[2]
     except ApiError:

@@ -118,7 +118,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.WARNING, "envoy_pending", text, details))
 
     def envoy_logged(self, line: EnvoyLogLine) -> None:
-        """Pass on Envoy's warnings and errors, except those that `envoy_nacked` reports."""
+        """Pass on Envoy's warnings and errors, unless `envoy_nacked` reports them."""
         if line.message == _STOPPED or line.message.startswith(_STARTED):
             self._is_stopping = line.message == _STOPPED
         level = None if self._is_stopping else _LEVELS_OF_ENVOY.get(line.level)

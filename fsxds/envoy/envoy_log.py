@@ -74,7 +74,7 @@ def _unescape(text: str) -> str:
 
 
 def read_rejection(message: str) -> LoggedRejection | None:
-    """Read the rejection in a log message, if it has one."""
+    """Read the rejection in a log message, None if it has none."""
     if match := _OF_RESOURCE.match(message):
         return LoggedRejection(without_message(match["reason"]), BY_SHORT_NAME[match["type"]].type_url, match["name"])
     if match := _OF_POLL.match(message):
@@ -196,7 +196,7 @@ class _Progress:
 
 
 def counts_differ(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> bool:
-    """Return whether Envoy read only a part: it takes what it can of an invalid binary bootstrap (ENVOY.md E63)."""
+    """Return whether Envoy read only a part, as of an invalid binary bootstrap (ENVOY.md E63)."""
     wanted = {
         "static secret": len(rendering.secrets),
         "cluster": len(rendering.clusters),

@@ -121,7 +121,7 @@ def depends_on_machine(reason: str) -> bool:
 def plain_reason(reason: str, secrets: Collection[str] | None = None) -> str:
     """Return a reason in one line, without stand-ins, the chain to the field, and secrets.
 
-    `secrets` are those of the resource; None if it is unknown.
+    `secrets` belong to the resource; None if it is unknown.
     """
     short = _STATIC_NAME.sub("", as_if_served(reason))
     short = _CONSTRAINT.sub(lambda match: _LINK.sub("", match["chain"].rpartition(_CAUSE)[2]), short)
@@ -257,7 +257,6 @@ def _of_key(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _pieces(reason: str) -> Iterator[str]:
-    """Yield possible values, those in quotes before bare words."""
     quoted = _quoted(reason)
     yield from quoted
     # Quoted without quotes, after a colon: `missing ): (a`.

@@ -136,7 +136,6 @@ class Follower:
             self._observer.envoy_listens(listeners)
 
     async def _pause(self, trial: SnapshotProgress, answer_took_s: float) -> None:
-        """Wait until the next poll, or until there is a newer snapshot."""
         pause_s = SLOW_POLL_S if trial.is_reported else max(POLL_S, answer_took_s / SHARE_OF_TIME)
         try:
             async with asyncio.timeout(pause_s):

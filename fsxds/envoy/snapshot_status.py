@@ -1,7 +1,7 @@
 """A local Envoy's status on a snapshot: in effect, NACKed, or pending.
 
 By gRPC Envoy itself ACKs and NACKs (`StreamAcks`); rejected resources are taken back within milliseconds, and
-remembered where votes are counted. By REST and by files only its admin page shows the result of an update
+remembered with the votes. By REST and by files only its admin page shows the result of an update
 (`StatisticsAcks`): versions that changed, and counters of rejections that rose (ENVOY.md E57, E59).
 """
 
@@ -32,7 +32,7 @@ class InEffect:
 class Nacked:
     """Envoy NACKed an update in each of `scopes`; others may have been taken.
 
-    `origins` are those of resources that are no longer served, as far as known.
+    `origins` has known places of resources that are no longer served.
     """
 
     scopes: tuple[Scope, ...]
@@ -62,7 +62,7 @@ class EnvoyNack:
     Attributes:
         resource_name: None if Envoy does not name it.
         reason: in Envoy's words; None if its log has none.
-        origins: the place of the resource, else the files whose change brought the update.
+        origins: the place of the resource, else the changed files behind the update.
     """
 
     resource_type: ResourceType

@@ -61,7 +61,7 @@ class StandIns:
         return self._new("envoy.config.cluster.v3.Cluster", name=name, **{"load_assignment": assignment, **fields})
 
     def of_endpoints(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a cluster with a ClusterLoadAssignment; its endpoints are fixed, like those of EDS."""
+        """Return a cluster with a ClusterLoadAssignment; its endpoints are fixed, as with EDS."""
         cluster = self.cluster(name)
         cluster.load_assignment.ParseFromString(body)
         for locality in cluster.load_assignment.endpoints:
@@ -82,7 +82,7 @@ class StandIns:
         if form == "tls_certificate":
             return self._tls_cluster(name, {"tls_certificate_sds_secret_configs": [used]})
         if form == "validation_context":
-            # Add what the secret lacks, as its users may have it too.
+            # Add the missing authority, as users of the secret may have one too.
             whole = any(secret.validation_context.HasField(field) for field in _AUTHORITIES)
             default = {} if whole else {"trusted_ca": {"inline_string": STUB_CERTIFICATE}}
             combined = {"default_validation_context": default, "validation_context_sds_secret_config": used}

@@ -29,7 +29,7 @@ _CLUSTER_FIELDS = ("cluster", "clusters", "cluster_name", "cluster_names")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A resource whose files are stubs.
+    """A resource with stubs for its files.
 
     Attributes:
         body: with stubs.

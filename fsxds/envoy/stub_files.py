@@ -282,7 +282,7 @@ def _values(message: DynamicMessage, field: FieldDescriptor) -> list[DynamicMess
 
 
 def _is_elsewhere(source: DynamicMessage) -> bool:
-    """Return whether a data source has its content from the target machine; an empty name stays, so that Envoy rejects it."""
+    """Return whether the content is on the target machine; an empty name stays, so that Envoy rejects it."""
     specifier = source.WhichOneof("specifier")
     return specifier in {"filename", "environment_variable"} and bool(getattr(source, specifier))
 

@@ -1,4 +1,4 @@
-"""Validates resources with a real Envoy, and finds those that it rejects.
+"""Validates resources with a real Envoy, and finds the rejected ones.
 
 The resources become one static bootstrap, which `envoy --mode validate` reads: it binds no port and makes no calls.
 Envoy stops at the first mistake (ENVOY.md E61), so `find_conflicts` asks again about parts: about the resource that the
@@ -150,7 +150,7 @@ class _Search:
 
 
 def scope_key_conflicts(prepared: Sequence[Prepared]) -> tuple[Conflict, ...]:
-    """Return each scoped route whose key an earlier one has."""
+    """Return each scoped route with the key of an earlier one."""
     found: list[Conflict] = []
     first: dict[bytes, int] = {}
     for member, one in enumerate(prepared):
@@ -309,7 +309,7 @@ def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> 
 
 
 def accepted_of(resources: Sequence[Resource], options: ValidationOptions) -> tuple[Resource, ...]:
-    """Return the resources that Envoy accepts, each asked about alone; without those of which it is not shown all.
+    """Return the resources that Envoy accepts alone, except if validated only in part.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
@@ -348,7 +348,7 @@ class _Validation:
         return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
 
     def each(self) -> list[bool]:
-        """Return of each resource whether Envoy accepts it alone, and all of it."""
+        """Return for each resource whether Envoy accepts it alone and completely."""
         members = range(len(self._renderer.prepared))
         shown = [
             self._renderer.prepared[one].is_complete and self._renderer.render((one,)).shows(one) for one in members

@@ -1,4 +1,4 @@
-"""Fields that exclude one another, and those of which one is needed, though the API does not state it."""
+"""Fields that exclude one another, and sets of fields that need one, though the API does not state it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3."
 
 
 class Choice(NamedTuple):
-    """Fields of which at most one is set, and one must be if `is_needed`; a field of a field is written with a dot."""
+    """At most one of these fields may be set, and one must be if `is_needed`; inner fields are written with a dot."""
 
     fields: tuple[str, ...]
     is_needed: bool = False
@@ -64,7 +64,7 @@ def _check(choices: tuple[Choice, ...]) -> Hook:
 
 
 def _is_set(message: DynamicMessage, field: str) -> bool:
-    """Return whether a field is set; a flag is, if it is true."""
+    """A flag is set if it is true."""
     name, _, inner = field.partition(".")
     descriptor = message.DESCRIPTOR.fields_by_name.get(name)
     if descriptor is None or (descriptor.has_presence and not message.HasField(name)):

@@ -1,4 +1,4 @@
-"""Clusters: their type, load balancing, health checks, and protocol, each against the others."""
+"""Clusters: the consistency of type, load balancing, health checks and protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk, ip_version
 from fsxds.lint.field_values import REDIS, is_longer, packed_type, repeated
 
-# Of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
+# Values of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
 _STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS, _ORIGINAL_DST = range(5)
 _WITHOUT_BALANCER = frozenset({_STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS})
 _RING_HASH, _MAGLEV, _CLUSTER_PROVIDED, _POLICY_CONFIG = 2, 5, 6, 7
@@ -24,7 +24,7 @@ _RAW = f"{_SOCKETS}raw_buffer.v3.RawBuffer"
 _NOT_QUIC = frozenset({"", _RAW, f"{_SOCKETS}tls.v3.UpstreamTlsContext"})
 _CLUSTERS = "envoy.extensions.clusters."
 
-# Whether a type of cluster brings its own load balancer, found by asking Envoy 1.40; of others nothing is said.
+# Whether a type of cluster brings its own load balancer, found by asking Envoy 1.40; other types are not checked.
 _PROVIDES = {
     _CLUSTERS + "aggregate.v3.ClusterConfig": True,
     _CLUSTERS + "composite.v3.ClusterConfig": True,
@@ -36,12 +36,12 @@ _PROVIDES = {
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*")
 _LOWEST_STATUS, _HIGHEST_END = 100, 600
 
-# Of envoy.config.core.v3.RequestMethod: POST, PUT, PATCH and OPTIONS.
+# Values of envoy.config.core.v3.RequestMethod: POST, PUT, PATCH and OPTIONS.
 _WITH_BODY = frozenset({3, 4, 7, 9})
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of clusters, of what is in them, and of endpoints."""
+    """Return the checks of clusters, their content, and endpoints."""
     options = _HttpOptions(catalogue)
     return {
         "envoy.config.cluster.v3.Cluster": (
@@ -245,7 +245,7 @@ def _check_settings(options: DynamicMessage, path: Path, walk: Walk) -> None:
             walk.error(place, "wrong-cluster", f"setting {identifier} has two values", "keep one")
 
 
-# Of envoy.type.v3.FractionalPercent.DenominatorType.
+# By envoy.type.v3.FractionalPercent.DenominatorType.
 DENOMINATORS = (100, 10_000, 1_000_000)
 
 
@@ -298,7 +298,7 @@ def _check_once(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the names of several health checks; versions of the API without them let them be."""
+    """Check the names of several health checks, unless the API version lacks names."""
     checks = cluster.health_checks
     if len(checks) < 2 or not hasattr(checks[0], "name"):
         return
@@ -319,7 +319,7 @@ def _check_payload(payload: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def statuses_check(rule: str, *, may_be_empty: bool = False) -> Hook:
-    """Return the check of a field that is a list of ranges of HTTP statuses, which reports by a rule."""
+    """Return the check of a list of HTTP status ranges, for a rule."""
 
     def check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
         for index, statuses in enumerate(ranges):
@@ -343,15 +343,13 @@ def _check_sending(check: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 class _HttpOptions:
-    """Reads the HttpProtocolOptions of clusters, and checks what depends on the protocol."""
-
     def __init__(self, catalogue: Catalogue) -> None:
         self._type: type[Message] | None = (
             catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None
         )
 
     def _of(self, cluster: DynamicMessage) -> DynamicMessage:
-        """Return the options of a cluster that has some; None where they cannot be read, which is reported elsewhere."""
+        """Return the options of a cluster that has some; None if unreadable, which is reported elsewhere."""
         packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
         if self._type is None or packed_type(packed) != HTTP_OPTIONS:
             return None

@@ -1,4 +1,4 @@
-"""Filters: their order, and the settings of HTTP filters as far as their parts must fit one another."""
+"""Filters: their order, and the consistency of the settings of HTTP filters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#]+([/?#][!-~]*)?", re.ASCII
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of the order of filters, and of the settings of HTTP filters."""
+    """Return the checks of the order and settings of filters."""
     order = FilterOrder(catalogue)
     return {
         "envoy.config.listener.v3.FilterChain": (order.check_network_filters,),
@@ -69,7 +69,7 @@ class FilterOrder:
 
     def __init__(self, catalogue: Catalogue) -> None:
         features = catalogue.features
-        # Of filters of which nothing is known, nothing is reported.
+        # Unknown filters are not reported.
         self._terminal = dict(extension_facts().is_terminal)
         self._upstream = frozenset[str]()
         if features is not None:
@@ -89,11 +89,11 @@ class FilterOrder:
             walk.error(place, "filter-order", "the last filter cannot be disabled", "remove it")
 
     def check_upgrade_filters(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of requests that are upgraded."""
+        """Check the filters of upgraded requests."""
         self._check_order(config.filters, (path, "filters"), walk, "envoy.filters.http.router")
 
     def upstream_filters(self, field: str) -> Hook:
-        """Make the rule over the filters of one side towards an upstream: the codec is the last one, and only that."""
+        """Return the check of filters towards an upstream: only the last one is the codec."""
 
         def check_upstream_filters(message: DynamicMessage, path: Path, walk: Walk) -> None:
             filters = getattr(message, field)
@@ -129,7 +129,6 @@ class FilterOrder:
 
 
 def _default_type(http_filter: DynamicMessage) -> str:
-    """Return the type that a discovered HTTP filter has at first; "" for other filters."""
     if http_filter.DESCRIPTOR.name != "HttpFilter" or not http_filter.HasField("config_discovery"):
         return ""
     return packed_type(http_filter.config_discovery.default_config)
@@ -148,13 +147,13 @@ def _check_local_rate_limit(config: DynamicMessage, path: Path, walk: Walk) -> N
             buckets.append((descriptor.token_bucket, ((place, index), "token_bucket")))
     for bucket, at in buckets:
         interval = bucket.fill_interval
-        # Envoy counts milliseconds; what is below one of them passes for none.
+        # Envoy counts milliseconds; less than one counts as none.
         if interval.seconds == 0 and 1_000_000 <= interval.nanos < _SHORTEST_FILL_NS:
             walk.error((at, "fill_interval"), "wrong-filter", "must be at least 0.05s", "fill more tokens at a time")
 
 
 def _check_rate_limits(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the limits that a filter has of its own: what selects those of routes has no meaning there."""
+    """Check a filter's own limits: selectors of routes' limits have no meaning there."""
     for index, limit in enumerate(getattr(config, "rate_limits", ())):
         for field in ("stage", "disable_key"):
             if limit.HasField(field) if field == "stage" else getattr(limit, field):
@@ -211,7 +210,7 @@ def _check_keys(provider: DynamicMessage, path: Path, walk: Walk) -> None:
         keys = json.loads(text)
     except (ValueError, RecursionError):
         if b"'" in text:
-            return  # Envoy's reader is looser than JSON; it may take this one
+            return  # Envoy's reader is looser than JSON; it may accept this
         walk.error((path, "local_jwks"), "wrong-filter", "is not JSON", 'write a key set: {"keys": [...]}')
         return
     if not isinstance(keys, dict) or not isinstance(keys.get("keys"), list) or not keys["keys"]:
@@ -247,14 +246,14 @@ def _check_arn(arn: FieldValue, path: Path, walk: Walk) -> None:
 
 
 def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check a region: AWS_SIGV4, which is the default, signs for one."""
+    """AWS_SIGV4, the default, signs for one region."""
     if config.signing_algorithm == 0 and any(mark in config.region for mark in "*,"):
         remedy = "write one region, or signing_algorithm: AWS_SIGV4A"
         walk.error((path, "region"), "wrong-filter", "AWS_SIGV4 signs for one region", remedy)
 
 
 def _check_descriptors(field: str) -> Hook:
-    """Return the check of a field that is a serialized FileDescriptorSet, from a file or in base64."""
+    """Return the check of a field with a serialized FileDescriptorSet, from a file or in base64."""
 
     def check_descriptors(config: DynamicMessage, path: Path, walk: Walk) -> None:
         if getattr(config, field).WhichOneof("specifier") not in {"filename", "inline_bytes"}:
@@ -265,7 +264,7 @@ def _check_descriptors(field: str) -> Hook:
 
 
 def _check_function(name: str) -> Hook:
-    """Return the check of a Lua script that has to define a function; whether it compiles is not known here."""
+    """Return the check that a Lua script defines a function; it is not compiled here."""
 
     def check_function(config: DynamicMessage, path: Path, walk: Walk) -> None:
         script = inline(config.source_code)
@@ -320,7 +319,7 @@ def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check a file of users as `htpasswd -s` writes it; what is in it is not shown."""
+    """Check a file of users as `htpasswd -s` writes it; its content is not shown."""
     text = inline(config.users) or b""
     seen: set[str] = set()
     for number, line in enumerate(text.decode("utf-8", "replace").split("\n"), 1):

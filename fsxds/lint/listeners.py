@@ -1,4 +1,4 @@
-"""Listeners: their addresses, filter chains and what these match, and HTTP connection managers."""
+"""Listeners: their addresses, filter chains and matches, and HTTP connection managers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Leave, Path, Walk, ip_version
 from fsxds.lint.field_values import packed_type, repeated
 
-# Beyond so many combinations of what a listener's chains match, nothing is said.
+# With more combinations of chain matches, a listener is not checked for duplicates.
 _MOST_COMBINATIONS = 20_000
 
 _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -103,13 +103,13 @@ def _check_filter_chains(listener: DynamicMessage, path: Path, walk: Walk) -> No
 
 
 class _Codecs:
-    """Knows whether the listener that is walked uses QUIC, whose connections are HTTP/3 and nothing else."""
+    """Knows whether the walked listener uses QUIC, which allows only HTTP/3."""
 
     def __init__(self) -> None:
         self._is_quic: bool | None = None
 
     def enter_listener(self, listener: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Look at a listener, and keep in mind what it uses until all of it was walked."""
+        """Remember a listener's protocol until it has been walked."""
         if path is not None:
             return None
         self._is_quic = listener.udp_listener_config.HasField("quic_options")
@@ -181,7 +181,7 @@ def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Compare all that each chain matches, in the form in which Envoy keeps it."""
+    """Compare the matches of all chains, in the form in which Envoy keeps them."""
     dimensions = [
         _dimensions(chain.filter_chain_match) if chain.HasField("filter_chain_match") else _ALL for chain in chains
     ]
@@ -202,7 +202,6 @@ def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
-    """Return what a chain matches by, each as a list of alternatives."""
     return (
         [match.destination_port.value if match.HasField("destination_port") else None],
         _networks(match.prefix_ranges),
@@ -216,7 +215,7 @@ def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
     )
 
 
-# What a chain without a match has.
+# The criteria of a chain without a match.
 _ALL: tuple[list[Hashable], ...] = ([None], [None], [""], [""], [""], [None], [0], [None], [0])
 
 
@@ -230,7 +229,7 @@ def _networks(ranges: Iterable[DynamicMessage]) -> list[Hashable]:
 
 
 def _network(cidr: DynamicMessage) -> Hashable:
-    """Return the network that a range stands for; the range itself when its address is none, which is reported elsewhere."""
+    """Return the network of a range; the range itself if its address is invalid, which is reported elsewhere."""
     try:
         address = ipaddress.ip_address(cidr.address_prefix.partition("%")[0])
     except ValueError:

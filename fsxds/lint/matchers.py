@@ -1,4 +1,4 @@
-"""Matchers (`xds.type.matcher.v3.Matcher`): what they may ask for and do at each place."""
+"""Matchers (`xds.type.matcher.v3.Matcher`): the inputs and actions allowed in each place."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _HEADER = "envoy.type.matcher.v3.HttpRequestHeaderMatchInput"
 
 
 class Context(NamedTuple):
-    """What a matcher may ask for and do in one field.
+    """The inputs and actions that a matcher may use in one field.
 
     Attributes:
         inputs: the category of its inputs.
-        actions: the types of its actions, or the category of these.
+        actions: the types of its actions, or their category.
         stops: the first match decides, and `keep_matching` is rejected.
-        only_inputs: the types that alone are taken of the category; empty for all of them.
-        no_inputs: how the types begin that are not taken of the category, except `_HEADER`.
+        only_inputs: the only allowed types of the category; empty for all.
+        no_inputs: the beginnings of types that are not allowed, except `_HEADER`.
     """
 
     inputs: str
@@ -53,7 +53,7 @@ _NETWORK_RBAC = Context(_NETWORK, _RBAC, no_inputs=tuple(f"{_NETWORK_INPUTS}{nam
 _BUCKETS = Context(_HTTP, frozenset({"envoy.extensions.filters.http.rate_limit_quota.v3.RateLimitQuotaBucketSettings"}))
 _ROUTES = frozenset({"envoy.config.route.v3.Route", "envoy.config.route.v3.RouteList"})
 
-# Asked of Envoy 1.40, each input and action in each field.
+# Found by asking Envoy 1.40, for each input and action in each field.
 CONTEXTS: dict[str, Context] = {
     "envoy.config.listener.v3.Listener.filter_chain_matcher": Context(
         _NETWORK, frozenset({"google.protobuf.StringValue"})
@@ -87,10 +87,10 @@ CONTEXTS: dict[str, Context] = {
     ),
 }
 
-# What is an action somewhere, and can therefore be reported where it is none.
+# Types that are actions in some field, and can therefore be reported in others.
 ACTIONS = frozenset().union(*(one.actions for one in CONTEXTS.values() if not isinstance(one.actions, str)))
 
-# Inputs that are no text, and the one matcher that takes each.
+# Inputs that are not text, and the one matcher for each.
 _PAIRS = {
     "xds.type.matcher.v3.HttpAttributesCelMatchInput": "xds.type.matcher.v3.CelMatcher",
     "envoy.extensions.matching.http.dynamic_modules.v3.HttpDynamicModuleMatchInput": (
@@ -100,14 +100,12 @@ _PAIRS = {
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the rules over matchers."""
+    """Return the rules for matchers."""
     types = ExtensionTypes(catalogue)
     return {field: (_MatcherChecks(context, types).check,) for field, context in CONTEXTS.items()}
 
 
 class _MatcherChecks:
-    """Checks matchers in one field."""
-
     def __init__(self, context: Context, types: ExtensionTypes) -> None:
         self._context = context
         self._types = types
@@ -123,7 +121,7 @@ class _MatcherChecks:
             chosen = on_match.WhichOneof("on_match")
             if chosen == "matcher":
                 self.check(on_match.matcher, (place, "matcher"), walk)
-            elif chosen == "action" and not is_kept:  # else Envoy does not look for what would be done
+            elif chosen == "action" and not is_kept:  # else Envoy does not read the action
                 self._check_action(_type_of(on_match.action), (place, "action"), walk)
         for source, place, test in _inputs(matcher, path):
             self._check_input(_type_of(source), (place, "input"), walk)
@@ -151,7 +149,7 @@ class _MatcherChecks:
             walk.error((path, "typed_config"), "wrong-extension", message, remedy)
 
     def _check_pair(self, name: str, test: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that an input meets a matcher of its kind: most are texts."""
+        """Check that an input has a matcher of its kind: most are texts."""
         custom = _type_of(test.custom_match) if test is not None and test.HasField("custom_match") else ""
         wanted = _PAIRS.get(name)
         if wanted is not None and custom != wanted and custom not in TYPED_STRUCTS:
@@ -169,7 +167,6 @@ def _type_of(extension: DynamicMessage) -> str:
 
 
 def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
-    """Yield what a matcher does in each case."""
     if matcher.HasField("on_no_match"):
         yield matcher.on_no_match, (path, "on_no_match")
     for index, one in enumerate(matcher.matcher_list.matchers):
@@ -181,7 +178,7 @@ def _outcomes(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMess
 
 
 def _inputs(matcher: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path, DynamicMessage | None]]:
-    """Yield what a matcher asks for, with the place that holds it, and with what tests it; a tree tests texts."""
+    """Yield each input with its holder's place and its test; a tree tests texts."""
     if matcher.WhichOneof("matcher_type") == "matcher_tree":
         yield matcher.matcher_tree.input, (path, "matcher_tree"), None
     for index, one in enumerate(matcher.matcher_list.matchers):

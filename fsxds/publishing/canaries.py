@@ -1,9 +1,9 @@
-"""Canaries: nodes that get a change first, and when the others follow, per resource.
+"""Canaries: nodes that get a change first, and when other nodes follow, per resource.
 
 | rule | source |
 | --- | --- |
-| The others get a version of a resource when canaries whose view offers the same version have lived with it. | |
-| So it is with a removal; there, the canaries are those of the same view, and of views that removed it as well. | |
+| Other nodes get a version of a resource when canaries of a view with the same version have lived with it. | |
+| So it is with a removal; there, canaries are nodes of the same view, and of views that removed it as well. | |
 | A removed resource stays while a new one of its type waits: it may have been renamed. | |
 | The silence of canaries is not consent: without one, or when one is gone, the change waits. | |
 | A version that is held back on canaries, for whatever reason, waits; so do its dependents. | `holding` |
@@ -55,7 +55,7 @@ _RULES = HoldingRules(keeps_references=False, max_removal=None)
 
 @dataclass(frozen=True, slots=True)
 class BakeRules:
-    """When the others follow canaries.
+    """When other nodes follow canaries.
 
     Attributes:
         quorum: the share of canaries that must have a version for `bake_s`, above 0 and up to 1.
@@ -75,7 +75,7 @@ class Bake:
         nodes: the answers of canaries connected since `since_s`.
         gone: canaries that left since.
         taken_since_s: when enough canaries had it; None while they do not.
-        opens_at_s: when the others get it; None while canaries are waited for.
+        opens_at_s: when other nodes get it; None while canaries are waited for.
         is_reported: too few answers were reported, and there were not enough since.
         places: for each rollout of canaries, whether it is to serve it; None if it is no change there.
     """
@@ -133,7 +133,7 @@ class Bake:
 
 
 class CanaryGate:
-    """Holds versions back from the others until canaries have baked them.
+    """Holds versions back from other nodes until canaries have baked them.
 
     Attributes:
         bakes: the waiting changes.
@@ -157,7 +157,7 @@ class CanaryGate:
                 self._removed[layers] = (self._removed.get(layers, set()) - changed) | gone
 
     def admit(self, rollout: ChannelRollout, wanted: Snapshot) -> Composed:
-        """Return the part of a tree that the others may have now; the rest stays, with its dependents."""
+        """Return the part of a tree that other nodes may have now; the rest stays, with its dependents."""
         before, pins = rollout.target.tree or rollout.machine.target, rollout.target.pins
         if before is None or wanted is before:
             return Composed(wanted)

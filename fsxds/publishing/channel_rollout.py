@@ -30,7 +30,7 @@ from fsxds.rollout import (
 from fsxds.runtime.channels import Channel, ChannelClient
 from fsxds.snapshots.load import type_change
 
-# A lane whose clients are all late waits so many times more: an Envoy that polls every 10 s comes in time.
+# How often a lane waits again if all its clients are late: an Envoy that polls every 10 s comes in time.
 LANE_PATIENCE = 5
 
 
@@ -66,7 +66,7 @@ class ChannelRollout:
     Attributes:
         wanted: the tree to serve; None before the first.
         leads_to: the goal of a lane; None if the channel follows the tree itself.
-        origin: the snapshots served at the split, by the other channel and by this one.
+        origin: the snapshots served at the split, by the original channel and by this one.
         returns: how often its clients came back to its origin, and were away again before taking it.
         before: the target before the reached one; None if there was none.
         detected_s: the monotonic clock at the first sign of the change.
@@ -113,7 +113,7 @@ class ChannelRollout:
 
     @property
     def base(self) -> Snapshot | None:
-        """The snapshot reached last or on its way: what clients have, as far as references count."""
+        """The snapshot reached last or on its way: that of clients, as far as references count."""
         return self.machine.taken
 
     @property
@@ -168,7 +168,7 @@ class ChannelRollout:
         return other is machine.served and own is self.machine.served and self.machine.step is machine.step
 
     def replaced_for(self, rejected: Collection[ResourceVersion]) -> frozenset[ResourceVersion]:
-        """Return the versions whose rejection needs a separate channel."""
+        """Return the versions that need a separate channel if rejected."""
         return self.target.replaced_for(rejected, self.machine.served)
 
     def receive_progress(self, client: ChannelClient) -> None:
@@ -206,7 +206,7 @@ class ChannelRollout:
             self.machine.receive_target(intended, now_s)
 
     def _note_held(self, now_s: float) -> None:
-        """Note the holds. The same object has the same keys, of which there may be thousands."""
+        """Note the holds. The same object has the same keys, possibly thousands."""
         held = self.target.holds, self.waits
         if held[0] is self._held[0] and held[1] is self._held[1]:
             return
@@ -241,7 +241,6 @@ class ChannelRollout:
         self.is_stale = True
 
     def _receive_timer(self, now_s: float) -> None:
-        """Stop waiting for clients that have not taken the step."""
         if not self.machine.is_resting:
             late = [client for client in self.channel.clients if client in (self.machine.waiting or ())]
             # In a lane, clients that are all late proceed together, at last.

@@ -2,7 +2,7 @@
 
 | rule | source |
 | --- | --- |
-| Nothing drains in an Envoy that has taken the served listeners, none of which is warming, if both draining gauges are 0. | ENVOY.md E66, E69 |
+| Nothing drains in an Envoy that has taken the served listeners, without warming ones, if both draining gauges are 0. | ENVOY.md E66, E69 |
 | Nor may the process before it, which it took over from by a hot restart, have connections. | `server.parent_connections` |
 | All clients of a channel must have known admin pages. For others, the time decides, also for a while after they left. | |
 """
@@ -55,7 +55,7 @@ class DrainWatch:
             await self.look()
 
     async def look(self) -> None:
-        """End lingering in channels whose Envoys drain nothing."""
+        """End lingering in channels with Envoys that drain nothing."""
         now_s = asyncio.get_running_loop().time()
         self._others_until_s = {one: until_s for one, until_s in self._others_until_s.items() if until_s > now_s}
         for rollout in tuple(self._publisher.rollouts.values()):

@@ -17,7 +17,7 @@ class PlaceKeeper(Protocol):
 
     Attributes:
         read_members: returns the removals from views.
-        read_behind: returns the places of nodes behind the others, each as a lane.
+        read_behind: returns the places of nodes behind their channel, each as a lane.
     """
 
     read_members: Callable[[], Mapping[Layers, Tombstones]]

@@ -1,4 +1,4 @@
-"""Whether a server is alone or in a fleet (a capability, see `fleet/`): who decides what it serves."""
+"""Membership of a server in a fleet, or none: who decides its snapshots (a capability, see `fleet/`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Alone:
 
     @property
     def asks_names(self) -> bool:
-        """Whether other servers of the fleet ask upstreams for the names that clients of this server ask for."""
+        """Whether other servers of the fleet request its clients' names from upstreams."""
         return False
 
     def rules(self, rules: PublishRules) -> PublishRules:
@@ -58,7 +58,7 @@ class Alone:
         return make(self._publisher)
 
     def waits_for(self) -> str:
-        """Return what the first snapshot awaits besides this server's tree, or nothing."""
+        """Name the prerequisites of the first snapshot beyond this server's tree; may be empty."""
         return ""
 
     async def run(self, supervisor: Supervisor) -> None:

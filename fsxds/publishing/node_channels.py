@@ -33,7 +33,7 @@ from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, HoldsOf, 
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.rollout_forms import is_in_share
 
-# A channel without followers for so long is dropped, and its layers are no longer loaded.
+# The time without followers after which a channel is dropped, and its layers are no longer loaded.
 DROPPED_AFTER_S = 600.0
 LOOK_EVERY_S = 60.0
 
@@ -53,7 +53,7 @@ class ViewLoading(Protocol):
 
     @property
     def existing(self) -> frozenset[str]:
-        """The folders of the last loaded tree, each of which may be a layer."""
+        """The folders of the last loaded tree; each may be a layer."""
 
     def is_loaded_by(self, views: Views) -> bool:
         """Return whether the last tree was loaded by these rules."""
@@ -288,7 +288,6 @@ class NodeChannels:
         return goal.machine.is_near(rollout.machine) and not any(verdicts.serves_rejected(node, goal) for node in nodes)
 
     def _is_over(self, rollout: ChannelRollout) -> bool:
-        """Return whether a channel neither has nor expects followers."""
         key = rollout.channel.key
         if not _is_idle(rollout.channel) or rollout.leads_to is not None:
             return _is_idle(rollout.channel)
@@ -331,7 +330,6 @@ class NodeChannels:
         return key if held is None else self._with_room(replace(key, held=held))
 
     def _with_room(self, key: ChannelKey) -> ChannelKey:
-        """Return a key, or that of the shared channel if there are too many."""
         rollouts = self._publisher.rollouts
         if key.held is None or key.is_shared or key in rollouts:
             return key
@@ -344,7 +342,6 @@ class NodeChannels:
         return self._shared_key(key)
 
     def _shared_key(self, key: ChannelKey) -> ChannelKey:
-        """Return the key of the channel without any rejected version."""
         main, rejections = self._publisher.main_of(key), self._publisher.verdicts.rejections
         held = frozenset() if main is None else main.replaced_for(rejections.known)
         return ChannelKey(key.layers, key.is_canary, held, is_shared=True)
@@ -364,7 +361,6 @@ class NodeChannels:
         return resumed or self._wanted_rollout(key)
 
     def _remember(self, rollout: ChannelRollout, client: ChannelClient) -> None:
-        """Note the place of a node that may have left, as it may come back."""
         node = node_key(client)
         if not client.node.id or any(node_key(one) == node for one in rollout.channel.clients):
             return
@@ -434,7 +430,6 @@ class NodeChannels:
         return None if machine is None else _Left(machine, key, 0, has_taken=machine.step is None)
 
     def _behind(self) -> dict[ChannelKey, RolloutState]:
-        """Return the places of nodes behind their channel, each as a lane."""
         places: dict[ChannelKey, tuple[Rollout, set[tuple[str, str]]]] = {}
         for lane in set(self._lanes.values()):
             nodes = {(one.node.id, one.node.cluster) for one in lane.channel.clients if one.node.id}
@@ -501,7 +496,6 @@ class NodeChannels:
         self.merge(rollout)
 
     def _catch_up(self, clients: Collection[ChannelClient], rollout: ChannelRollout, goal: ChannelRollout) -> None:
-        """Let clients follow lanes to a goal, existing ones if possible."""
         machine, key = rollout.machine, goal.channel.key
         groups: dict[frozenset[ResourceVersion] | None, list[ChannelClient]] = defaultdict(list)
         for client in clients:

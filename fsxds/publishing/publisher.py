@@ -125,7 +125,7 @@ class Publisher:
     Attributes:
         published: the last tree, once all channels have taken it in; None before the first.
         gate: None without canaries.
-        restored_behind: the places of nodes that were behind the others when the previous process ended.
+        restored_behind: the places of nodes that were behind their channel when the previous process ended.
         on_received: called before channels get a tree.
         on_rest: called with a rollout that waits for no client.
         on_progress: called when a rollout has advanced.
@@ -188,7 +188,7 @@ class Publisher:
         self.whole = self.rollout_of(ChannelKey()).channel
 
     def keep_behind(self, read: Callable[[], Mapping[ChannelKey, RolloutState]]) -> None:
-        """Keep the places of nodes behind the others on disk."""
+        """Keep the places of nodes behind their channel on disk."""
         if self._keeper is not None:
             self._keeper.read_behind = read
 
@@ -209,7 +209,7 @@ class Publisher:
         return found
 
     def main_of(self, key: ChannelKey) -> ChannelRollout | None:
-        """Return the rollout that most nodes of a view follow."""
+        """Return the rollout that most nodes of a view follow, or None."""
         return self.rollouts.get(ChannelKey(key.layers, key.is_canary))
 
     def followed(self, views: Container[Layers]) -> Iterator[ChannelRollout]:
@@ -354,7 +354,7 @@ class Publisher:
         return any(one.waits for one in self.rollouts.values())
 
     def promote(self) -> int:
-        """Let the others follow the canaries now; return how many rollouts waited."""
+        """Let other nodes follow the canaries now; return how many rollouts waited."""
         for rollout in self.rollouts.values():
             # The tree may have come just now.
             if (admitted := self._admitted(rollout)) is not None:
@@ -438,7 +438,6 @@ class Publisher:
         self.on_progress()
 
     def _receive_composed(self, rollout: ChannelRollout, before: Composed | None) -> None:
-        """Report the holds of a channel, and advance the lanes that lead to it."""
         for lane in rollout.lanes:
             self.note(lane)
         composed = rollout.target.composed
@@ -488,7 +487,6 @@ class Publisher:
             self._inbox.put_nowait(self._look_at_canaries)
 
     def _look_at_canaries(self) -> None:
-        """Let rollouts follow canaries that are due, or set a timer."""
         self._is_look_due = False
         gate, now_s = self.gate, asyncio.get_running_loop().time()
         if gate is None:

@@ -109,7 +109,7 @@ class RolloutOperator:
         return self._decide(None, lambda rollout: rollout.target.approve(approval_id, rollout.base))
 
     def promote(self) -> int:
-        """Let the others follow the canary now; return in how many channels."""
+        """Let other nodes follow the canary now; return in how many channels."""
         return self._publisher.promote()
 
     def retry(self, name: str | None) -> int:
@@ -133,12 +133,12 @@ class RolloutOperator:
         return ()
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return the served snapshot of nodes with these layers, except canaries; None without one."""
+        """Return the served snapshot of these layers, except canaries', or None."""
         rollout = self._publisher.rollouts.get(ChannelKey(layers))
         return None if rollout is None else rollout.channel.store.current
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return the served outline of each view, except for canaries, and the rules of holding."""
+        """Return each view's served outline, and the rules of holding."""
         mains = {key: one for key, one in self._publisher.rollouts.items() if key == ChannelKey(key.layers)}
         return self._publisher.holding_rules, [
             ServedOutline.of(key.layers, base, one.target.holds, has_upstreams=bool(base.upstreams))
@@ -152,7 +152,7 @@ class RolloutOperator:
         return await self._read(partial(_kept, number, served))
 
     async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history in place of the tree; return in how many channels."""
+        """Serve a snapshot of the history; return in how many channels."""
         layers, snapshot = await self.kept(number)
         return self.roll_back({layers: snapshot})
 
@@ -176,7 +176,6 @@ class RolloutOperator:
         return sum(self._decide(frozenset((layers,)), partial(_pin, one)) for layers, one in snapshots.items())
 
     def _decide(self, layers: frozenset[Layers] | None, act: Callable[[ChannelRollout], bool]) -> int:
-        """Change the targets of channels of some layers, or all; return how many changed."""
         count = 0
         for key, rollout in self._publisher.rollouts.items():
             if not key.lane and (layers is None or key.layers in layers) and act(rollout):

@@ -1,4 +1,4 @@
-"""Clients' NACKs, whose votes count, and when versions are offered again."""
+"""Clients' NACKs, their votes, and when versions are offered again."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Verdicts:
             self.decide_soon(nodes)
 
     def forget_said(self, words: str) -> None:
-        """Offer versions again whose rejection has these words."""
+        """Offer versions again that were rejected with these words."""
         nodes = self.rejections.nodes.values()
         self.forget({version for one in nodes for version, (said, _) in one.reasons.items() if words in (said or "")})
 
@@ -151,7 +151,7 @@ class Verdicts:
             self.decide_soon(())
 
     def _look_at_nodes(self, now_s: float) -> list[NodeKey]:
-        """Note the presence of rejecting nodes; return those that took a version they rejected before."""
+        """Note the presence of rejecting nodes; return nodes that took a version they rejected before."""
         rejections, accepting = self.rejections, list[NodeKey]()
         clients: defaultdict[NodeKey, list[tuple[ChannelRollout, ChannelClient]]] = defaultdict(list)
         absent: set[NodeKey] = set()

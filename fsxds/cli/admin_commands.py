@@ -1,4 +1,4 @@
-"""The commands that ask a running fsxds: their arguments, flags and help."""
+"""Declares the commands that query a running fsxds."""
 
 from __future__ import annotations
 

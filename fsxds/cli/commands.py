@@ -1,7 +1,7 @@
-"""Every command: its arguments, flags and help; more of them are in `admin_commands` and `writing_commands`.
+"""Declares the commands with arguments, flags and help; more are in `admin_commands` and `writing_commands`.
 
-The work of a command is in a module of its name, or here where it is short. What it needs is imported when it runs:
-`--help` and shell completion import this module, and little else.
+The work of a command is in a module of its name, or here if it is short. A command imports its modules when it runs,
+because `--help` and shell completion import this module.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fsxds.client.client_tls import ClientTls
     from fsxds.settings.reading import SettingsReader
 
-# Of `fsxds convert`: the names of the formats.
+# The formats of `fsxds convert`.
 FORMAT_NAMES = ("yaml", "json", "textproto", "pb")
 
 _PATH = click.Path(path_type=Path)
@@ -99,7 +99,7 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unp
     from fsxds.server.event_loop import run
     from fsxds.tools.dev import serve_to_local_envoy
 
-    # What is being edited is signed when it is done.
+    # A tree is signed after editing.
     settings = replace(settings, verify_with=None)
     metadata = metadata_of((f"metadata.{key}", value) for key, value in node["node_metadata"].items())
     identity = Identity(node["node_id"], node["node_cluster"], metadata=metadata)

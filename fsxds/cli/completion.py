@@ -1,7 +1,7 @@
-"""Shell completion: what may stand for a value, and the script of each shell.
+"""Shell completion: the completions of values, and the script of each shell.
 
-Click finds what is to be completed; what may stand there comes from the table of options, as it stands in the settings.
-Importing this module costs little, because a shell runs fsxds at each Tab.
+Click determines the option; its values come from the table of options. Importing this module is cheap, because a shell
+runs fsxds at each Tab.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fsxds.settings.option import Option
 Items = list[CompletionItem[str]]
 
 COMPLETION_VARIABLE = "_FSXDS_COMPLETE"
-"""The environment variable by which a script asks fsxds what there is; click reads it."""
+"""The environment variable by which a script requests completions; click reads it."""
 
-# What is sent is the line up to the cursor, because bash breaks words at `=` and `:`; -1 is the word at its end. Bash
-# replaces what follows the last break alone, so what stands before it is taken off again.
+# The script sends the line up to the cursor, because bash breaks words at `=` and `:`; -1 is the word at its end. Bash
+# replaces only the text after the last break, so the text before it is removed from completions.
 _BASH = """\
 %(complete_func)s() {
     local IFS=$'\\n' line=${COMP_LINE:0:COMP_POINT} type value
@@ -69,12 +69,12 @@ class BashScript(BashComplete):
     source_template = _BASH
 
     def source(self) -> str:
-        """Return the script; which bash will read it is not asked."""
+        """Return the script, without click's check of the bash version."""
         return ShellComplete.source(self)
 
 
 class ZshScript(ZshComplete):
-    """Completion for zsh; after `--option=`, it completes what follows, and keeps what stands before."""
+    """Completion for zsh; after `--option=`, it completes the value and keeps the prefix."""
 
     source_template = ZshComplete.source_template.replace(
         "    local -a response\n", "    local -a response\n    compset -P '--*='\n", 1
@@ -91,12 +91,7 @@ SCRIPTS: dict[str, type[ShellComplete]] = {"bash": BashScript, "zsh": ZshScript,
 
 
 def values_of(row: Option, incomplete: str) -> Items:
-    """Return what may stand for the value of an option; nothing where anything may.
-
-    Args:
-        row: the option.
-        incomplete: what was written of the value.
-    """
+    """Return the completions of an option's value; empty if any text is allowed."""
     form = row.form
     if form is RULE_LEVELS:
         return rule_levels(incomplete)
@@ -109,9 +104,9 @@ def values_of(row: Option, incomplete: str) -> Items:
 
 
 def rule_levels(incomplete: str) -> Items:
-    """Return how a list of `rule=level` may go on: by names of rules, and then by levels.
+    """Return the completions of a list of `rule=level`: names of rules, and then levels.
 
-    While more than one rule fits, its name ends in `=`: shells then write what all have in common, without a space.
+    While several rules match, their names end in `=`: shells then write the common prefix, without a space.
     """
     from fsxds.lint.rules import rules
 
@@ -124,16 +119,16 @@ def rule_levels(incomplete: str) -> Items:
 
 
 def rule_names(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Return the names of rules that begin so."""
+    """Return the names of rules with this prefix."""
     from fsxds.lint.rules import rules
 
     return starting(incomplete, rules())
 
 
 def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Return the last parts, or full names, of the extensions' message types that begin so, of the Envoy that fsxds knows.
+    """Return the matching message types of extensions, by last part or full name, of the bundled Envoy.
 
-    To read the API of the Envoy in use takes longer than one waits for a Tab.
+    Reading the API of the Envoy in use would take too long for a Tab.
     """
     content = json.loads((files("fsxds") / "source" / "envoy_features.json").read_text(encoding="utf-8"))
     names = {one for named in content["extensions"].values() for types in named.values() for one in types}
@@ -152,5 +147,5 @@ def any_path(_context: Context, _parameter: Parameter, incomplete: str) -> Items
 
 
 def starting(incomplete: str, values: Iterable[str]) -> Items:
-    """Return those of some values that begin with what was written."""
+    """Return the values with this prefix."""
     return [CompletionItem(value) for value in values if value.startswith(incomplete)]

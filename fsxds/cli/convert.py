@@ -1,4 +1,4 @@
-"""`fsxds convert FILE --to FORMAT`: the same messages in another format, and nothing lost."""
+"""`fsxds convert FILE --to FORMAT`: writes the same messages in another format without loss."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from fsxds.tools.conversion import (
 
 STDIN = "-"
 
-# As `--to` names them.
+# By the names of `--to`.
 BY_NAME = {"pb" if row.name == "binary" else row.name: row for row in FORMATS}
 
 
 class ConvertFlags(TypedDict):
-    """The flags of the command: names of formats and of a type, None where they were not given."""
+    """The flags of the command: names of formats and of a type; None if not given."""
 
     target: str | None
     source: str | None
@@ -41,7 +41,7 @@ class ConvertFlags(TypedDict):
 
 
 def run_convert(file: str, settings: Settings, flags: ConvertFlags) -> None:
-    """Write a file in another format; exit with 1 where it has problems."""
+    """Write a file in another format; exit with 1 if it has problems."""
     require_libyaml()
     path = PurePosixPath(file)
     source = _format(flags["source"], path, "--from")
@@ -81,7 +81,6 @@ def _read(file: str) -> bytes:
 
 
 def _words_of(error: NotOneResponseError | ConversionLossError, target: Format) -> str:
-    """Return why a format cannot hold what is to be written, and what to do."""
     if isinstance(error, NotOneResponseError):
         fact = (
             "its documents have different versions, or one has nothing of a type, so they are not one DiscoveryResponse"

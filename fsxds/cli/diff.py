@@ -1,4 +1,4 @@
-"""`fsxds diff A B`: which resources and fields are different between two trees, servers, revisions, or former snapshots."""
+"""`fsxds diff A B`: shows the differing resources and fields of trees, servers, revisions, or former snapshots."""
 
 from __future__ import annotations
 
@@ -51,13 +51,11 @@ _NOT_OVER_REST = tuple(row for row in RESOURCE_TYPES if row.rest_path is None)
 
 
 Client: TypeAlias = tuple[Node | None, ClientTls | None]
-"""Who asks a server, and by what TLS."""
+"""The client's node, and its TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """One side as it was read: a tree, or a snapshot that was `kept`."""
-
     side: Side
     tree: SourceTree
     is_running: bool = False
@@ -77,13 +75,9 @@ _Reads: TypeAlias = tuple[_Read, ...]
 def run_diff(
     sides: tuple[str, ...], revisions: str | None, settings: Settings, asked: tuple[Choice, ClientTls | None]
 ) -> None:
-    """Compare two sides, print the difference, and exit with 1 or 3 where there is one, or something was not read.
+    """Compare two sides and print the difference; exit with 1 for a difference, or 3 for an unreadable part.
 
-    Args:
-        sides: as they were written.
-        revisions: of git, where they are compared.
-        settings: how trees are read.
-        asked: which node sees them, and by what TLS servers are asked.
+    `asked` is the node that sees the sides, and the TLS for servers.
     """
     choice, tls = asked
     with spinner("loading both sides"):
@@ -106,7 +100,7 @@ def run_diff(
 
 @dataclass(frozen=True, slots=True)
 class _Compare:
-    """What was compared, and the two snapshots of each view; the one view of trees without views has no name."""
+    """The comparison and the snapshots by view; the view of trees without views has no name."""
 
     compared: Compared
     views: Mapping[ComparedView, tuple[Snapshot, Snapshot]]
@@ -115,9 +109,9 @@ class _Compare:
 def _held(
     reads: _Reads, views: Mapping[ComparedView, tuple[Snapshot, Snapshot]], settings: Settings
 ) -> tuple[HeldInViews, ...]:
-    """Return what a server of the first side would hold of the second, where that is a tree."""
+    """Return the changes that a server of the first side would hold of the second, if that is a tree."""
     is_relay = has_upstreams(settings)
-    # What a server has of upstreams looks as what it has of files.
+    # A server's resources from upstreams cannot be distinguished from those from files.
     if not reads[1].is_tree or (reads[0].is_running and is_relay):
         return ()
     rules = PublishRules.of(settings, linter_of(settings).is_static).holding
@@ -140,8 +134,8 @@ def _place_of(change: HeldChange, reads: _Reads) -> str:
 
 
 def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Choice) -> _Compare:
-    """Compare one view, the one that is chosen or that a server sends; the problems of both sides are printed."""
-    # What a server sends is one view already.
+    """Compare one view, the chosen one or a server's, and print the problems of both sides."""
+    # A server sends one view.
     own = loader.load(
         [read.tree for read in reads if read.is_tree],
         lambda views, existing: (chosen_view(choice, views, existing),),
@@ -166,13 +160,12 @@ def _compare(reads: _Reads, loader: ViewLoader, catalogue: Catalogue, choice: Ch
 
 
 def _over_rest(snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot without what has no REST form."""
     nothing = {row.type_url: Rows(row.type_url) for row in _NOT_OVER_REST}
     return replace(snapshot, by_type={**snapshot.by_type, **nothing})
 
 
 def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> _Compare:
-    """Compare all views that nodes can have of either tree; the problems of both are printed."""
+    """Compare all views that nodes can have of either tree, and print the problems of both."""
     before, after = (loader.folders_of(read.tree) for read in reads)
     pairs = {
         ComparedView(names, layers): (layers_within(layers, before), layers_within(layers, after))
@@ -195,8 +188,6 @@ def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> _
 
 @dataclass(frozen=True, slots=True)
 class _SideView:
-    """A view of one side, and what could not be read of it."""
-
     snapshot: Snapshot
     gaps: tuple[Gap, ...] = ()
     unread: tuple[Unread, ...] = ()
@@ -231,7 +222,7 @@ def _read_both(sides: tuple[str, ...], settings: Settings, client: Client) -> It
 
 
 def _state_directory(settings: Settings) -> Path:
-    """Return where the history is: a running fsxds knows, where the settings do not say."""
+    """Return the directory of the history, from a running fsxds if the settings do not have it."""
     if settings.state is not None:
         return settings.state
     try:
@@ -271,7 +262,7 @@ def _side_of(directory: Path) -> Side:
 
 
 def _print_problems(read: _Read, problems: Iterable[Problem], *, is_empty: bool) -> None:
-    """Print the problems of a side; UsageError for a server whose resources cannot be read here."""
+    """Print the problems of a side; raises UsageError for unreadable resources from a server."""
     if is_empty and not read.is_running:
         print(f"{escape(read.side.label)}: no file there is configuration", file=sys.stderr)
     for problem in problems:
@@ -289,9 +280,8 @@ def _contents(read: _Read) -> Mapping[PurePosixPath, bytes]:
 def _gaps(
     read: _Read, loaded: Loaded, contents: Mapping[PurePosixPath, bytes]
 ) -> tuple[tuple[Gap, ...], tuple[Unread, ...]]:
-    """Return what could not be read of a side: files, and the types of which a server has nothing good."""
     gaps, unread = [], []
-    # A folder that is not there holds nothing.
+    # A missing folder holds no resources.
     for held in (one for one in loaded.held if one.problem is None or one.problem.rule != MISSING_LAYER):
         parsed = loaded.records[held.path].parsed
         types = may_define(held.path) | (parsed.declared if parsed else frozenset())

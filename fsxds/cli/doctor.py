@@ -1,4 +1,4 @@
-"""`fsxds doctor DIR`: what will go wrong when an Envoy with this bootstrap gets this tree."""
+"""`fsxds doctor DIR`: reports problems of an Envoy with a given bootstrap that gets this tree."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap, res
 from fsxds.tools.doctor.examine import Case, drain_remark, examine
 from fsxds.tools.doctor.facts import look_at
 
-# A source that Envoy rejects, or that crashes it, is found when the tree is loaded, and held back.
+# Sources that Envoy rejects, or that crash it, are found when the tree is loaded, and held back.
 _SOURCE_RULE = "wrong-config-source"
 
 
 def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()) -> None:
-    """Examine a tree, the bootstrap of the settings, and running Envoys by their admin pages, and print the report."""
+    """Examine a tree, the bootstrap of the settings, and running Envoys by their admin pages; print the report."""
     addresses = [parse_address(text) for text in envoys]
     addresses += [rule.admin for rule in settings.mirrors or () if rule.admin is not None]
     with spinner(f"examining {directory}"):
         catalogue = loading_rules.find_catalogue(settings)
         tree = loading_rules.scan_once(directory, settings)
-        # Without the bootstrap: what does not fit it is reported below, and a file held back for it could not be examined.
+        # Without the bootstrap: conflicts with it are reported below, and a file held for one could not be examined.
         alone = replace(settings, bootstrap=None)
         base = base_for(settings.check_format, directory)
         bootstrap = None if settings.bootstrap is None else _read(settings.bootstrap, base, catalogue)
@@ -72,10 +72,7 @@ def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is examined: a tree, as it was loaded and as it was read, and a bootstrap, None where there is none.
-
-    With a bootstrap, what was loaded is the view of its node; without, all views are.
-    """
+    """The subject: with a bootstrap, the loaded view of its node; without, all views."""
 
     directory: Path
     loaded: LoadedViews
@@ -84,7 +81,6 @@ class Examined:
 
 
 def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Catalogue) -> Report:
-    """Return the report on a bootstrap and a tree; all paths in it lead from `base`."""
     bootstrap, root = examined.bootstrap, path_from(base, examined.directory)
     is_rewritten = settings.mirror_config_sources or settings.ads_config_sources
     message = bootstrap.message if bootstrap else None
@@ -92,7 +88,7 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
     found = [examine(Case(message, one, is_rewritten=is_rewritten), catalogue, look_at) for one in snapshots]
     sources = {file.path: file.content for file in examined.tree.files}
     shown = sources if BY_NAME[settings.check_format].shows_source else {}
-    # What is held back could not be examined.
+    # Held files could not be examined.
     held = {file.problem for file in examined.loaded.held if file.problem}
     levels = levels_of(settings)
     rules_of_loading = {_SOURCE_RULE, *(rule.name for rule in chapters()["bootstrap"].rules)}
@@ -120,7 +116,6 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
 
 
 def _choice(bootstrap: DynamicMessage) -> Choice:
-    """Return what the node of a bootstrap says of itself."""
     node = base_pb2.Node.FromString(bootstrap.node.SerializeToString())
     texts = {"id": node.id, "cluster": node.cluster, "user_agent_name": ENVOY}
     named = ((attribute, text) for attribute, text in texts.items() if text)

@@ -1,9 +1,4 @@
-"""`fsxds explain RULE`: what a rule demands, what Envoy does where it is broken, and how to fix it.
-
-A module of its own, because each command has one, which is imported when the command runs.
-
-A module of its own: no other command loads it.
-"""
+"""`fsxds explain RULE`: prints a rule's demand, Envoy's behaviour if it is broken, and the remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from fsxds.settings.options import Settings
 
 
 def run_explain(rule: str | None, settings: Settings) -> None:
-    """Print the page of a rule, or the list of all; UsageError where there is no such rule."""
+    """Print the page of a rule, or the list of all; raises UsageError for an unknown rule."""
     row = None if rule is None else rule_of(rule)
     if settings.explain_format == "json":
         print(list_as_json(chapters().values()) if row is None else page_as_json(row, chapters().values()))
@@ -30,7 +25,7 @@ def run_explain(rule: str | None, settings: Settings) -> None:
 
 
 def rule_of(name: str) -> Rule:
-    """Return a rule by its name; UsageError, with the nearest name, where there is none."""
+    """Return a rule by name; raises UsageError, with the nearest name, if there is none."""
     if name in rules():
         return rules()[name]
     near = get_close_matches(name.lower(), rules(), 1)

@@ -1,4 +1,4 @@
-"""`fsxds export DIR OUT`: write a view of a tree as files for a web server, a bucket or a CDN, once."""
+"""`fsxds export DIR OUT`: writes a view of a tree as files for a web server, a bucket or a CDN, once."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from fsxds.tools.exporting.output import FilesExported, write_files
 from fsxds.tools.exporting.pages import ExportRules, Pages, pages_of
 from fsxds.transports.http_get.listings import Urls
 
-# Nothing was exported, or not all.
+# Nothing or not everything was exported.
 INCOMPLETE_EXPORT = 1
 
 
 class ExportFlags(TypedDict):
-    """The flags of this command alone, as they were given."""
+    """The flags of this command only."""
 
     url: str | None
     allowed: tuple[str, ...]
 
 
 def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, flags: ExportFlags) -> None:
-    """Export what the flags choose, and exit with 1 where something is missing."""
+    """Export the chosen view; exit with 1 if a resource or file is missing."""
     mirror_settings.reject_loop(directory, out)
     rules = _rules_of(settings, flags["url"], flags["allowed"])
     with spinner(f"exporting {directory}", in_lines=True):
@@ -65,7 +65,7 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
 
 
 def _rules_of(settings: Settings, url: str | None, allowed: tuple[str, ...]) -> ExportRules:
-    """Return the rules that flags and settings make. Raises UsageError."""
+    """Return the rules from flags and settings. Raises UsageError."""
     for each in allowed:
         short_name, slash, name = each.partition("/")
         row = BY_SHORT_NAME.get(short_name)
@@ -77,7 +77,7 @@ def _rules_of(settings: Settings, url: str | None, allowed: tuple[str, ...]) -> 
     authority, authorities = settings.authority or "", dict(at_urls(settings.authorities))
     if url is None:
         return ExportRules(Urls("", authority, authorities), allowed=allowed)
-    # The flag says where this export will be, whatever the settings say of the server.
+    # The flag is the URL of this export, whatever URL the settings give the server.
     authorities.pop(authority, None)
     return ExportRules(Urls(url.rstrip("/"), authority, authorities), _host_of(url), allowed)
 

@@ -1,7 +1,4 @@
-"""`fsxds history`: what a running fsxds served, and what each snapshot changed.
-
-A module of its own: no other command loads it.
-"""
+"""`fsxds history`: shows the snapshots that a running fsxds served, and their changes."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ COMMIT_DIGITS = 12
 
 
 def run_history(number: str | None, settings: Settings, flags: AdminFlags) -> None:
-    """Show the snapshots of the history, or what one of them changed; exit with 1 where there is none."""
+    """Show the snapshots of the history, or the changes of one; exit with 1 if it does not exist."""
     if number is not None:
         content = asked(settings, "GET", f"/api/history/{number_of(number, flags)}", {})
         print_answer(content, flags, [*_lines_of(report_of(HistoryEntry, content))])
@@ -38,7 +35,6 @@ def _row_of(kept: HistoryEntry) -> tuple[str, ...]:
 
 
 def _lines_of(kept: HistoryEntry) -> Iterator[str]:
-    """Yield what a snapshot changed, by name."""
     commit = f", commit {kept.commit}" if kept.commit else ""
     yield f"@{kept.number} {kept.version} of {_time(kept)}{commit}"
     for short_name, change in kept.changes.items():

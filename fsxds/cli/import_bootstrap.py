@@ -1,4 +1,4 @@
-"""`fsxds import FILE DIR`: a bootstrap's static resources become a tree, and what is left of it asks fsxds for them."""
+"""`fsxds import FILE DIR`: moves a bootstrap's static resources into a tree, and adapts the bootstrap to fsxds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from fsxds.tools.importing.yaml_nodes import placeholder_faults
 
 STDIN = "-"
 
-# Of the files that were written; programs get all.
+# The maximum number of files listed as text; JSON lists all.
 _MOST_LISTED = 40
 _OWNED = " (for its owner alone)"
 
@@ -62,7 +62,7 @@ class ImportFlags(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What came of an import: where it is, or would be, where what it replaced is now, and the commands to go on with."""
+    """The result of an import; `replaced` are the new paths of replaced files."""
 
     target: Destination
     plan: ImportPlan
@@ -72,10 +72,10 @@ class Imported:
 
 
 def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlags) -> None:
-    """Import a bootstrap, print what was written and what is wrong with it, and exit with 1 where that has errors.
+    """Import a bootstrap, print the files and problems, and exit with 1 if the tree has errors.
 
     Raises:
-        UsageError: the file cannot be read, something is in the way, or the import would lose something.
+        UsageError: the file cannot be read, the destination is taken, or the import would lose a part.
     """
     bootstrap_flags = BootstrapFlags(
         transport=flags["transport"],
@@ -118,7 +118,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
 
 
 def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFile:
-    """Read a bootstrap, in the spellings of API v3 if that is asked for; prints on stderr what was rewritten."""
+    """Read a bootstrap, upgraded to API v3 if requested; prints the changes on stderr."""
     path, content = PurePosixPath(file), _content(file)
     rules = field_rules(catalogue, NoCheck())
     text = _text_of(path, content)
@@ -133,7 +133,7 @@ def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFil
     for change in upgrade.changes:
         print(escape(f"{file}:{change.line}: {change.before} is {change.after} now"), file=sys.stderr)
     if upgrade.changes:
-        # JSON that was rewritten is YAML: keys that are new have no quotes.
+        # Rewritten JSON is YAML: new keys have no quotes.
         path, content = path.with_suffix(".yaml"), upgrade.text.encode()
     read = read_bootstrap(path, content, catalogue, rules)
     lines = upgrade.lines
@@ -144,7 +144,7 @@ def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFil
 
 
 def _text_of(path: PurePosixPath, content: bytes) -> str | None:
-    """Return the text of YAML and JSON; None for other formats, and for what its reader will reject."""
+    """Return the text of YAML and JSON; None for other formats, and for text that the reader will reject."""
     if (format_of(path) or FORMATS[0]).name not in {"yaml", "json"}:
         return None
     try:
@@ -154,7 +154,7 @@ def _text_of(path: PurePosixPath, content: bytes) -> str | None:
 
 
 def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
-    """Return what plans the import of a bootstrap; exits with 1, its problems on stderr, where it has errors."""
+    """Return the planner for a bootstrap; if it has errors, print them on stderr and exit with 1."""
     if has_errors(read.problems) or read.message is None:
         for problem in read.problems:
             print(line_of(problem), file=sys.stderr)
@@ -176,7 +176,6 @@ def _content(file: str) -> bytes:
 
 
 def _check(imported: Imported, settings: Settings, catalogue: Catalogue) -> Report:
-    """Check the tree as `fsxds check` does, as it was written or would be."""
     plan, target = imported.plan, imported.target
     contents = [(file.path, file.content) for file in plan.files] + [(file.path, file.content) for file in plan.empty]
     files = [SourceFile.of(path, content) for path, content in contents]
@@ -190,7 +189,6 @@ def _check(imported: Imported, settings: Settings, catalogue: Catalogue) -> Repo
 
 @contextmanager
 def _bootstrap_of(plan: ImportPlan) -> Iterator[Path]:
-    """Provide the bootstrap that is left as a file for this user alone."""
     with tempfile.NamedTemporaryFile(suffix=plan.suffix) as file:
         file.write(plan.bootstrap)
         file.flush()
@@ -198,7 +196,6 @@ def _bootstrap_of(plan: ImportPlan) -> Iterator[Path]:
 
 
 def _commands(target: Destination, flags: BootstrapFlags, address: str | None, settings: Settings) -> tuple[str, ...]:
-    """Return the commands to go on with."""
     tree, bootstrap = str(target.directory), _shown(target.bootstrap)
     serve = ["fsxds", "serve", tree, "--bootstrap", bootstrap]
     if flags["transport"] == "files":

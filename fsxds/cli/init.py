@@ -1,9 +1,4 @@
-"""The work of `fsxds init`: write a tree to begin with.
-
-A module of its own, because each command has one, which is imported when the command runs.
-
-A module of its own: no other command loads it.
-"""
+"""`fsxds init`: writes a tree to begin with."""
 
 from __future__ import annotations
 
@@ -18,14 +13,13 @@ from fsxds.model.errors import UsageError
 
 
 def run_init(directory: Path, *, is_empty: bool) -> None:
-    """Write a tree with its settings file, and print what was written and how to go on.
+    """Write a tree with its settings file, and print the files and the next steps.
 
-    Args:
-        directory: where to write; it is created if need be, and may hold other files.
-        is_empty: the files say in comments what belongs into them, and hold no resources.
+    `directory` is created if need be, and may hold other files. With `is_empty`, files have comments in place of
+    resources.
 
     Raises:
-        UsageError: a file to be written is there already, in which case none is written, or the disk is at fault.
+        UsageError: one of the files exists already, and none is written; or the disk is at fault.
     """
     contents = dict(_contents(files("fsxds") / "cli" / ("empty" if is_empty else "sample"), PurePosixPath()))
     for path in contents:
@@ -41,7 +35,6 @@ def run_init(directory: Path, *, is_empty: bool) -> None:
 
 
 def _contents(source: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Yield the files of the package's own directory by their paths within it, sorted."""
     for part in sorted(source.iterdir(), key=lambda one: one.name):
         if part.is_dir():
             yield from _contents(part, path / part.name)
@@ -52,7 +45,7 @@ def _contents(source: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePo
 def _write(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # "x": a file that was made in the meantime is not overwritten either.
+        # "x": a file created in the meantime is not overwritten either.
         with path.open("xb") as file:
             file.write(content)
     except OSError as error:

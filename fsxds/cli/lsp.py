@@ -1,7 +1,4 @@
-"""`fsxds lsp [DIR]`: the language server, over stdin and stdout.
-
-A module of its own: no other command loads it.
-"""
+"""`fsxds lsp [DIR]`: the language server, over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -30,15 +27,16 @@ except ModuleNotFoundError as error:
 
 
 def run_lsp(directory: Path | None, settings: Settings) -> None:
-    """Serve one editor until it closes its end or asks for the end."""
-    # stdout is for the protocol alone: whatever else is printed goes to stderr.
+    """Serve one editor until it closes its end or requests the exit."""
+    # stdout is for the protocol alone; all other output goes to stderr.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with output, open_log("human", "warning") as log:
         catalogue = loading_rules.find_catalogue(settings)
         setup = ServerSetup(directory, settings, catalogue, linter_of(settings), log.receive)
         try:
-            # Not by `cli/running.py`, whose ways to serve thousands of clients take longer to import than all of this.
+            # Not by `server/event_loop.py`, whose support for thousands of clients takes longer to import than all of
+            # this.
             with asyncio.Runner() as runner:
                 runner.get_loop().set_default_executor(AbandonedThreads())
                 runner.run(_serve(setup, output))

@@ -1,4 +1,4 @@
-"""The `fsxds` command: its subcommands, and what becomes of errors."""
+"""The `fsxds` command: its subcommands, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Commands(click.Group):
         formatter.write(f"\n{self.epilog}\n")
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a subcommand; Ctrl-C leaves the line of `^C` on a terminal, and nothing in a log, where click would."""
+        """Run a subcommand; after Ctrl-C, end the line of `^C` on a terminal only, unlike click."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -62,7 +62,7 @@ def fsxds() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    0: it did what it should; 1: it found problems, or a difference; 2: wrong use, with a line that says what is wrong; 130: Ctrl-C.
+    0: success; 1: problems or a difference; 2: wrong use, with a line that explains it; 130: Ctrl-C.
     """
     for shell in SCRIPTS.values():
         add_completion_class(shell)
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path = error.ctx.command_path if error.ctx else "fsxds"
         if isinstance(error, click.NoSuchOption) and (why := _why_gone(error.option_name)):
             return _wrong_use(f"{path}: {error.option_name} is gone: {why}")
-        # Choices are written one below the other.
+        # click writes choices on separate lines.
         return _wrong_use(f"{path}: {' '.join(error.format_message().split())} (see {path} --help)")
     except FsxdsError as error:
         return _wrong_use("\n".join(f"fsxds: {line}" for line in str(error).splitlines()))
@@ -85,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_process() -> NoReturn:
-    """Run the command line of this process, and end it: threads that are at work still are not waited for."""
-    # Else gRPC writes a line of its own, in no form of our log, about each client that TLS rejects.
+    """Run the command line of this process and exit, without waiting for threads that still work."""
+    # Otherwise gRPC writes a line, unlike those of our log, about each client that TLS rejects.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         status = main()

@@ -1,4 +1,4 @@
-"""`fsxds mirror DIR [OUT]`: write views of a tree as files that Envoy watches, once."""
+"""`fsxds mirror DIR [OUT]`: writes views of a tree as files that Envoy watches, once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from fsxds.settings.mirror_rules import MirrorRule
 from fsxds.settings.options import Settings
 from fsxds.transports.mirror.writer import Mirror, MirrorOptions, write_once
 
-# A file is missing, or was in the way.
+# A file is missing, or is blocked by another file.
 INCOMPLETE_MIRROR = 1
 
 
 def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Choice) -> None:
-    """Write one mirror, or all those of the settings, and exit with 1 where something is missing."""
+    """Write one mirror, or all mirrors of the settings; exit with 1 if a file is missing."""
     rules = _wanted(out, settings, choice)
     for rule in rules:
         mirror_settings.reject_loop(directory, rule.directory)
@@ -63,7 +63,7 @@ def run_mirror(directory: Path, out: Path | None, settings: Settings, choice: Ch
 
 
 def _wanted(out: Path | None, settings: Settings, choice: Choice) -> tuple[MirrorRule, ...]:
-    """Return the mirrors to write: all of the settings, the one of them that is in a directory, or one of the flags."""
+    """Return the mirrors to write: all of the settings, the one with this directory, or one made from flags."""
     rules = settings.mirrors or ()
     if out is None:
         if choice:

@@ -1,4 +1,4 @@
-"""`fsxds rollout` and `rollback`: what becomes of rollouts, and what an operator decides about them."""
+"""`fsxds rollout` and `rollback`: show rollouts, and carry out an operator's decisions."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from fsxds.transports.admin.rollout_control import (
     snapshot_number,
 )
 
-# A rollout is unfinished, or what was asked for could not be done.
+# A rollout is unfinished, or the request could not be done.
 NOT_DONE = 1
 
-# So many of the clients that a step waits for are named.
+# The maximum number of clients named per step.
 MOST_CLIENTS = 20
 TENTHS_BELOW_S = 10
 
-# Of more channels, those in one state are one row, and so many things are said about them.
+# Of more channels, those in one state share a row; also the maximum number of remarks then.
 MOST_ROWS = 20
 
-# Reasons for which many resources are held at once: they are named in one line.
+# Reasons that hold many resources at once, which are named in one line.
 PINNED = HoldReason.PINNED.value
 WAITS = HoldReason.REMOVAL.value
 
 _DONE = {"approve": "approved", "promote": "promoted", "abort": "aborted", "resume": "the tree is followed again,"}
-# What an action is about, by the word that a request has for it.
+# The parameter of an action's subject in the request.
 _SUBJECTS = {"approve": "id", "retry": "name"}
 _SCOPED = frozenset({"status", "abort", "resume"})
 
 
 class AdminFlags(TypedDict):
-    """The flags of a command: which nodes are meant, and how the answer is printed."""
+    """The flags of a command: the nodes in question, and the output format."""
 
     view: str | None
     node_id: str | None
@@ -59,7 +59,7 @@ class AdminFlags(TypedDict):
 
 
 def run_rollout(action: str, subject: str | None, settings: Settings, flags: AdminFlags) -> None:
-    """Show rollouts, or decide about them; exit with 1 where one is unfinished, or nothing was done."""
+    """Show rollouts, or decide about them; exit with 1 if one is unfinished, or nothing was done."""
     if (action == "approve" and subject is None) or (subject is not None and action not in _SUBJECTS):
         demand = "takes the ID that `fsxds rollout status` shows" if subject is None else "takes nothing else"
         raise click.UsageError(f"{action} {demand}")
@@ -79,7 +79,7 @@ def run_rollout(action: str, subject: str | None, settings: Settings, flags: Adm
 
 
 def run_rollback(number: str | None, settings: Settings, flags: AdminFlags, *, time: str | None) -> None:
-    """Serve what was served before; exit with 1 where that cannot be done."""
+    """Serve a former snapshot; exit with 1 if that cannot be done."""
     if (number is None) is (time is None):
         raise click.UsageError("give the number of a snapshot, such as @3, or --all-views TIME")
     words: dict[str, str | int]
@@ -99,7 +99,7 @@ def _channels(content: dict[str, Any]) -> str:
 
 
 def number_of(written: str, flags: AdminFlags) -> int:
-    """Return the number of a snapshot, such as 3 of `@3`; UsageError where it is none, or nodes are named as well."""
+    """Return the number of a snapshot, such as 3 of `@3`; raises UsageError for other texts, or if nodes are named."""
     if meant(flags):
         raise click.UsageError("@N is of certain nodes already; leave --view and --node-id out")
     try:
@@ -109,7 +109,7 @@ def number_of(written: str, flags: AdminFlags) -> int:
 
 
 def asked(settings: Settings, method: str, path: str, words: Mapping[str, str | int]) -> dict[str, Any]:
-    """Return what the admin address answers, and end with 1 where it did not do it."""
+    """Return the response of the admin address; exit with 1 if the request was not done."""
     try:
         return asyncio.run(ask_admin(AdminServer.of(settings), method, path, words))
     except NotDoneError as error:
@@ -118,13 +118,13 @@ def asked(settings: Settings, method: str, path: str, words: Mapping[str, str | 
 
 
 def meant(flags: AdminFlags) -> dict[str, str | int]:
-    """Return which nodes are meant as a request has it."""
+    """Return the request parameters that choose nodes."""
     named = {"view": flags["view"], "node": flags["node_id"]}
     return {name: word for name, word in named.items() if word is not None}
 
 
 def print_answer(content: dict[str, Any], flags: AdminFlags, lines: list[str]) -> None:
-    """Print an answer as JSON, or the lines in its place."""
+    """Print a response as JSON, or else the lines."""
     if flags["output_format"] == "json":
         print(json.dumps(content, indent=2))
         return
@@ -144,7 +144,7 @@ def _show_status(content: dict[str, Any], flags: AdminFlags) -> None:
 
 
 def is_held(channel: ChannelReport) -> bool:
-    """Whether something of the tree is not served in a channel, on purpose or not."""
+    """Whether a part of the tree is not served in a channel, on purpose or not."""
     return bool(channel.held or channel.approval or channel.pinned)
 
 
@@ -156,7 +156,7 @@ def _views(channel: ChannelReport) -> str:
 
 
 def channel_rows(channels: Sequence[ChannelReport]) -> Iterator[tuple[str, ...]]:
-    """Yield what becomes of channels, under `CHANNEL_HEADINGS`; of very many, a row for those in the same state."""
+    """Yield the rows of channels under `CHANNEL_HEADINGS`; of very many channels, one row per state."""
     if len(channels) <= MOST_ROWS:
         yield from map(_channel_row, channels)
         return
@@ -185,7 +185,6 @@ def _channel_row(channel: ChannelReport) -> tuple[str, ...]:
 
 
 def _state(channel: ChannelReport) -> str:
-    """Return in a word or two what becomes of a channel."""
     if channel.step is not None:
         return f"{channel.step.name} for {_seconds(channel.step.since_s)}"
     states = {
@@ -200,7 +199,7 @@ def _state(channel: ChannelReport) -> str:
 
 
 def remarks_on(channels: Sequence[ChannelReport]) -> Iterator[str]:
-    """Yield a line on each thing that an operator may want to know or to decide; one that is true of several views once."""
+    """Yield the lines that an operator may want to know or act on, each once for several views."""
     found: dict[str, list[str]] = {}
     for channel in channels:
         title = _views(channel) if channel.cohort == "main" else f"{_views(channel)}, {channel.cohort}"
@@ -232,7 +231,6 @@ def _remarks(channel: ChannelReport) -> Iterator[str]:
 
 
 def _held_names(channel: ChannelReport, reason: str) -> str:
-    """Name what is held for a reason: `: cds a, cds b`; empty where nothing is."""
     names = [f"{one.type} {one.name}" for one in channel.held if one.reason == reason]
     return f": {some_of(names)}" if names else ""
 
@@ -243,7 +241,6 @@ def _held_line(held: HeldReport) -> str:
 
 
 def _waits(step: StepReport) -> Iterator[str]:
-    """Yield whom a step waits for, and for how long; nothing while that is nobody."""
     names = [f"{each.client} ({each.transport})" for each in step.waits_for[:MOST_CLIENTS]]
     if (others := len(step.waits_for) - len(names)) > 0:
         names.append(f"{others} more")
@@ -254,7 +251,6 @@ def _waits(step: StepReport) -> Iterator[str]:
 
 
 def _lingering(lingering: tuple[LingeringReport, ...]) -> Iterator[str]:
-    """Yield one line for what waits for the same listeners."""
 
     def waits_for(each: LingeringReport) -> tuple[str, tuple[str, ...]]:
         return each.type, each.listeners

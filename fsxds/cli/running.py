@@ -1,4 +1,4 @@
-"""A sign of life for long work, and how much of it is done."""
+"""Progress indicators for long work."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.console import Console
 from fsxds.events.phrases import escape
 from fsxds.server.readiness import reported_wait
 
-# Shorter work needs no sign of life.
+# Shorter work needs no indicator.
 SPINNER_DELAY_S = 1.0
 
 
 @contextmanager
 def spinner(text: str, *, in_lines: bool = False) -> Iterator[None]:
-    """Show on a terminal that work goes on, when it takes longer than a second.
+    """Show a spinner on a terminal if the work takes longer than a second.
 
     Elsewhere nothing, or with `in_lines` a line on stderr after three seconds, and then at growing intervals.
     """
@@ -46,10 +46,10 @@ def _print_wait(what: str, elapsed_s: float) -> None:
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Show on a terminal how much is done, when it takes longer than a second; nothing elsewhere.
+    """Show a progress bar on a terminal if the work takes longer than a second; nothing elsewhere.
 
     Yields:
-        What receives how much is done, and of how much, as far as is known.
+        A function that receives the amounts done and total, as far as known.
     """
     console = Console(stderr=True)
     if not console.is_terminal:

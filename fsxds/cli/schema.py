@@ -1,7 +1,4 @@
-"""`fsxds schema`: the JSON Schema of resource files, or of the settings file, on stdout.
-
-A module of its own: no other command loads it.
-"""
+"""`fsxds schema`: prints the JSON Schema of resource files, or of the settings file."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from fsxds.tools.schema_documents import documents_schema, schema_text
 
 
 class SchemaFlags(TypedDict):
-    """The flags that say what the schema is of, as click passes them."""
+    """The flags that describe resource files, as click passes them."""
 
     short_names: tuple[str, ...]
     packed: tuple[str, ...]
@@ -25,14 +22,14 @@ class SchemaFlags(TypedDict):
 
 
 def run_schema(settings: Settings, flags: SchemaFlags) -> None:
-    """Print the schema of files of some types; UsageError for a message type that there is not."""
+    """Print the schema of files of some types; raises UsageError for an unknown message type."""
     rows = [BY_SHORT_NAME[name] for name in dict.fromkeys(flags["short_names"])]
     catalogue = loading_rules.find_catalogue(settings)
     print(schema_text(documents_schema(catalogue, rows, flags["packed"], flags["spelling"])), end="")
 
 
 def run_settings_schema(flags: SchemaFlags) -> None:
-    """Print the schema of the settings file; UsageError where flags say what resource files hold."""
+    """Print the schema of the settings file; raises UsageError if a flag describes resource files."""
     if flags["short_names"] or flags["packed"]:
         raise UsageError("--settings is of another file than --type and --any; leave them out")
     print(schema_text(settings_schema()), end="")

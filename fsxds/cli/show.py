@@ -1,4 +1,4 @@
-"""`fsxds show DIR`: what would be served, and where it was written; secrets stay hidden."""
+"""`fsxds show DIR`: shows the resources to serve with their origins; secrets stay hidden."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHORT_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """One resource as it would be served; `version_info` is what its author wrote, None where nothing was."""
+    """One resource as it would be served; `version_info` is its author's, None if there is none."""
 
     resource: Resource
     version_info: str | None
@@ -41,7 +41,7 @@ class ServedResource:
 
 
 def run_show(directory: Path, settings: Settings, choice: Choice) -> None:
-    """Print what would be served of a tree, as the settings ask."""
+    """Print the resources of a tree in the format of the settings."""
     with spinner(f"loading {directory}"):
         catalogue = loading_rules.find_catalogue(settings)
         loaded = load_chosen(directory, settings, catalogue, choice)
@@ -95,7 +95,7 @@ def print_resources(rows: list[ServedResource]) -> None:
 
 
 def as_plain(rows: list[ServedResource], loaded: Loaded, masker: Masker) -> dict[str, PlainValue]:
-    """Return the listing in plain values: per type its version and its resources, with secrets hidden."""
+    """Return the listing in plain values: by type the version and the resources, secrets hidden."""
     listing: dict[str, PlainValue] = {}
     for type_url, version in loaded.snapshot.versions.items():
         name = type_name(type_url)
@@ -120,7 +120,7 @@ def _plain_row(row: ServedResource, masker: Masker) -> PlainValue:
 
 
 def dumped(listing: dict[str, PlainValue], output_format: str) -> str:
-    """Write a listing as JSON or YAML text."""
+    """Return a listing as JSON or YAML text."""
     if output_format == "json":
         return json.dumps(listing, indent=2)
     return yaml.safe_dump(listing, sort_keys=False).rstrip("\n")

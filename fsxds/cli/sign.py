@@ -1,4 +1,4 @@
-"""`fsxds sign DIR`: write the manifest of a tree, and its signature."""
+"""`fsxds sign DIR`: writes the manifest of a tree, and its signature."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_KEY_BYTES = 1024 * 1024
 
 
 class SignFlags(TypedDict):
-    """The flags of this command alone, as they were given."""
+    """The flags of this command only."""
 
     key: Path
     cert: Path
@@ -37,7 +37,7 @@ class SignFlags(TypedDict):
 
 
 def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
-    """Sign a tree, and exit with 1 where it has a mistake: then nothing is written."""
+    """Sign a tree; if it has a mistake, write nothing and exit with 1."""
     try:
         # The extra "certificates".
         from fsxds.signing.signatures import Signer
@@ -71,7 +71,7 @@ def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
 
 
 def _serial(given: int | None, before: SourceFile | None, now_s: float) -> int:
-    """Return the serial of the next manifest: the time, unless the one before was made by a clock that is ahead."""
+    """Return the serial of the next manifest: the time, unless the previous manifest's clock was ahead."""
     try:
         newest = 0 if before is None else read_manifest(before.content).serial
     except ManifestError:
@@ -85,7 +85,6 @@ def _serial(given: int | None, before: SourceFile | None, now_s: float) -> int:
 
 
 def _password(path: Path) -> bytes:
-    """Return the first line of a file."""
     return _read("--password-file", path).split(b"\n", 1)[0].removesuffix(b"\r")
 
 
@@ -101,7 +100,7 @@ def _read(flag: str, path: Path) -> bytes:
 
 
 def _write(directory: Path, contents: dict[str, bytes]) -> None:
-    """Replace files, each whole; between the two a reader finds a signature that does not fit, and takes neither."""
+    """Replace each file atomically; between the two, a reader finds a wrong signature, and accepts neither file."""
     try:
         for name, content in contents.items():
             with (directory / f"{name}.tmp").open("wb") as file:

@@ -1,4 +1,4 @@
-"""`fsxds status`: what a running fsxds serves to whom, and what is wrong."""
+"""`fsxds status`: shows the clients of a running fsxds, their state, and problems."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fsxds.tools.admin_client import AdminServer, NotDoneError, ask_admin
 from fsxds.transports.admin.report_json import report_of
 from fsxds.transports.admin.status_reports import ClientList, FileList, NodeReport, ServerReport
 
-# Something is held back, rejected, stale or degraded; or the node is not connected.
+# A resource is held, rejected, stale or degraded; or the node is not connected.
 NOT_GOOD = 1
 
 REFRESH_S = 1.0
@@ -49,7 +49,7 @@ class StatusFlags(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What was asked for last: as JSON, for people, and whether all is good."""
+    """The last response: as JSON, rendered, and whether all is good."""
 
     plain: object
     drawn: Group
@@ -57,11 +57,11 @@ class Shown:
 
 
 Look = Callable[[], Shown]
-"""Asks the server. Raises UsageError where it cannot be asked, NotDoneError where there is no such node."""
+"""Queries the server. Raises UsageError if it does not answer, NotDoneError if there is no such node."""
 
 
 def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> None:
-    """Show the status of a server or of one node; exit with 1 where something is not good."""
+    """Show the status of a server or of one node; exit with 1 if a part is not good."""
     node = flags["node"]
     if target is not None and _ADDRESS.fullmatch(target):
         settings = replace(settings, admin=_address_in(target, settings))
@@ -90,7 +90,6 @@ def run_status(target: str | None, settings: Settings, flags: StatusFlags) -> No
 
 
 def _address_in(target: str, settings: Settings) -> str:
-    """Return an address as `--admin` has it."""
     if target.startswith("https://") and settings.admin_ca is None:
         raise UsageError(f"{target}: nobody is known to be trusted there; give --admin-ca FILE")
     return re.sub("^https?://", "", target).removesuffix("/")
@@ -120,10 +119,10 @@ def _ask(settings: Settings, path: str, words: Mapping[str, str | int] | None = 
 
 
 def _watch(look: Look, flags: StatusFlags) -> None:
-    """Show what there is again and again, until Ctrl-C; a server that went away is asked again."""
+    """Refresh the status until Ctrl-C; a server that is away is queried again."""
     found = _looked(look)
     if isinstance(found, UsageError):
-        # A wrong address is none that comes back.
+        # A wrong address never recovers.
         raise found
     console = console_of_stdout()
     if flags["output_format"] == "json" or not console.is_terminal:
@@ -139,7 +138,7 @@ def _watch(look: Look, flags: StatusFlags) -> None:
 
 
 def _watch_in_lines(look: Look, found: Shown | FsxdsError, *, is_json: bool) -> None:
-    """Print what there is whenever it is something else, as JSON each time; what is in the way once."""
+    """Print each changed status, or as JSON every status; print a repeated error once."""
     before = trouble = ""
     while True:
         words = "" if isinstance(found, Shown) else f"{found}; asked again each second"
@@ -166,7 +165,6 @@ def _looked(look: Look) -> Shown | FsxdsError:
 
 
 def _drawn(shown: Shown | None, found: Shown | FsxdsError) -> Group:
-    """Return what was shown last, and above it what is in the way of something newer."""
     trouble = [] if isinstance(found, Shown) else [Text(f"{escape(str(found))}; asked again each second", "yellow")]
     return Group(*trouble, *([] if shown is None else [shown.drawn]))
 

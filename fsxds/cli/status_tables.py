@@ -1,4 +1,4 @@
-"""What `fsxds status` shows of reports: lines and tables for people."""
+"""Lines and tables of `fsxds status`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fsxds.transports.admin.status_reports import (
     UpstreamReport,
 )
 
-# Any text that a client sends is a node id.
+# A node id may be any text from a client.
 LONGEST_TEXT = 80
 LONGEST_REASON = 500
 VERSION_DIGITS = 8
@@ -46,7 +46,7 @@ _DIFFERENCES = (
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What is shown of the whole server: some clients, and the files that are held back, beside its report."""
+    """The report of a server, some of its clients, and the files that are held back."""
 
     server: ServerReport
     clients: ClientList
@@ -65,17 +65,17 @@ class Overview:
 
 
 def bad_files(server: ServerReport) -> int:
-    """Return of how many files something older is served, or nothing."""
+    """Return the number of files that are served in an older version, or not at all."""
     return server.files.held + server.files.broken
 
 
 def is_synced(node: NodeReport) -> bool:
-    """Whether a node neither rejects anything nor waits for something."""
+    """Whether a node has no rejected and no stale type."""
     return all(client.state not in ("NACK", "STALE") for client in node.clients)
 
 
 def overview(shown: Overview, console: Console) -> Group:
-    """Return what is shown of the whole server."""
+    """Return the rendered overview."""
     server, clients = shown.server, shown.clients
     parts: list[RenderableType] = [*map(Text, _server_lines(server))]
     if server.upstreams:
@@ -100,7 +100,7 @@ def overview(shown: Overview, console: Console) -> Group:
 
 
 def node_detail(node: NodeReport, console: Console) -> Group:
-    """Return what is shown of one node."""
+    """Return the rendered details of one node."""
     parts: list[RenderableType] = []
     for client in node.clients:
         parts.append(Text(_client_line(client)))
@@ -149,7 +149,6 @@ def _upstream_row(each: UpstreamReport) -> tuple[str | Text, ...]:
 
 
 def _upstream_remarks(upstreams: Iterable[UpstreamReport]) -> Iterator[str]:
-    """Yield what is wrong with upstreams, and what of them is awaited."""
     for each in upstreams:
         name = _cut(each.name)
         if each.trouble:
@@ -164,7 +163,7 @@ _CLIENT_HEADINGS = ("NODE", "VIA", "VIEW", "STATE", "TYPES", "SINCE")
 
 
 def _client_rows(clients: Iterable[ClientReport]) -> Iterator[tuple[str | Text, ...]]:
-    """Yield a row for each client and state that some of its types are in; types changed as long ago as the last of them."""
+    """Yield a row for each client and state of its types; the time is that of the last change among the types."""
     for client in clients:
         named = _cut(client.node or "(no id)"), client.transport, _cut(client.view)
         by_state: dict[str, list[TypeReport]] = {}
@@ -179,7 +178,6 @@ def _client_rows(clients: Iterable[ClientReport]) -> Iterator[tuple[str | Text, 
 
 
 def _reasons(clients: Iterable[ClientReport]) -> Iterator[str]:
-    """Yield a line for each type that a client rejects."""
     for client in clients:
         for each in client.types:
             if each.state == "NACK":
@@ -202,7 +200,7 @@ def _file_rows(shown: Overview) -> Iterator[tuple[str | Text, ...]]:
 
 
 def _is_noted(channel: ChannelReport) -> bool:
-    """Whether something goes on in a channel, or has to be decided."""
+    """Whether a channel is at work, or needs a decision."""
     return is_held(channel) or bool(channel.lingering) or not channel.is_done
 
 
@@ -223,7 +221,6 @@ def _type_row(each: TypeReport) -> tuple[str | Text, ...]:
 
 
 def _differences(client: ClientDetail) -> Iterator[str]:
-    """Yield what a node has against what is current."""
     for each in client.types:
         for field, words in _DIFFERENCES:
             listed: ListedNames = getattr(each, field)
@@ -238,5 +235,5 @@ def _styled(state: str) -> Text:
 
 
 def _cut(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Return a foreign text on one line, without what could write to the terminal."""
+    """Return a foreign text on one line, without control sequences for the terminal."""
     return escape(text if len(text) <= longest else f"{text[: longest - 1]}…")

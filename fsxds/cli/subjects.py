@@ -1,4 +1,4 @@
-"""What `fsxds check` checks: whole trees, some files of a tree, files alone, or what comes by stdin."""
+"""The subjects of `fsxds check`: whole trees, some files of a tree, files alone, or stdin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fsxds.snapshots.load import Loaded
 
 STDIN = "-"
 
-# What cannot be known of a file alone: whether others define what it names, and whether they use what it defines.
+# Rules that need other files: whether they define the names used here, and use the names defined here.
 _ASKS_OTHERS = (
     "no-cluster",
     "no-endpoints",
@@ -53,15 +53,13 @@ _USED_BY_OTHERS = (
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One tree that is checked.
+    """One tree to check.
 
     Attributes:
-        label: what the user calls it.
-        directory: leads to its files.
-        tree: its files.
-        asked: the files that were named, of which everything is reported, and of the others errors alone; None for all.
-        is_partial: the files are not a whole tree; what they refer to may be elsewhere.
-        server: serves the tree as it was; it is reported what it would hold of this one. None for none.
+        label: the user's name of it.
+        asked: the named files; of other files only errors are reported. None for all files.
+        is_partial: the files may refer to resources elsewhere.
+        server: serves the previous tree, and may hold changes. None for none.
     """
 
     label: str
@@ -72,34 +70,34 @@ class Subject:
     server: AskedServer | None = None
 
     def is_reported(self, problem: Problem) -> bool:
-        """Whether a problem concerns what was named."""
+        """Whether a problem concerns the named files."""
         if problem.rule == MISSING_LAYER and not self.tree.files:
-            # That nothing is there is one problem.
+            # An empty tree is reported once.
             return False
         return self.asked is None or problem.path in self.asked or problem.severity is Severity.ERROR
 
     def settings(self, settings: Settings) -> Settings:
-        """Return the settings with which it is loaded: of files alone, nothing is demanded that others may have."""
+        """Return the settings for loading; for files alone, rules that need other files are relaxed."""
         if not self.is_partial:
             return settings
-        # Files by themselves are in no layer.
+        # Files alone are in no layer.
         settings = replace(settings, views=None)
         changed = dict.fromkeys(_USED_BY_OTHERS, OFF) | dict.fromkeys(_ASKS_OTHERS, Severity.NOTE.value)
         return replace(settings, rules={**changed, **(settings.rules or {})})
 
     def refers_to_others(self, problems: Sequence[Problem]) -> bool:
-        """Whether something of it cannot be judged without files that are not here."""
+        """Whether a part of it can be judged only with files that are not here."""
         return self.is_partial and any(problem.rule in _ASKS_OTHERS for problem in problems)
 
 
 def read_subjects(paths: Sequence[str], stdin_path: str | None, base: Path, settings: Settings) -> Iterator[Subject]:
-    """Read what was named: each directory is a tree, all files together are part of one.
+    """Read the named paths: each directory is a tree, and all files together are part of one.
 
     Args:
-        paths: of directories and files, `-` for stdin.
-        stdin_path: what the file is called that comes by stdin.
-        base: the directory from which the paths of the report lead.
-        settings: how to read, and which tree files belong to.
+        paths: of directories and files; `-` is stdin.
+        stdin_path: the name of the file on stdin.
+        base: the directory to which the report's paths are relative.
+        settings: has the tree of the files.
 
     Raises:
         UsageError: a path does not exist, or stdin has no name.
@@ -142,7 +140,6 @@ def _subject_of_files(paths: Sequence[str], stdin_path: str | None, base: Path, 
 
 
 def _tree_of(contents: dict[str, bytes | Problem], base: Path, exclusion: Exclusion) -> SourceTree:
-    """Return the tree that files alone are; their paths lead from the base."""
     named = {path_from(base, Path(path)): content for path, content in contents.items()}
     by_path = {path: content for path, content in named.items() if not exclusion.covers(str(path))}
     read = {path: content for path, content in by_path.items() if loading_rules.is_read(path.name)}
@@ -175,16 +172,14 @@ def _absolute(path: str | Path) -> Path:
 
 FOUND_PROBLEMS = 1
 
-# Their readers know the repository, and not the directory in which a step of a pipeline ran.
+# The readers of these formats know the repository, not the working directory of a pipeline's step.
 _OF_REPOSITORIES = frozenset({"github", "sarif"})
 
 
 def base_for(format_name: str, directory: Path) -> Path:
-    """Return the directory from which all paths of a report lead.
+    """Return the directory to which the paths of a report are relative.
 
-    Args:
-        format_name: of the report.
-        directory: the tree; the repository is the nearest directory above it, or itself, that holds `.git`.
+    For a format of repositories, it is the nearest directory at or above `directory` with a `.git`.
     """
     here = Path.cwd()
     if format_name not in _OF_REPOSITORIES:
@@ -194,7 +189,7 @@ def base_for(format_name: str, directory: Path) -> Path:
 
 
 def path_from(base: Path, path: Path) -> PurePosixPath:
-    """Return a path as it leads from a base: relative where it leads into it, else as it was given."""
+    """Return a path relative to a base, or as given if it is outside."""
     absolute = Path(os.path.normpath(path.absolute()))
     if absolute.is_relative_to(base):
         return PurePosixPath(absolute.relative_to(base))
@@ -202,13 +197,13 @@ def path_from(base: Path, path: Path) -> PurePosixPath:
 
 
 def warn_if_empty(directory: Path, loaded: Loaded) -> None:
-    """Print on stderr that no file of a tree is configuration: most often another directory was meant."""
+    """Print on stderr that no file of a tree is configuration: mostly, the wrong directory was given."""
     if not loaded.records:
         print(f"{escape(str(directory))}: no file in this directory is configuration", file=sys.stderr)
 
 
 def print_report(report: Report, format_name: str) -> None:
-    """Print the report on stdout, with colours where a terminal has them, and its summary on stderr."""
+    """Print the report on stdout, in colour on a terminal, and its summary on stderr."""
     console = Console(highlight=False)
     if format_name == "text" and console.is_terminal:
         console.print(as_styled_text(report), soft_wrap=True, end="")
@@ -229,5 +224,5 @@ def placed(problem: Problem, directory: Path) -> Problem:
 
 
 def line_of(problem: Problem) -> str:
-    """Word a problem as one line: `path:line:column: severity: message`."""
+    """Return a problem as one line: `path:line:column: severity: message`."""
     return presentable_text(str(problem))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fsxds.events.phrases import escape
 
-# Wide enough that no table is folded where a program reads it.
+# Wide enough that no table is folded for a program.
 PIPE_WIDTH = 10_000
 
 
@@ -23,7 +23,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def console_of_stdout() -> Console:
-    """Return a console for tables; elsewhere than on a terminal, they are as wide as they need."""
+    """Return a console for tables; without a terminal, the width is not limited."""
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 

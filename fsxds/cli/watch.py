@@ -1,4 +1,4 @@
-"""`fsxds watch ADDRESS`: be a client of an xDS server, and print what it sends."""
+"""`fsxds watch ADDRESS`: a client of an xDS server that prints its updates."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from fsxds.settings.access_rules import read_token
 from fsxds.settings.options import Settings
 from fsxds.tools.watch_output import Holdings, JsonOutput, TextOutput, TroubleReporter, WatchOutput, report
 
-# What a client announces that takes times to live, in SotW in a wrapper of its own.
+# The features of a client that supports TTLs, with a wrapper in SotW.
 TTL_FEATURES = frozenset({"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"})
 
 
 class WatchFlags(TypedDict):
-    """The flags of the command; `types` and `names` as they were given."""
+    """The flags of the command; `types` and `names` as given."""
 
     types: tuple[str, ...]
     names: str | None
@@ -51,8 +51,8 @@ class WatchFlags(TypedDict):
 
 
 def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTls | None) -> None:
-    """Watch a server until Ctrl-C, or for as many updates as the flags say."""
-    # Until there is an event loop that answers it.
+    """Watch a server until Ctrl-C, or for the given number of updates."""
+    # Until the event loop handles it.
     signal.signal(signal.SIGHUP, lambda *_: None)
     node = _node(flags)
     token = "" if flags["token"] is None else read_token(flags["token"])
@@ -69,7 +69,7 @@ def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTl
 
 
 def _node(flags: WatchFlags) -> Node:
-    # An id of its own: a server remembers by it what it sent to a client that polls.
+    # A unique id, because a server tracks by it the state of a polling client.
     own_id = f"watch-{socket.gethostname()}-{os.getpid()}"
     features = TTL_FEATURES if flags["ttl"] else frozenset[str]()
     attributes = tuple(sorted((f"metadata.{key}", value) for key, value in flags["node_metadata"].items()))
@@ -93,10 +93,7 @@ def _wanted(address: str, flags: WatchFlags) -> ClientOptions:
 
 
 async def _until_interrupted(work: Coroutine[object, object, None]) -> None:
-    """Run until Ctrl-C, which ends it like the end of the work does. A second one does nothing.
-
-    SIGHUP ends nothing.
-    """
+    """Run until Ctrl-C, which ends it like the end of the work; a second Ctrl-C and SIGHUP do nothing."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def interrupt() -> None:

@@ -1,4 +1,4 @@
-"""The commands that write a directory for others to read: their arguments, flags and help."""
+"""Declares the commands that write a directory for other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS of a client: whom it trusts, and what it shows of itself; and what is said when it does not come about."""
+"""TLS of a client: trusted CAs, its certificate, and explanations of failures."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from fsxds.transports.server_tls import CERTIFICATE, PRIVATE_KEY, explained_tls,
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """Where what a client needs for TLS is, in PEM.
+    """The TLS files of a client, in PEM.
 
     Attributes:
-        ca: who signs certificates of servers; None: whom this machine trusts.
-        cert: its own certificate, with the chain; None where it shows none.
-        key: the key to that.
+        ca: the CAs of servers; None for the CAs of this machine.
+        cert: the client certificate, with its chain, or None.
     """
 
     ca: Path | None = None
@@ -29,13 +28,13 @@ class ClientTls:
 
     @classmethod
     def of(cls, ca: Path | None, cert: Path | None, key: Path | None) -> ClientTls | None:
-        """Return what these files mean; None where there are none of them. UsageError where one is missing."""
+        """Return the TLS of these files, or None without any. Raises UsageError if `cert` or `key` is missing."""
         if (cert is None) != (key is None):
             raise UsageError("--cert and --key belong together; give both, or neither")
         return None if ca is None and cert is None else cls(ca, cert, key)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return what HTTP is to be spoken with. Raises UsageError where a file cannot be used."""
+        """Return the context for HTTP. Raises UsageError if a file cannot be used."""
         ca = None if self.ca is None else read_pem(self.ca, CERTIFICATE)
         with explained_tls(str(self.ca)):
             context = ssl.create_default_context(cadata=ca and ca.decode("ascii", "ignore"))
@@ -47,17 +46,17 @@ class ClientTls:
         return context
 
     def grpc_credentials(self) -> grpc.ChannelCredentials:
-        """Return what streams are to be opened with. Raises UsageError where a file cannot be used."""
-        # gRPC does not say what is wrong with a file.
+        """Return the credentials for gRPC. Raises UsageError if a file cannot be used."""
+        # gRPC does not explain errors in files.
         self.ssl_context()
         ca, key, cert = (None if path is None else path.read_bytes() for path in (self.ca, self.key, self.cert))
         return grpc.ssl_channel_credentials(ca, key, cert)
 
 
 def tls_words(error: BaseException) -> str:
-    """Return why TLS with a server did not come about, in words; empty where that is not what went wrong."""
+    """Return why the TLS handshake failed, or "" if the error has another cause."""
     reason: BaseException | None = error
-    # Some of aiohttp's own are SSLErrors by name, without what an SSLError has.
+    # Some of aiohttp's errors are SSLErrors by name, without the attributes of one.
     while reason is not None and (isinstance(reason, aiohttp.ClientError) or not isinstance(reason, ssl.SSLError)):
         reason = reason.__cause__ or reason.__context__
     if reason is None:

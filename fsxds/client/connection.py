@@ -1,4 +1,4 @@
-"""Connect a client to a server, on any wire, and follow what it sends for as long as one likes."""
+"""Connects a client to a server, on any wire, and follows its updates."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from fsxds.protocol.messages import Node
 from fsxds.settings.forms import TcpAddress, parse_address
 
 _OPTIONS = (
-    # Each client has a connection of its own, as each Envoy has.
+    # Each client has a separate connection, as each Envoy has.
     ("grpc.use_local_subchannel_pool", 1),
-    # gRPC would ask the proxy of the environment for 127.0.0.1, too.
+    # Otherwise gRPC would use a proxy of the environment even for 127.0.0.1.
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 500),
-    # That long a connection may take to come about, TLS included, which is three times to the server and back.
+    # The maximum time to connect, TLS included, which takes three round trips.
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 5000),
 )
@@ -37,11 +37,12 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ChannelLimits:
-    """What a channel bears.
+    """The limits of a channel.
 
     Attributes:
-        response_bytes: how large a response may be; None for any size: a server may have ten thousand clusters in one.
-        keepalive_s: how long a server may be silent before it is asked for a sign of life; None where it never is.
+        response_bytes: the maximum size of a response; None for any size: a server may have ten thousand clusters in
+            one.
+        keepalive_s: how long a server may be silent before it gets a ping, or None.
     """
 
     response_bytes: int | None = None
@@ -57,21 +58,21 @@ class ChannelLimits:
         pinging = (
             ("grpc.keepalive_time_ms", round(self.keepalive_s * 1000)),
             ("grpc.keepalive_timeout_ms", KEEPALIVE_ANSWER_MS),
-            # As often as that, also while nothing is sent.
+            # Pings are sent at this interval even if nothing else is.
             ("grpc.http2.max_pings_without_data", 0),
         )
         return (size, *pinging)
 
 
-# A sign of life comes within this time, or the server is gone.
+# Without an answer to a ping within this time, the server counts as gone.
 KEEPALIVE_ANSWER_MS = 10_000
 UNLIMITED = ChannelLimits()
 
 
 def open_channel(target: str, tls: ClientTls | None = None, limits: ChannelLimits = UNLIMITED) -> grpc.aio.Channel:
-    """Return a channel to `host:port` or `unix:/path`. Nothing is connected before something is called.
+    """Return a channel to `host:port` or `unix:/path`, which connects at the first call.
 
-    Without `tls` it is of plain text. Raises UsageError where a file of TLS cannot be used.
+    Without `tls` it is plain text. Raises UsageError if a TLS file cannot be used.
     """
     options = (*_OPTIONS, *limits.options)
     if tls is not None:
@@ -91,17 +92,17 @@ class XdsClient(Protocol):
         """Wait for the next update."""
 
     def ack(self) -> None:
-        """ACK the last one now."""
+        """ACK the last update now."""
 
     def nack(self, reason: str) -> None:
-        """NACK the last one."""
+        """NACK the last update."""
 
     async def finish(self) -> None:
-        """ACK the last one, and send nothing more."""
+        """ACK the last update, and send nothing more."""
 
 
 class Wire(Enum):
-    """How a client receives updates."""
+    """The wire of a client."""
 
     SOTW = "sotw"
     DELTA = "delta"
@@ -110,14 +111,14 @@ class Wire(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """A stream, SotW or Delta: of one type's own service, or of ADS where `row` is None."""
+    """A stream, SotW or Delta: of one type's own service, or of ADS if `row` is None."""
 
     wire: Wire
     row: ResourceType | None = None
 
     @property
     def method(self) -> str:
-        """The path of the method that is called; KeyError for a type that only ADS has."""
+        """The path of its gRPC method; KeyError for a type that only ADS has."""
         if self.row is None:
             service, noun = "discovery.v3.AggregatedDiscoveryService", "AggregatedResources"
         elif self.row.grpc:
@@ -131,13 +132,9 @@ class Streaming:
 async def streaming(
     target: str, wanted: Streaming, node: Node, tls: ClientTls | None = None
 ) -> AsyncIterator[StreamClient]:
-    """Yield a client on a connection of its own, without a subscription.
+    """Yield a client with a separate connection, without a subscription.
 
-    Args:
-        target: `host:port`, or `unix:/path`.
-        wanted: which stream.
-        node: what it announces.
-        tls: None for plain text.
+    `target` is `host:port`, or `unix:/path`; without `tls` it is plain text.
     """
     dialogue = DeltaDialogue(node) if wanted.wire is Wire.DELTA else SotwDialogue(node)
     async with open_channel(target, tls) as channel, StreamClient(channel, wanted.method, dialogue) as client:
@@ -150,16 +147,15 @@ _WORDS = {Wire.SOTW: "SotW", Wire.DELTA: "Delta", Wire.REST: "REST"}
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """What to subscribe to, and how.
+    """The subscriptions of a client, and its wire.
 
     Attributes:
-        address: as the user wrote it: `host:port`, `unix:/path`, or a URL, which means REST.
-        rows: the types; several of them on an ADS stream alone.
-        names: what to subscribe to; none for everything.
-        wire: how to receive updates.
+        address: as written: `host:port`, `unix:/path`, or a URL, which means REST.
+        rows: the types; several on an ADS stream only.
+        names: the names to subscribe to; empty for everything.
         is_aggregated: by ADS, not by the service of the type.
-        tls: None for plain text, or where a URL says https and this machine trusts the server.
-        token: a bearer token to send; empty for none.
+        tls: None for plain text, or for a URL of https with the CAs of this machine.
+        token: a bearer token to send, or empty.
     """
 
     address: str
@@ -172,14 +168,14 @@ class ClientOptions:
 
     @property
     def title(self) -> str:
-        """What is watched where, in words."""
+        """A description of the subscription and the server, for users."""
         nouns = ", ".join(row.noun for row in self.rows)
         named = f" {', '.join(self.names)}" if self.names else ""
         return f"{nouns}{named} at {self.target} by {_WORDS[self.wire]}{' ADS' if self.is_aggregated else ''}"
 
     @property
     def target(self) -> str:
-        """Where to connect to: `host:port`, `unix:/path`, and over REST a URL. Raises UsageError as `check` does."""
+        """The target: `host:port`, `unix:/path`, and over REST a URL. Raises UsageError."""
         if self.address.startswith(URLS):
             return self.address
         where = parse_address(self.address)
@@ -192,7 +188,7 @@ class ClientOptions:
         return f"{scheme}://{where}" if self.wire is Wire.REST else str(where)
 
     def check(self) -> None:
-        """Raise UsageError where the address is none, or no server could answer."""
+        """Raise UsageError if the address is invalid, or no server could answer."""
         if fault := next(self._faults(), None):
             raise UsageError(fault)
         _ = self.target
@@ -247,7 +243,7 @@ LONGEST_PAUSE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An interruption, in words. `code` is that of ConnectionLostError, or `NACK`; after a final one nothing follows."""
+    """An interruption. `code` is that of ConnectionLostError, or `NACK`; a final one is the last item."""
 
     text: str
     code: str
@@ -257,9 +253,9 @@ class Trouble:
 async def follow(
     client: XdsClient, first_pause_s: float = FIRST_PAUSE_S, *, names: Collection[str] = ()
 ) -> AsyncGenerator[Update | Trouble, None]:
-    """Yield each update, after its ACK, and each interruption; connect again when the connection is lost.
+    """Yield each update, after its ACK, and each interruption; reconnect after a lost connection.
 
-    A client that asked for `names` asks for what redirects lead to as well; any other is sent all that there is anyway.
+    A client that subscribed to `names` also subscribes to the targets of redirects; any other receives all resources.
     """
     pause_s, asked = first_pause_s, set(names)
     while True:

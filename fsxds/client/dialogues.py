@@ -1,6 +1,6 @@
-"""The requests of a client on a stream, and the reading of responses: state of the world, and Delta (pure).
+"""Creates the requests of a client on a stream, and reads responses: SotW and Delta. Pure.
 
-A dialogue outlives its streams: when a stream was lost, `first_requests` subscribe to the same on the next one.
+A dialogue outlives its streams: after a lost stream, `first_requests` renews the subscriptions on the next one.
 """
 
 from __future__ import annotations
@@ -33,26 +33,25 @@ from fsxds.model.values import Nonce, TypeUrl, Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.subscription import WILDCARD
 
-# So many names are in one request of those that begin a Delta stream; a server may take no more than 4 MB in one.
+# The maximum number of names per request at the start of a Delta stream; a server may take no more than 4 MB per
+# request.
 MOST_NAMES_AT_ONCE = 10_000
 
 HeldVersions = Callable[[TypeUrl], Mapping[str, str]]
-"""Returns the versions of the resources of a type that a stream is to begin with, by their names."""
+"""Returns the versions of held resources of a type by name, for the start of a stream."""
 
 
 class _RequestWriter:
-    """Serializes the requests of a client; on each stream the first one has the node."""
+    """Serializes the requests of a client; the first one of each stream has the node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._has_sent_node = False
 
     def begin_stream(self) -> None:
-        """Send the node again, with the next request."""
         self._has_sent_node = False
 
     def written(self, request: DynamicMessage, reason: str | None = None) -> bytes:
-        """Return a request; with a reason it is a NACK."""
         if reason is not None:
             request.error_detail.code, request.error_detail.message = NACK_CODE, reason
         if not self._has_sent_node:
@@ -66,7 +65,7 @@ class _RequestWriter:
 class _SotwSubscription:
     """One type on the stream: the names, the version ACKed last, the nonce received last.
 
-    `never_named`: no request named anything, which subscribes to everything.
+    `never_named`: no request had a name, which means a wildcard.
     """
 
     names: tuple[str, ...] = ()
@@ -76,9 +75,9 @@ class _SotwSubscription:
 
 
 class SotwDialogue:
-    """The state of one client, over one stream after the other.
+    """The state of one client, over successive streams.
 
-    Where it `accepts_parts`, faults are in the update, beside what is good of it, and are not raised.
+    With `accepts_parts`, faults are returned in the update, beside the good resources, and are not raised.
     """
 
     def __init__(self, node: Node, *, accepts_parts: bool = False) -> None:
@@ -87,7 +86,7 @@ class SotwDialogue:
         self._subscriptions: dict[TypeUrl, _SotwSubscription] = {}
 
     def first_requests(self) -> Iterator[bytes]:
-        """Yield the requests that begin a stream: every subscription, with the version that the client holds."""
+        """Yield the requests that start a stream: all subscriptions with held versions."""
         self._writer.begin_stream()
         for type_url, subscription in self._subscriptions.items():
             subscription.nonce = ""
@@ -95,7 +94,7 @@ class SotwDialogue:
                 yield self._request(type_url, subscription)
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request that subscribes to more names of a type; without any, to everything."""
+        """Return the request that subscribes to more names of a type; without names, to everything."""
         subscription = self._subscriptions.setdefault(type_url, _SotwSubscription())
         subscription.names = tuple(dict.fromkeys((*subscription.names, *names)))
         subscription.never_named = subscription.never_named and not subscription.names
@@ -109,7 +108,7 @@ class SotwDialogue:
         return self._request(type_url, subscription)
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK of an update, or the NACK where there is a reason; None for a type without a subscription."""
+        """Return the ACK, or the NACK if there is a reason; None for a type without a subscription."""
         subscription = self._subscriptions.get(update.type_url)
         if subscription is None:
             return None
@@ -121,8 +120,8 @@ class SotwDialogue:
         """Read a response.
 
         Raises:
-            WrongResponseError: it holds what a client cannot accept.
-            ConnectionLostError: it is no response at all.
+            WrongResponseError: a client cannot accept it.
+            ConnectionLostError: it is not a response.
         """
         response, contents = _parsed(DiscoveryResponse, data)
         read_anys(response.resources, contents)
@@ -132,7 +131,7 @@ class SotwDialogue:
             Version(response.version_info),
             Nonce(response.nonce),
             contents.frozen(),
-            # A heartbeat names what is to stay, and nothing else.
+            # A heartbeat lists resources to keep, and nothing else.
             is_full=row is not None and row.full_state_in_sotw and not contents.heartbeats,
             heartbeats=tuple(contents.heartbeats),
             relays=relays_of_identifier(response.control_plane.identifier),
@@ -155,9 +154,9 @@ class SotwDialogue:
 
 @dataclass(slots=True)
 class _DeltaSubscription:
-    """One type on the stream: the names, and the versions of the resources that were ACKed.
+    """One type on the stream: the names, and the versions of ACKed resources.
 
-    `never_named`: no request named anything, which subscribes to everything.
+    `never_named`: no request had a name, which means a wildcard.
     """
 
     names: dict[str, None] = field(default_factory=dict)
@@ -165,12 +164,11 @@ class _DeltaSubscription:
     never_named: bool = True
 
     def subscribe(self, names: tuple[str, ...]) -> None:
-        """Add names; the first ones end the subscription to everything, as the specification says."""
+        """Add names; the first ones end an implicit wildcard, as the specification demands."""
         self.never_named = self.never_named and not names
         self.names |= dict.fromkeys(names)
 
     def unsubscribe(self, names: tuple[str, ...]) -> None:
-        """Remove names, and the resources that are held for them."""
         self.never_named = self.never_named and not names
         for name in names:
             self.names.pop(name, None)
@@ -178,17 +176,16 @@ class _DeltaSubscription:
             self.held = {name: version for name, version in self.held.items() if name not in names}
 
     def take(self, update: Update) -> None:
-        """Hold what an ACKed update brought."""
         self.held |= {name: resource.version for name, resource in update.resources.items()}
         for name in update.removed:
             self.held.pop(name, None)
 
 
 class DeltaDialogue:
-    """The state of one client, over one stream after the other.
+    """The state of one client, over successive streams.
 
-    Where it `accepts_parts`, faults are in the update, beside what is good of it, and are not raised. Without `held` a stream
-    begins with the versions of what was ACKed on those before.
+    With `accepts_parts`, faults are returned in the update, and are not raised. Without `held`, a stream starts with
+    the versions that were ACKed on previous streams.
     """
 
     def __init__(self, node: Node, held: HeldVersions | None = None, *, accepts_parts: bool = False) -> None:
@@ -196,11 +193,11 @@ class DeltaDialogue:
         self._subscriptions: dict[TypeUrl, _DeltaSubscription] = {}
         self._held = held
         self._accepts_parts = accepts_parts
-        # Of the stream that goes on: versions are a part of the first request for a type alone.
+        # The types requested on the current stream: versions are in the first request for a type only.
         self._begun: set[TypeUrl] | None = None
 
     def first_requests(self) -> Iterator[bytes]:
-        """Yield the requests that begin a stream: every subscription, with the resources that the client holds."""
+        """Yield the requests that start a stream: all subscriptions with held resources."""
         self._writer.begin_stream()
         self._begun = set()
         for type_url, subscription in self._subscriptions.items():
@@ -211,7 +208,7 @@ class DeltaDialogue:
                     yield self._subscribing(type_url, more)
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
-        """Return the request that subscribes to more names of a type; without any, to everything."""
+        """Return the request that subscribes to more names of a type; without names, to everything."""
         named = tuple(names)
         self._subscriptions.setdefault(type_url, _DeltaSubscription()).subscribe(named)
         return self._subscribing(type_url, named)
@@ -233,7 +230,7 @@ class DeltaDialogue:
         return self._writer.written(DeltaDiscoveryRequest(type_url=type_url, resource_names_unsubscribe=named))
 
     def answer(self, update: Update, reason: str | None) -> bytes | None:
-        """Return the ACK of an update, or the NACK where there is a reason; None for a type without a subscription."""
+        """Return the ACK, or the NACK if there is a reason; None for a type without a subscription."""
         subscription = self._subscriptions.get(update.type_url)
         if subscription is None:
             return None
@@ -246,8 +243,8 @@ class DeltaDialogue:
         """Read a response.
 
         Raises:
-            WrongResponseError: it holds what a client cannot accept.
-            ConnectionLostError: it is no response at all.
+            WrongResponseError: a client cannot accept it.
+            ConnectionLostError: it is not a response.
         """
         response, contents = _parsed(DeltaDiscoveryResponse, data)
         update = _update_of(response, contents)
@@ -255,7 +252,7 @@ class DeltaDialogue:
 
 
 def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMessage, UpdateContents]:
-    """Return a response, and room for what is in it; ConnectionLostError where it is none."""
+    """Return a response, and empty contents for it; ConnectionLostError if it is malformed."""
     try:
         response = message_class.FromString(data)
     except DecodeError as error:
@@ -267,7 +264,7 @@ def _parsed(message_class: type[DynamicMessage], data: bytes) -> tuple[DynamicMe
 def _checked(
     update: Update, contents: UpdateContents, subscribed: Container[TypeUrl], *, accepts_parts: bool
 ) -> Update:
-    """Return an update that a client can accept, or what it can accept of it; WrongResponseError for any other."""
+    """Return the acceptable part of an update; WrongResponseError if a fault is not tolerated."""
     if update.type_url not in subscribed:
         fault = f"{update.type_url} was not asked for"
         if not accepts_parts:

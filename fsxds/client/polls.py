@@ -1,4 +1,4 @@
-"""A client that polls over REST; the server holds each poll until something changes."""
+"""A client that polls over REST; the server holds each poll until a change."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from fsxds.model.values import Nonce, PlainValue, TypeUrl, Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
 
-# For so long the server is asked to hold a poll; it may hold it for less.
+# How long the server is asked to hold a poll; it may hold it for less.
 HOLD_S = 60.0
-# When no response has come so long after that, the connection is dead.
+# Without a response this long after that, the connection is dead.
 LATE_S = 15.0
 _CONNECT_PATIENCE_S = 5.0
-# A server that does not hold polls is asked so often where there is nothing new.
+# The interval of polls without a change to a server that does not hold polls.
 REFRESH_S = 1.0
 
 _OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
-# With these another attempt may succeed; others mean that the request, or the server, is not what it should be.
+# With these another attempt may succeed; others mean a wrong request or server.
 _PASSING = frozenset({408, 429, 500, 502, _UNAVAILABLE, 504})
 _UNIX = "unix:"
 
 
 def plain_node(node: Node) -> PlainValue:
-    """Return what a poll says of its node."""
+    """Return the JSON of the node in a poll."""
     if node.serialized:
         plain: PlainValue = json_format.MessageToDict(node_message(node), preserving_proto_field_name=True)
         return plain
@@ -59,27 +59,23 @@ def plain_node(node: Node) -> PlainValue:
 
 
 class PollingClient:
-    """A client that polls for one type. Use as an async context manager; its methods are those of `StreamClient`.
+    """A client that polls for one type. Use as an async context manager; with the methods of `StreamClient`.
 
-    `next()` may be cancelled while it waits. `on_connected` is called with each response that is no error. The other
-    attributes may be set before the client is used.
+    `next()` may be cancelled while it waits. `on_connected` is called with each response that is not an error. The
+    other attributes may be set before the client is used.
 
     Attributes:
         hold_s: how long the server is asked to hold a poll; `late_s`: how much longer an answer may take.
-        tls: None for plain text, or where a URL says https and this machine trusts the server.
-        token: a bearer token to send; empty for none. `headers` are more headers.
-        most_bytes: how large a response may be, when it is not compressed any more; None for any size.
-        accepts_parts: faults are in the update, beside what is good of it, and are not raised.
+        tls: None for plain text, or for a URL of https with the CAs of this machine.
+        token: a bearer token to send, or empty. `headers` are more headers.
+        most_bytes: the maximum size of a decompressed response, or None.
+        accepts_parts: faults are returned in the update, beside the good resources, and are not raised.
     """
 
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
-        """Poll at an address.
+        """Poll for a type with a REST form.
 
-        Args:
-            address: `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
-            row: what to poll for; it has a REST form.
-            node: what it announces.
-            converter: reads the resources.
+        `address` is `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
         """
         self._address = address
         self._row = row
@@ -112,15 +108,15 @@ class PollingClient:
             await self._session.close()
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Subscribe to more names of the type; without any, to everything."""
+        """Subscribe to more names of the type; without names, to everything."""
         if type_url != self._row.type_url:
             raise ValueError(f"this client polls for {self._row.short_name}")
         self._names = list(dict.fromkeys((*self._names, *names)))
-        # Of other names it says nothing; a server whose versions are those of a type would find nothing new.
+        # The version does not cover other names; a server with versions per type would see no change.
         self._version = ""
 
     def unsubscribe(self, *names: str) -> None:
-        """Unsubscribe from names; a client that has none left would ask for everything."""
+        """Unsubscribe from names; without any left, the client would request everything."""
         gone = frozenset(names)
         self._names = [name for name in self._names if name not in gone]
         self._version = ""
@@ -137,12 +133,12 @@ class PollingClient:
         self._rejected, self._unanswered = (self._unanswered.nonce, reason), None
 
     def nack_late(self, reason: str) -> None:
-        """NACK what is held, with the next poll."""
+        """NACK the held version, with the next poll."""
         if self._version:
             self._rejected = Nonce(self._version), reason
 
     async def next(self) -> Update:
-        """Wait for the next update, after an ACK of the one before where it was not answered.
+        """Wait for the next update; ACKs the previous one if it was not answered.
 
         Raises:
             ConnectionLostError: there is no connection, or an error response; the next call polls again.
@@ -168,7 +164,10 @@ class PollingClient:
             await self._ask(hold_s=0.0)
 
     async def _poll(self, hold_s: float) -> bytes | None:
-        """Poll once; None when there is nothing new. After an outage it is not held: that the server is back is worth knowing."""
+        """Poll once; return None if nothing changed.
+
+        After an outage the poll is not held, so that the return of the server is noticed.
+        """
         try:
             body = await self._ask(hold_s)
         except ConnectionLostError:
@@ -184,7 +183,7 @@ class PollingClient:
         url, timeout = url_of(self._address, self._row), {"timeout": f"{hold_s:g}"}
         headers = dict((*credentials_of(self.token), *self.headers))
         try:
-            # Elsewhere the token has no business.
+            # A redirect would send the token elsewhere.
             async with self._session.post(
                 url, params=timeout, json=self._request(), headers=headers, allow_redirects=False
             ) as response:
@@ -239,7 +238,7 @@ class PollingClient:
         converted = self._converter.convert(plain, self._row.message_type)
         if converted.message is None:
             name = fields.get(self._row.name_field or "")
-            # What a secret has may be in the words.
+            # The message may contain the content of a secret.
             why = "" if self._row.short_name == "sds" else f": {converted.faults[0].message}"
             contents.reject(name if isinstance(name, str) else "", f"a resource in it cannot be read{why}")
             return
@@ -249,8 +248,8 @@ class PollingClient:
 def open_session(address: str, read_patience_s: float, tls: ClientTls | None = None) -> aiohttp.ClientSession:
     """Return a session for a server at a URL, or at the socket of `unix:` and a path.
 
-    Without `tls`, an https URL means that the server is one that this machine trusts. Raises UsageError where a file of TLS
-    cannot be used.
+    Without `tls`, an https URL means that this machine trusts the server's CA. Raises UsageError if a TLS file cannot
+    be used.
     """
     connector: aiohttp.BaseConnector
     if address.startswith(_UNIX):
@@ -263,26 +262,26 @@ def open_session(address: str, read_patience_s: float, tls: ClientTls | None = N
 
 
 def url_of(address: str, row: ResourceType) -> str:
-    """Return where a server at an address is polled for a type that has a REST form."""
+    """Return the URL to poll a server for a type with a REST form."""
     return f"{base_of(address)}/v3/discovery:{row.rest_path}"
 
 
 def base_of(address: str) -> str:
-    """Return the URL of a server at an address, to which paths are added."""
+    """Return the base URL of a server at an address."""
     return "http://fsxds" if address.startswith(_UNIX) else address.rstrip("/")
 
 
 def _nothing() -> None:
-    """Do nothing when there is a response."""
+    """The default of `on_connected`."""
 
 
 async def read_body(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
-    """Return a body as it is before compression; ConnectionLostError where it is larger than that."""
+    """Return a decompressed body; ConnectionLostError if it is larger than `most_bytes`."""
     pieces, size_bytes = [], 0
     async for piece in response.content.iter_any():
         size_bytes += len(piece)
         if most_bytes is not None and size_bytes > most_bytes:
-            # Its rest is not read.
+            # The rest is not read.
             response.close()
             fact = f"a response is larger than {most_bytes} bytes, which is all that is taken"
             raise ConnectionLostError(fact, TOO_LARGE_RESPONSE)
@@ -291,20 +290,19 @@ async def read_body(response: aiohttp.ClientResponse, most_bytes: int | None) ->
 
 
 def _parsed(body: bytes) -> tuple[Sequence[PlainValue], str, str]:
-    """Return the resources of a DiscoveryResponse in JSON, its version and its nonce."""
     try:
         response = json.loads(body)
         members, version = response.get("resources", []), str(response["version_info"])
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         members, version = None, ""
     if not isinstance(members, list):
-        # Not with its cause: that has the content.
+        # Without its cause, which has the content.
         raise ConnectionLostError("what came is no DiscoveryResponse in JSON; is this an xDS server?", "INTERNAL")
     return members, version, str(response.get("nonce") or "")
 
 
 def _error_of(status: int, body: bytes) -> ConnectionLostError:
-    """Return what an error response means, with its own words where it has some."""
+    """Return the error for an error response, with the server's message if it has one."""
     try:
         words = str(json.loads(body)["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -314,11 +312,11 @@ def _error_of(status: int, body: bytes) -> ConnectionLostError:
 
 
 def words_of(error: aiohttp.ClientError) -> str:
-    """Return what is wrong, without aiohttp's own objects."""
+    """Return the message of an error, without aiohttp's own objects."""
     if words := tls_words(error):
         return words
     if isinstance(error, aiohttp.ClientConnectorError):
-        # The words of a name that is not found come with a number of their own, below zero.
+        # The message for an unknown host name has a special, negative number.
         number = error.errno or 0
         return os.strerror(number) if number > 0 else error.strerror or "no connection"
     if isinstance(error, aiohttp.ClientResponseError):

@@ -1,4 +1,4 @@
-"""A client on gRPC streams: one at a time, opened again after it was lost."""
+"""A client on gRPC streams: one at a time, reopened after a loss."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import grpc.aio
 from fsxds.client.updates import ENDED_EARLY, ConnectionLostError, Update, WrongResponseError, lost_by
 from fsxds.model.values import TypeUrl
 
-# A server that sends, but does not read, makes the requests to it pile up; so many are kept for one that is slow.
+# If a server sends without reading, requests to it pile up; this many are tolerated for a slow server.
 MOST_UNSENT = 10_000
-# A server that ended a stream too early to say why has this time the next time, before the first request is sent.
+# A server that ended a stream too early to send a reason gets this time at the next attempt, before the first request.
 TIME_TO_REJECT_S = 0.25
 
 
 class _Signal(Enum):
-    """What arrives beside responses and the end."""
+    """Events other than responses and the end."""
 
     CONNECTED = "connected"
 
@@ -30,10 +30,10 @@ _Received = bytes | _Signal | ConnectionLostError
 
 
 class Dialogue(Protocol):
-    """What requests a client sends, and how it reads responses: `SotwDialogue` or `DeltaDialogue`."""
+    """Creates a client's requests, and reads responses: `SotwDialogue` or `DeltaDialogue`."""
 
     def first_requests(self) -> Iterator[bytes]:
-        """Yield the requests that begin a stream."""
+        """Yield the requests that start a stream."""
 
     def subscribe(self, type_url: TypeUrl, names: Iterable[str]) -> bytes:
         """Return the request that subscribes to more names."""
@@ -51,20 +51,13 @@ class Dialogue(Protocol):
 class StreamClient:
     """A client over one stream. Use as an async context manager.
 
-    `next()` may be cancelled while it waits: nothing is lost. When the stream ends, `next()` raises ConnectionLostError;
-    called again, it opens a new stream with the same subscriptions. `on_connected` is called when there is a connection,
-    the first or another one. `token` is a bearer token to send, `headers` are more headers; both may be set before the client
-    is used.
+    `next()` may be cancelled while it waits, without losing anything. When the stream ends, `next()` raises
+    ConnectionLostError; the following call opens a new stream with the same subscriptions. `on_connected` is called
+    after each connect. `token`, a bearer token, and more `headers` may be set before the client is used.
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:
-        """Use a channel, which is left open in the end.
-
-        Args:
-            channel: see `connection.open_channel`.
-            method: the path of the method that streams; see `connection.Streaming`.
-            dialogue: makes the requests, and reads the responses.
-        """
+        """Use a channel, which is not closed at the end; `method` is the path of the streaming method."""
         self._method = channel.stream_stream(method)
         self._path = method
         self._dialogue = dialogue
@@ -87,11 +80,11 @@ class StreamClient:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.disconnect()
-        # Without the error of the body, which would come out as a group.
+        # Without the error of the body, which would become a group.
         await self._tasks.__aexit__(None, None, None)
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Subscribe to more names of a type; without any, to everything."""
+        """Subscribe to more names of a type; without names, to everything."""
         self._send(self._dialogue.subscribe(type_url, names))
 
     def unsubscribe(self, type_url: TypeUrl, *names: str) -> None:
@@ -99,7 +92,7 @@ class StreamClient:
         self._send(self._dialogue.unsubscribe(type_url, names))
 
     async def next(self) -> Update:
-        """Wait for the next update, after an ACK of the one before where it was not answered.
+        """Wait for the next update; ACKs the previous one if it was not answered.
 
         Raises:
             ConnectionLostError: the stream ended, or there is none.
@@ -141,25 +134,25 @@ class StreamClient:
             self._answer(self._unanswered, None)
 
     def nack(self, reason: str, update: Update | None = None) -> None:
-        """Send a NACK of the last update, or of the one given."""
+        """Send a NACK of the last update, or of the given one."""
         rejected = update or self._unanswered
         if rejected is None:
             raise ValueError("there is no unanswered update")
         self._answer(rejected, reason)
 
     def defer(self) -> Update:
-        """Leave the last update unanswered, and return it: for `accept`, later or never."""
+        """Return the last update without an answer, for a later `accept`."""
         if self._unanswered is None:
             raise ValueError("there is no unanswered update")
         update, self._unanswered = self._unanswered, None
         return update
 
     def accept(self, update: Update) -> None:
-        """Send the ACK of an update that was deferred."""
+        """Send the ACK of a deferred update."""
         self._answer(update, None)
 
     async def finish(self, patience_s: float = 1.0) -> None:
-        """Send the ACK of the last update, and end the stream when all is sent; what arrives meanwhile is dropped."""
+        """ACK the last update, and end the stream once all requests are sent; drop incoming responses."""
         self.ack()
         if self._call is not None:
             self._outbox.put_nowait(None)
@@ -170,12 +163,12 @@ class StreamClient:
         self.disconnect()
 
     def disconnect(self) -> None:
-        """End the stream; the next `next()` opens another one."""
+        """End the stream; the following `next()` opens another one."""
         self._unanswered = None
         if self._reading is not None:
             self._reading.cancel()
             self._call.cancel()
-            # Where the server ended the call, nothing ends gRPC's task that waits for requests, but their end.
+            # If the server ended the call, gRPC's task that waits for requests ends only with their end.
             self._outbox.put_nowait(None)
         self._call = self._reading = None
 
@@ -184,16 +177,15 @@ class StreamClient:
         self._send(self._dialogue.answer(update, reason))
 
     def _send(self, request: bytes | None) -> None:
-        """Send a request; without a stream nothing, for the next one begins with every subscription anyway."""
+        """Send a request; dropped without a stream, because the next one starts with every subscription."""
         if request is not None and self._call is not None:
             self._outbox.put_nowait(request)
 
     def _open(self, waits_s: float = 0.0) -> None:
-        """Open a stream, on which no request is sent for so long."""
         self._outbox, self._inbox = asyncio.Queue(), asyncio.Queue(maxsize=1)
         for request in self._dialogue.first_requests():
             self._outbox.put_nowait(request)
-        # At first a server that is not there is an error at once; after a lost stream its return is waited for.
+        # At first an unreachable server is an immediate error; after a lost stream its return is awaited.
         metadata = (*credentials_of(self.token), *self.headers)
         requests = _taken_from(self._outbox, waits_s)
         self._call = self._method(requests, wait_for_ready=self._was_lost, metadata=metadata)
@@ -201,12 +193,12 @@ class StreamClient:
 
 
 def credentials_of(token: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers that show a bearer token; none without one."""
+    """Return the headers with a bearer token, if any."""
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
 def _nothing() -> None:
-    """Do nothing when there is a connection."""
+    """The default of `on_connected`."""
 
 
 async def _taken_from(outbox: asyncio.Queue[bytes | None], waits_s: float) -> AsyncIterator[bytes]:
@@ -216,7 +208,7 @@ async def _taken_from(outbox: asyncio.Queue[bytes | None], waits_s: float) -> As
 
 
 async def _read(call: Any, inbox: asyncio.Queue[_Received], method: str) -> None:
-    """Pass on what a call receives, and in the end how it ended. Cancelling a read would cancel the call."""
+    """Forward the responses of a call, and finally its end. Cancelling a read would cancel the call."""
     try:
         await call.wait_for_connection()
         await inbox.put(_Signal.CONNECTED)

@@ -1,4 +1,4 @@
-"""What a client receives, as values: updates, faults in them, and why a connection was lost."""
+"""The responses that a client receives, as values: updates, their faults, and causes of lost connections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
 from fsxds.snapshots.redirect_payloads import locator_in
 
-# What came over a wire was written in no file that is known here.
+# The origin of resources from a wire, whose file is unknown.
 ELSEWHERE = Origin(PurePosixPath(), 0)
 
 
@@ -37,17 +37,16 @@ class Update:
     """One response of a server.
 
     Attributes:
-        type_url: the type that it is about.
         version: its `version_info`, or `system_version_info`.
-        nonce: its nonce, or version where the wire has none.
-        resources: the resources in it, by name. In Delta the server gives their versions, elsewhere these are digests.
+        nonce: its nonce, or version if the wire has none.
+        resources: by name. In Delta the server sends their versions, elsewhere these are digests.
         removed: the names that it removes (Delta).
-        is_full: it is the full state of the type: what is not in it is removed too.
-        heartbeats: names whose time to live begins anew; their content is not repeated.
-        unpopulated: names that do not exist, such as a virtual host that was asked for.
-        faults: what a client cannot accept in it, in words; none where it is accepted as a whole or not at all.
-        rejected: the names of resources that are left out for that, of which nothing else is known. Where there is a fault
-            without a name, the update is not full.
+        is_full: it is the full state of the type: resources missing from it are removed, too.
+        heartbeats: names with a renewed time to live; their content is not repeated.
+        unpopulated: names that do not exist, such as a requested virtual host.
+        faults: the reasons why a client cannot accept parts of it; empty if it is accepted completely or not at all.
+        rejected: the names of resources that are omitted because of faults. After a fault without a name, the update is
+            not full.
         relays: the ids of the relays that it passed, the nearest first.
     """
 
@@ -71,9 +70,9 @@ class Update:
 
 @dataclass(slots=True)
 class UpdateContents:
-    """What was read of one response so far; `faults` say what a client cannot accept in it.
+    """The contents of one response read so far, with the faults that a client cannot accept.
 
-    `rejected` has the names of resources with a fault. `has_unnamed` says that there is one whose name is unknown.
+    `rejected` has the names of faulty resources. `has_unnamed` is true if the name of one is unknown.
     """
 
     type_url: TypeUrl
@@ -85,18 +84,18 @@ class UpdateContents:
     has_unnamed: bool = False
 
     def add(self, resource: Resource) -> None:
-        """Take in a resource; the second one of a name is a fault."""
+        """Add a resource; a second one with the same name is a fault."""
         if resource.name in self.resources:
             self.reject(resource.name, f'"{resource.name}" is in it twice')
         self.resources[resource.name] = resource
 
     def add_body(self, body: bytes) -> None:
-        """Take in a resource of which nothing but its body is known; DecodeError where the bytes are no message."""
+        """Add a resource with only a body; DecodeError if the bytes are not a message."""
         version = version_of_body(self.type_url, body)
         self.add(Resource(self.type_url, name_within(body), body, version, ELSEWHERE))
 
     def reject(self, name: str, fault: str) -> None:
-        """Note a fault of a resource; the name is empty where it is unknown."""
+        """Record a fault of a resource; the name is empty if it is unknown."""
         self.faults.append(fault)
         if name:
             self.rejected.add(name)
@@ -104,7 +103,7 @@ class UpdateContents:
             self.has_unnamed = True
 
     def accepted(self, update: Update) -> Update:
-        """Return an update without what has a fault, and with the faults."""
+        """Return an update without the faulty resources, and with the faults."""
         if not self.faults:
             return update
         good = {name: each for name, each in self.resources.items() if name not in self.rejected}
@@ -137,7 +136,7 @@ class ConnectionLostError(FsxdsError):
 
 
 class WrongResponseError(FsxdsError):
-    """A response holds what a client cannot accept; `update` is what could be read of it."""
+    """A client cannot accept a response; `update` is its readable part."""
 
     def __init__(self, message: str, update: Update) -> None:
         super().__init__(message)
@@ -149,18 +148,18 @@ DiscoveryResponse = discovery_pb2.DiscoveryResponse
 DeltaDiscoveryRequest = discovery_pb2.DeltaDiscoveryRequest
 DeltaDiscoveryResponse = discovery_pb2.DeltaDiscoveryResponse
 
-# The user agent of a client that is given none.
+# The default user agent of a client.
 AGENT = "fsxds watch"
 
 _WRAPPER = f"{PREFIX}envoy.service.discovery.v3.Resource"
 _LOCATORS = {f"{PREFIX}{each.DESCRIPTOR.full_name}": each for each in (ResourceLocator, ResourceNameMessage)}
 
-# google.rpc.Code; what Envoy says with each NACK (ENVOY.md E32).
+# google.rpc.Code; Envoy sends it with each NACK (ENVOY.md E32).
 NACK_CODE = 13
 
 
 def node_message(node: Node) -> DynamicMessage:
-    """Return the message that announces a node: all that is known of it, where that is more than the rest says."""
+    """Return the message of a node, preferring its serialized form, which is more complete."""
     if node.serialized:
         return base_pb2.Node.FromString(node.serialized)
     return base_pb2.Node(
@@ -173,7 +172,7 @@ def node_message(node: Node) -> DynamicMessage:
 
 
 def name_within(body: bytes) -> str:
-    """Return the name that a serialized resource bears itself; raises DecodeError where the bytes are no message.
+    """Return the name within a serialized resource; DecodeError if the bytes are not a message.
 
     Every named type has it in its first field, so a message with one text in that field reads it from all of them.
     """
@@ -182,7 +181,7 @@ def name_within(body: bytes) -> str:
 
 
 def read_anys(anys: Iterable[DynamicMessage], contents: UpdateContents) -> None:
-    """Take in the resources of a SotW response, wrapped or not."""
+    """Add the resources of a SotW response, wrapped or not."""
     for packed in anys:
         try:
             if packed.type_url == _WRAPPER:
@@ -194,13 +193,13 @@ def read_anys(anys: Iterable[DynamicMessage], contents: UpdateContents) -> None:
 
 
 def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
-    """Take in a `Resource`: with content, as a heartbeat, or as a name that does not exist.
+    """Add a `Resource`: with content, as a heartbeat, or as a name that does not exist.
 
     Raises:
-        DecodeError: a resource that says its name itself is no message.
+        DecodeError: a resource without a name in its wrapper is not a message.
     """
     if not wrapper.HasField("resource"):
-        # A heartbeat has a time to live, and the version of what the client holds already.
+        # A heartbeat has a time to live, and the version that the client holds already.
         (contents.heartbeats if wrapper.HasField("ttl") else contents.unpopulated).append(wrapper.name)
         return
     body = wrapper.resource.value
@@ -214,7 +213,7 @@ def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
 
 
 def _add_redirect(wrapper: DynamicMessage, contents: UpdateContents) -> None:
-    """Take in a name that leads to another resource. Source: xRFC TP1, "Redirects"."""
+    """Add a redirect to another resource. Source: xRFC TP1, "Redirects"."""
     try:
         payload = _LOCATORS[wrapper.resource.type_url].FromString(wrapper.resource.value)
         locator = str(locator_in(payload, ""))
@@ -230,7 +229,7 @@ def _add_redirect(wrapper: DynamicMessage, contents: UpdateContents) -> None:
 
 
 def targets_of(update: Update) -> Iterator[str]:
-    """Yield the names that the redirects of an update lead to first."""
+    """Yield the first targets of an update's redirects."""
     for resource in update.resources.values():
         if resource.redirect and isinstance(target := Locator.parse(resource.redirect).target, ResourceName):
             yield str(target)
@@ -242,7 +241,7 @@ def _is_of(type_url: TypeUrl, contents: UpdateContents, name: str) -> bool:
     return type_url == contents.type_url
 
 
-# The code where what listens there speaks something else than gRPC.
+# The code if the peer does not speak gRPC.
 WRONG_PROTOCOL = "WRONG_PROTOCOL"
 
 _NO_SUCH_METHOD = grpc.StatusCode.UNIMPLEMENTED
@@ -255,7 +254,7 @@ _FINAL = frozenset(
         grpc.StatusCode.UNAUTHENTICATED,
     }
 )
-# gRPC's words for a connection that could not be made go from the outside to the inside; the last say what is wrong.
+# gRPC's messages of failed connects go from the outer to the inner cause; the last part is the useful one.
 _CONNECT_WORDS = re.compile(
     r"failed to connect to all addresses; .*?last error: \w+: (?:(?:ipv4|ipv6|unix):\S+: )?"
     r"(?:Failed to connect to remote host: (?:connect: )?|connect failed: addr: \S+ error: )?(?P<connect>.*)"
@@ -263,17 +262,17 @@ _CONNECT_WORDS = re.compile(
     re.DOTALL,
 )
 _TOO_LARGE = re.compile(r".*message larger than max \((?P<size>\d+) vs\. (?P<most>\d+)\)", re.DOTALL)
-# The code where a response is larger than the client takes.
+# The code if a response is larger than the client accepts.
 TOO_LARGE_RESPONSE = "TOO_LARGE_RESPONSE"
-# The code where a stream ended while its first requests were being written: gRPC loses the status then.
+# The code if a stream ended while its first requests were being written: gRPC loses the status then.
 ENDED_EARLY = "ENDED_EARLY"
 _CORE_ERROR = "Internal error from Core"
-# What gRPC says of a server that answers with something else than HTTP/2.
+# gRPC's message for a server that answers with another protocol than HTTP/2.
 _OTHER_PROTOCOL = "Failed parsing HTTP/2"
 
 
 def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostError:
-    """Return why a call ended, in words for users; those of the server are quoted."""
+    """Return the cause of a call's end for users, with the server's message."""
     quoted = f', "{_cut(details)}"' if details else ""
     if code is _NO_SUCH_METHOD:
         return ConnectionLostError(f"the server has no {method.rpartition('/')[2]}{quoted}", code.name, is_final=True)

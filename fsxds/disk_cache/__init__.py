@@ -1,4 +1,4 @@
-"""What is kept on disk from one start to the next, so that it need not be worked out again.
+"""Caches on disk for the next start.
 
-Nothing here is needed to be right: whatever is missing, damaged, or not to be trusted is only as if it had never been.
+Nothing depends on them: a missing, damaged or untrusted entry is treated as absent.
 """

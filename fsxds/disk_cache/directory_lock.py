@@ -1,4 +1,4 @@
-"""A directory that one process at a time has for itself, by a lock on a file in it."""
+"""Locks a directory for one process, by a lock on a file in it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,18 @@ from fsxds.model.errors import UsageError
 
 
 class DirectoryLock:
-    """The lock of one directory; it goes with its process."""
+    """The lock of one directory; it ends with its process."""
 
     def __init__(self, path: Path, use: str) -> None:
-        """Lock a directory by a file in it.
-
-        Args:
-            path: the file.
-            use: what the process that has it does, for the message to others: `mirrors into this directory`.
-        """
+        """Lock a directory by a file in it; `use` is for error texts, such as `mirrors into this directory`."""
         self._path = path
         self._use = use
         self._lock: int | None = None
 
     def hold(self, subject: Path) -> bool:
-        """Take the lock, and return whether it was not held before; the directory is there.
+        """Take the lock of an existing directory; return whether it was not held before.
 
-        Args:
-            subject: what the user calls the directory.
+        `subject` is the user's name for the directory.
 
         Raises:
             UsageError: another process has it.
@@ -62,12 +56,13 @@ class DirectoryLock:
         except OSError as error:
             if error.errno != errno.EROFS or not self._path.exists():
                 raise
-        # A disk that turned read-only, such as after an error of its own, can still be read by who has had the directory.
+        # A disk that became read-only, such as after an error, can still be read by the process that held the
+        # directory.
         return os.open(self._path, os.O_RDONLY | flags)
 
     @property
     def is_held(self) -> bool:
-        """Whether the directory is still the one that was locked: it may have been removed and made again."""
+        """Whether the locked directory still exists: it may have been removed and created again."""
         if self._lock is None:
             return False
         try:
@@ -76,7 +71,7 @@ class DirectoryLock:
             return False
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

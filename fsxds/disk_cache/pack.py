@@ -1,8 +1,8 @@
-"""A pack: many records in one file, which grows at its end and is written anew when half of it is out of date.
+"""A pack: many records in one file, which grows at its end and is rewritten when half of it is obsolete.
 
-A record is `magic, length, place, name, payload`. The name is what it is found by. The place is what it is the newest record
-of; older ones of a place are out of date. A write may end anywhere: what is not a whole record ends the pack, and is cut
-off before the next one is written. Whether a payload is what was written is for its reader to find out.
+A record is `magic, length, place, name, payload`. The name is the key for reading. A record is obsolete if a newer one
+has the same place. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write.
+The reader has to verify payloads.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ NAME_BYTES = 16
 _HEADER = struct.Struct(f">4sI{NAME_BYTES}s{NAME_BYTES}s")
 _MAGIC = b"fsx\x01"
 
-# Smaller packs are not worth writing anew.
+# Smaller packs are not worth rewriting.
 SMALLEST_BYTES = 4 * 1024 * 1024
 
-# About two million clusters. Records of files that are no more count too, as nobody knows that they are.
+# About two million clusters. Records of removed files count, too, because the pack does not know about them.
 MOST_BYTES = 256 * 1024 * 1024
 
-# The names of packs, and of those that are being written; only such files are ever removed.
+# The names of packs, and of temporary files; only such files are ever removed.
 SUFFIX = ".pack"
 _OURS = re.compile(rf"[0-9a-f]{{32}}{re.escape(SUFFIX)}|{re.escape(TEMPORARY)}[0-9a-f]{{16}}")
 
-# All packs of a directory.
+# The limit for all packs of a directory.
 MOST_BYTES_OF_ALL = 1024 * 1024 * 1024
 
 
@@ -45,13 +45,11 @@ class Record(NamedTuple):
     payload: bytes
 
     def to_bytes(self) -> bytes:
-        """Return the record as it is in a pack."""
+        """Return the serialized record."""
         return _HEADER.pack(_MAGIC, len(self.payload), self.place, self.name) + self.payload
 
 
 class _Slice(NamedTuple):
-    """Where a record is in a pack."""
-
     place: bytes
     name: bytes
     start: int
@@ -59,7 +57,6 @@ class _Slice(NamedTuple):
 
 
 def _slices(content: bytes) -> Iterator[_Slice]:
-    """Yield the whole records, up to what is none."""
     start = 0
     while start + _HEADER.size <= len(content):
         magic, length, place, name = _HEADER.unpack_from(content, start)
@@ -77,26 +74,26 @@ class Pack:
         self._directory = directory
         self._file_name = name + SUFFIX
         self._smallest_bytes = smallest_bytes
-        # The file that this object wrote last, with its size: it ends with a whole record.
+        # The inode and size of the file after the last write of this object: it ends with a complete record.
         self._written: tuple[int, int] | None = None
         self._clean_above_bytes = 0
 
     def read(self) -> dict[bytes, bytes]:
-        """Return the payloads by their names, none where there is no pack."""
+        """Return the payloads by name, empty if there is no pack."""
         with PrivateDirectory.opened(self._directory) as directory:
             descriptor = directory.open(self._file_name)
             if descriptor is None:
                 return {}
             try:
                 content = _read(descriptor)
-                # The time of its last use, by which packs are evicted.
+                # Records the time of use, by which packs are evicted.
                 os.utime(descriptor)
             finally:
                 os.close(descriptor)
         return {row.name: content[row.start + _HEADER.size : row.end] for row in _slices(content)}
 
     def append(self, records: Sequence[Record]) -> bool:
-        """Add records, all or none; False where another process is writing just now."""
+        """Add all records, or none; return False if another process is writing."""
         added = b"".join(record.to_bytes() for record in records)
         with PrivateDirectory.opened(self._directory) as directory:
             is_first = self._written is None
@@ -112,13 +109,13 @@ class Pack:
         return True
 
     def _locked(self, directory: PrivateDirectory) -> int | None:
-        """Return a descriptor of the pack for as long as nobody else writes to it."""
+        """Return a descriptor of the pack with an exclusive lock, or None."""
         descriptor = directory.open(self._file_name, create=True)
         if descriptor is None:
             return None
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Another process may have put a new pack in place of this one.
+            # Another process may have replaced this pack.
             if os.fstat(descriptor).st_nlink:
                 return descriptor
         os.close(descriptor)
@@ -142,7 +139,7 @@ class Pack:
 
 
 def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
-    """Return the newest record of each place, in their order; of more than so many bytes the newest."""
+    """Return the newest record of each place, in order, up to `most_bytes`."""
     kept: dict[bytes, _Slice] = {}
     size_bytes = 0
     for row in reversed(list(_slices(content))):
@@ -155,7 +152,7 @@ def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
 
 
 def _read(descriptor: int) -> bytes:
-    """Return the content of a file; of one that is larger than any pack, nothing."""
+    """Return the content of a file, or b"" if it is larger than any pack."""
     size_bytes = os.fstat(descriptor).st_size
     if size_bytes > 2 * MOST_BYTES:
         return b""
@@ -165,7 +162,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _write_at(descriptor: int, added: bytes, end: int) -> None:
-    """Write at the end of what is whole. What could not be written whole is taken back."""
+    """Write after the last complete record; a failed write is undone."""
     os.ftruncate(descriptor, end)
     try:
         written = 0

@@ -1,12 +1,12 @@
-"""What the files of a tree parsed to, kept from one start to the next.
+"""Caches the parsed files of a tree for the next start.
 
-A file is found by its content, its format, the type that its name stands for, the context parameters that its folder gives
-names, and all that parsers know: the code, the API, the settings. Nothing else decides what it parses to, so a file that is renamed or restored is found too.
+The key of a file consists of its content, its format, the type by its name, the context parameters of its folder, and a
+digest of code, API and settings. Nothing else affects parsing, so a renamed or restored file is found, too.
 
-A record can be read only by who has the file that it was made of: it is enciphered and authenticated by keys made of the
-file's own digest, which stands nowhere in a pack. So a pack shows nothing of the tree to who cannot read the tree, and what is
-damaged or forged is no more than a file that is not in it. The cipher is the output of SHAKE-256 for that key and a fresh
-nonce, the authenticator is keyed BLAKE2b. Files with `Secret` resources or private keys in PEM are not written at all.
+Only a process that has the original file can read a record: it is enciphered and authenticated by keys derived from the
+file's digest, which is in no pack. So a pack reveals nothing of the tree to users who cannot read the tree, and a
+damaged or forged record counts as missing. The cipher is the output of SHAKE-256 for that key and a fresh nonce, the
+authenticator is keyed BLAKE2b. Files with `Secret` resources or private keys in PEM are not written at all.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _FORM = b"fsxds-parsed-1"
 DIRECTORY = "fsxds-parsed"
 """The name of the directory of packs."""
 
-# Less is parsed in the time that looking for it takes.
+# Parsing less takes no longer than the lookup.
 WORTH_BYTES = 256 * 1024
 
-# Packages that decide what files parse to.
+# The packages that affect parsing.
 _LIBRARIES = ("protobuf", "pyyaml", "google-re2", "cryptography")
 
 _NONCE_BYTES = 16
@@ -55,30 +55,26 @@ _PRIVATE_KEY = b"PRIVATE KEY-----"
 
 
 class CacheRules(Protocol):
-    """What decides what a file parses to, beside the file."""
+    """The rules that affect parsing."""
 
     @property
     def naming(self) -> NamingRules:
-        """Says for which folders a file parses to something else."""
+        """The naming rules, which differ by folder."""
 
     def digest(self) -> bytes:
-        """Return a digest of the rules; called when it is needed."""
+        """Return a digest of the rules."""
 
 
 class ParseCache:
-    """The parsed files of one tree, by one set of rules. Blocking, but for `add`; nothing here fails.
+    """The parsed files of one tree, by one set of rules. Blocking, except `add`; no method raises.
 
-    What goes wrong with the directory is reported once, and it is not used any more.
+    An error of the directory is reported once, and ends its use.
     """
 
     def __init__(self, directory: Path, tree: Path, rules: CacheRules, observer: Observer) -> None:
-        """Use a directory.
+        """Use a directory for all caches, with packs in a subdirectory.
 
-        Args:
-            directory: of all caches; packs are in a directory of their own in it.
-            tree: the directory whose files are parsed. It decides only which files share a pack.
-            rules: decide what a file parses to, beside the file.
-            observer: receives what was found, and what went wrong.
+        `tree` only determines which files share a pack. `observer` receives the number of hits, and errors.
         """
         self._directory = directory / DIRECTORY
         self._tree = tree
@@ -89,7 +85,7 @@ class ParseCache:
         self._added: dict[PurePosixPath, tuple[SourceFile, ParsedFile, bytes | None]] = {}
 
     def find(self, files: Sequence[SourceFile]) -> Sequence[ParsedFile | None]:
-        """Return the result of each file, None where it is not known. Of few bytes it is not worth looking for."""
+        """Return the cached result of each file, or None; few bytes are not worth a lookup."""
         found: Sequence[ParsedFile | None] = [None] * len(files)
         if sum(file.size_bytes for file in files) < WORTH_BYTES or not self._is_usable:
             return found
@@ -102,9 +98,9 @@ class ParseCache:
         return found
 
     def add(self, file: SourceFile, parsed: ParsedFile, encoded: bytes | None = None) -> bool:
-        """Have the next `write` keep a result, and return whether it will; `encoded` if that is at hand.
+        """Schedule a result for the next `write`; return whether it was accepted.
 
-        Not of a tree in which nothing was worth looking for, nor what holds an error or a credential.
+        It is not if no lookup was worthwhile, or if the file has an error or a credential.
         """
         if self._store is None or not self._is_usable or parsed.digest != file.digest or not parsed.is_good:
             return False
@@ -114,7 +110,7 @@ class ParseCache:
         return True
 
     def write(self) -> bool:
-        """Write what was added; False where another process is writing just now, and it stays for the next time."""
+        """Write the scheduled results; return False, and keep them, if another process is writing."""
         taken = [self._added.popitem() for _ in range(len(self._added))]
         if self._store is None or not taken or not self._is_usable:
             return True
@@ -140,8 +136,6 @@ class ParseCache:
 
 
 class _Store:
-    """Finds and writes the records of one pack."""
-
     def __init__(self, directory: Path, tree: Path, rules: bytes, naming: NamingRules) -> None:
         self._naming = naming
         self._key = hashlib.blake2b(rules, key=_FORM).digest()
@@ -168,7 +162,7 @@ class _Store:
         return Record(place, name, sealed(encode(parsed) if encoded is None else encoded, key))
 
     def _name_and_key(self, file: SourceFile) -> tuple[bytes, bytes]:
-        """Return what a file's record is found by, and what it is sealed with; neither leads to the other."""
+        """Return the name and the key of a record, which cannot be derived from each other."""
         form, hint = format_of(file.path), type_from_path(file.path)
         parts = (form.name if form else "", hint.short_name if hint else "", file.digest)
         context = self._naming.context_of(file.path)
@@ -178,14 +172,14 @@ class _Store:
 
 
 def sealed(content: bytes, key: bytes) -> bytes:
-    """Return content that only who has the key can read, or make."""
+    """Return content enciphered and authenticated with the key."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     enciphered = _enciphered(content, key, nonce)
     return nonce + _mac(nonce + enciphered, key) + enciphered
 
 
 def unsealed(payload: bytes, key: bytes) -> bytes | None:
-    """Return what was sealed with this key; None for anything else."""
+    """Return the content sealed with this key, or None."""
     start = _NONCE_BYTES + _MAC_BYTES
     nonce, mac, enciphered = payload[:_NONCE_BYTES], payload[_NONCE_BYTES:start], payload[start:]
     if not hmac.compare_digest(mac, _mac(nonce + enciphered, key)):
@@ -204,9 +198,9 @@ def _enciphered(content: bytes, key: bytes, nonce: bytes) -> bytes:
 
 @cache
 def code_digest() -> bytes:
-    """Return a digest of the code that parses: of all of fsxds, of Python, and of the libraries that decide something.
+    """Return a digest of the code that affects parsing: all of fsxds, Python, and some libraries.
 
-    The version alone would not do: who works on fsxds changes code many times between two versions.
+    The version is not enough: during development the code changes many times between two versions.
     """
     whole = hashlib.sha256(f"{python_version}\0{__version__}\0{_versions()}\0".encode())
     top = Path(__file__).parent.parent

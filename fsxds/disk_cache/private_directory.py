@@ -1,4 +1,4 @@
-"""A directory that is this user's alone, where files appear whole or not at all, and old ones go."""
+"""A directory that is private to this user, with atomic writes of files and eviction of old ones."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TEMPORARY = ".new-"
-"""Begins the names of files that are being written."""
+"""The prefix of temporary files."""
 
-# What a process that was killed left; none writes for so long.
+# Temporary files of a killed process; no write takes that long.
 TEMPORARY_FOR_S = 3600.0
 
-# What was not used for so long belongs to a tree or to a version of fsxds that is no more.
+# Files unused for this long belong to a removed tree or an old version of fsxds.
 UNUSED_FOR_S = 30 * 24 * 3600.0
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not to wait for whoever reads a named pipe that somebody put there.
+# Does not block on a named pipe in place of the file.
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS = 0o077
 
 
 class NotPrivateError(OSError):
-    """A directory belongs to somebody else, who could change what is in it."""
+    """A directory belongs to another user, who could change its content."""
 
 
 class PrivateDirectory:
-    """One opened directory. All names are those of files directly in it, so that no change of the path leads elsewhere."""
+    """One opened directory. All names are files directly in it, so that no change of the path leads elsewhere."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -39,11 +39,11 @@ class PrivateDirectory:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[PrivateDirectory]:
-        """Open a directory, and make it where there is none: for its owner alone.
+        """Open a directory, and create it if necessary, private to its owner.
 
         Raises:
             NotPrivateError: it belongs to another user.
-            OSError: it cannot be made or read.
+            OSError: it cannot be created or read.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -60,9 +60,9 @@ class PrivateDirectory:
             os.close(descriptor)
 
     def open(self, name: str, *, create: bool = False) -> int | None:
-        """Open a file to read and write, and return its descriptor; None where there is none.
+        """Open a file to read and write; return its descriptor, or None.
 
-        A file that others may change, or that is none, is removed. That which was open to others once is as if it had never been.
+        An entry that other users can access, or that is no regular file, is removed and counts as missing.
         """
         for _ in range(2):
             with suppress(FileNotFoundError):
@@ -78,7 +78,7 @@ class PrivateDirectory:
         return None
 
     def _open(self, name: str) -> int | None:
-        """Return the descriptor of a regular file that is this user's alone; None for anything else."""
+        """Return the descriptor of a private regular file, or None."""
         try:
             descriptor = os.open(name, _FILE | os.O_RDWR, dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -92,7 +92,7 @@ class PrivateDirectory:
         return None
 
     def replace(self, name: str, content: Iterable[bytes]) -> None:
-        """Put a file in place as a whole; OSError where that is not possible."""
+        """Replace a file atomically; OSError if that is not possible."""
         temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o600, dir_fd=self._descriptor)
@@ -106,12 +106,12 @@ class PrivateDirectory:
             raise
 
     def evict(self, ours: re.Pattern[str], keep: str, most_bytes: int) -> None:
-        """Remove what was not used for long, and of the others what was not used for longest, down to a size.
+        """Remove long unused files, and then the least recently used ones, down to a total size.
 
         Args:
-            ours: matches the names of the files that this is about.
-            keep: the name of the one that is in use.
-            most_bytes: the size of all together.
+            ours: matches the names of the files to consider.
+            keep: the name of the file in use.
+            most_bytes: the maximum total size.
         """
         evict_old(self._descriptor, ours, UNUSED_FOR_S, keep)
         size_bytes = 0
@@ -124,15 +124,10 @@ class PrivateDirectory:
 
 
 def evict_old(directory: int | Path, ours: re.Pattern[str], unused_for_s: float, keep: str = "") -> None:
-    """Remove the files of a directory that were not used for so long, and what was never finished.
+    """Remove the files of a directory that were unused for a time, and unfinished ones.
 
-    A file's time of change is that of its last use. One that is far ahead is as old: the clock was set back.
-
-    Args:
-        directory: its descriptor, or its path.
-        ours: matches the names of the files that this is about; the directory may have others.
-        unused_for_s: how long.
-        keep: the name of one that stays.
+    A file's time of change is that of its last use. A time far in the future counts as old: the clock was set back.
+    `ours` matches the names of the files to consider; `keep` is the name of a file to keep.
     """
     now_s = time.time()
     for name, status in _files_of(directory, ours):

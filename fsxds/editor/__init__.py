@@ -1,1 +1,1 @@
-"""The language server: what editors show of a tree while it is written."""
+"""The language server for editors of a tree."""

@@ -1,6 +1,6 @@
-"""What the API expects at a place of a document: which message, field, type or name.
+"""Determines the message, field, type or name that the API expects at a position in a document.
 
-It goes by the keys on the way and the `@type`s beside it, so a document needs neither be whole nor right.
+It uses the keys on the path and the `@type`s beside them, so a document may be incomplete or wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EXTENSION = "envoy.config.core.v3.TypedExtensionConfig"
 
 
 class Role(Enum):
-    """What is expected at a place."""
+    """The kind of value expected."""
 
     DOCUMENT = "the top of a document"
     RESOURCES = "a list of resources"
@@ -49,15 +49,14 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What is expected of a value.
+    """The value that is expected at a position.
 
     Attributes:
-        role: which form it has.
-        descriptor: the message, where it is one.
+        descriptor: the message, if it is one.
         field: the field that holds it.
-        row: the type of resource that it is, or that the resources in it are.
-        place: of an extension, the words of its place, by which `PackedTypes` knows what fits.
-        types: of a message of any type, those that fit, where its place does not say.
+        row: the type of the resource, or of the resources in it.
+        place: of an extension, which determines the types that fit.
+        types: the types that fit a message of any type, if not determined by `place`.
         is_packed: it is a message with an `@type`.
     """
 
@@ -71,17 +70,17 @@ class Expectation:
 
     @property
     def extension_place(self) -> Place:
-        """The place of the extension that this message holds; empty where it is the content of one."""
+        """The place of the extension in this message; empty for the content of an extension."""
         return () if self.is_packed and self.row is None else self.place
 
     @property
     def is_resource(self) -> bool:
-        """Whether it is a resource, and not part of one."""
+        """Whether it is a resource rather than a part of one."""
         return self.role is Role.MESSAGE and self.row is not None
 
 
 class ApiPlaces:
-    """Answers what is expected in the documents of one file."""
+    """Determines the expectations in the documents of one file."""
 
     def __init__(self, catalogue: Catalogue, path: PurePosixPath) -> None:
         self._catalogue = catalogue
@@ -90,7 +89,7 @@ class ApiPlaces:
         self._packed = catalogue.once(PackedTypes)
 
     def along(self, trail: Trail) -> tuple[Expectation, ...]:
-        """Return what is expected of the document, and of the value behind each step of a way into it."""
+        """Return the expectation for the document, and for the value after each step of a trail."""
         expected = self.settled(Expectation(Role.DOCUMENT, row=self._hint), trail.root)
         found = [expected]
         for step in trail.steps:
@@ -99,7 +98,7 @@ class ApiPlaces:
         return tuple(found)
 
     def settled(self, expected: Expectation, node: OutlineNode | None) -> Expectation:
-        """Return what is expected of a value, by what can be seen of it."""
+        """Return an expectation refined by the actual value."""
         form = node.form if node is not None else None
         if expected.role is Role.LIST and form is not Form.SEQUENCE and form is not None:
             # Envoy takes one value for a list of one.
@@ -116,14 +115,14 @@ class ApiPlaces:
         return expected
 
     def element_of(self, expected: Expectation) -> Expectation:
-        """Return what is expected of an element of a list."""
+        """Return the expectation for an element of a list."""
         if expected.role is Role.RESOURCES:
             return replace(expected, role=Role.ELEMENT)
         return self._one(expected.field, expected) if expected.field is not None else Expectation(Role.FREE)
 
     def in_field(self, field: FieldDescriptor, holder: Expectation) -> Expectation:
-        """Return what is expected of the value of a field in a message."""
-        # What holds an extension has its place, until the message within is reached.
+        """Return the expectation for the value of a field in a message."""
+        # The holder of an extension has its place, until the message within is reached.
         is_content = field.message_type is not None and field.message_type.full_name == ANY
         place = self._packed.place_of(field, holder.extension_place if is_content else ())
         expected = Expectation(Role.FREE, field=field, place=place)
@@ -132,17 +131,15 @@ class ApiPlaces:
         return replace(expected, role=Role.LIST) if field.is_repeated else self._one(field, expected)
 
     def resource_types(self) -> tuple[str, ...]:
-        """Return the message types that resources may have, that of the file's name first."""
+        """Return the message types that resources may have, the type from the file's name first."""
         known = [row for row in RESOURCE_TYPES if self._catalogue.knows(row.message_type)]
         return tuple(row.message_type for row in sorted(known, key=lambda row: row is not self._hint))
 
     def _object(self, expected: Expectation, node: OutlineNode) -> Expectation:
-        """Return what an object of a document is, or a document that is one."""
         is_layer = expected.role is Role.DOCUMENT and node.text_of("kind") == KIND
         return Expectation(Role.LAYER) if is_layer else self._element(expected, node)
 
     def _element(self, expected: Expectation, node: OutlineNode) -> Expectation:
-        """Return what an object of a document is: a response, a wrapper or a resource."""
         shallow: dict[str, PlainValue] = {
             member.key: node.text_of(member.key) for member in node.members if member.has_colon
         }
@@ -171,7 +168,7 @@ class ApiPlaces:
         return self._catalogue.descriptor(named.rpartition("/")[2]) if named else None
 
     def within(self, expected: Expectation, holder: OutlineNode, key: str | int) -> Expectation:
-        """Return what is expected behind a key, or of an element, of a value; `expected` is of that value."""
+        """Return the expectation for a member or element of a value that has the expectation `expected`."""
         if isinstance(key, int):
             return self.element_of(expected)
         if key == "@type" and expected.role in (Role.MESSAGE, Role.ANY, Role.ELEMENT, Role.DOCUMENT):
@@ -184,7 +181,6 @@ class ApiPlaces:
         return self._behind_key(expected, expected.descriptor, holder, key)
 
     def _in_layer(self, expected: Expectation, key: str) -> Expectation:
-        """Return what is expected behind a key of a document about other layers."""
         if expected.role is Role.LAYER and key == PATCH:
             return Expectation(Role.PATCHES)
         if expected.role is Role.PATCHES and key in TYPE_WORDS:
@@ -211,7 +207,7 @@ class ApiPlaces:
         return Expectation(Role.FREE) if field is None else self.in_field(field, expected)
 
     def _one(self, field: FieldDescriptor, expected: Expectation) -> Expectation:
-        """Return what is expected of one value of a field: of a list, of an element; `expected` is of the whole."""
+        """Return the expectation for one value of a field, or for an element; `expected` is of the whole."""
         message: Descriptor | None = field.message_type
         if message is None:
             return replace(expected, role=Role.SCALAR, field=field)
@@ -224,7 +220,7 @@ class ApiPlaces:
         return replace(expected, role=Role.MESSAGE, descriptor=message, field=field)
 
     def _packed_in(self, field: FieldDescriptor) -> tuple[str, ...]:
-        """Return the types that fit into a map of messages of any type, where that is known."""
+        """Return the types that fit into a map of messages of any type; empty if unknown."""
         if not field.full_name.endswith(_PER_ROUTE):
             return ()
         of_filters = {*self._packed.types(_HTTP_FILTERS)} - self._facts.not_for_routes - self._facts.for_routes.keys()
@@ -237,12 +233,12 @@ class ApiPlaces:
 
 
 def named_type(expected: Expectation) -> TypeUrl | None:
-    """Return the type of the resource that a value names; None where it names none."""
+    """Return the type of the resource that a value names; None if it names none."""
     return NAMING_FIELDS.get(expected.field.full_name) if expected.field is not None else None
 
 
 def own_name_type(holder: Expectation, key: str | int) -> TypeUrl | None:
-    """Return the type of the resource whose name stands at a key of it, or of the wrapper around it; None for others."""
+    """Return the type of the resource that has its own name at this key, also in a wrapper; None for other keys."""
     message = holder.descriptor
     if message is None or not isinstance(key, str):
         return None

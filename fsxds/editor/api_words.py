@@ -1,10 +1,8 @@
-"""What the API says of its fields, messages and values: their types, demands and comments, in Markdown.
+"""Describes parts of the API in Markdown: types, constraints, comments, and hovers for a position.
 
-Comments are there where the descriptors have them: `protoc --include_source_info` writes them, Envoy's own have none.
+Comments need descriptors made with `protoc --include_source_info`; Envoy's have none.
 
-What is at a place, in words: a field of the API, a type, the definition of a name, the rules that are broken there.
-
-No value of a file is repeated but names of resources and words of the API, so that no secret can be among them.
+No value of a file is repeated except names of resources and words of the API, so that no secret is shown.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.values import Problem
 
 MOST_VALUES = 20
-"""Values of an enum that are listed."""
+"""The maximum number of values listed for an enum."""
 
 _SCALARS = {
     getattr(FieldDescriptor, name): name.removeprefix("TYPE_").lower()
@@ -92,7 +90,7 @@ class ApiWords:
         return self._rules.disallowed_values(enum)
 
     def demands(self, field: FieldDescriptor) -> list[str]:
-        """Return what is demanded of the value of a field, in words."""
+        """Return the constraints on the value of a field, in words."""
         rules: RuleGroups = self._rules.rules_of(field)
         checks = whole_checks(field, rules) if field.is_repeated else element_checks(field, rules)
         return [check.demand for check in (*checks, *disallowed_checks(field, self._rules))]
@@ -125,7 +123,7 @@ class ApiWords:
 
 
 def type_words(field: FieldDescriptor) -> str:
-    """Return the type of a field as its proto file has it."""
+    """Return the type of a field as in its proto file."""
     if is_map(field):
         key, value = map_parts(field)
         return f"map<{_single(key)}, {_single(value)}>"
@@ -141,7 +139,7 @@ def _single(field: FieldDescriptor) -> str:
 
 
 def _default(field: FieldDescriptor) -> str:
-    """Return what an absent field means, where that is a value of an enum: the zero of all others goes without saying."""
+    """Return the default of an enum field; empty for others, which have the obvious zero."""
     is_message = field.message_type is not None
     if field.is_repeated or field.enum_type is None or is_message or field.containing_oneof is not None:
         return ""
@@ -150,7 +148,7 @@ def _default(field: FieldDescriptor) -> str:
 
 
 def is_switch(field: FieldDescriptor) -> bool:
-    """Return whether a field is true or false."""
+    """Return whether a field is boolean."""
     message: Descriptor | None = field.message_type
     if message is not None and message.full_name in WRAPPERS:
         return message.fields_by_name["value"].type == FieldDescriptor.TYPE_BOOL
@@ -158,7 +156,7 @@ def is_switch(field: FieldDescriptor) -> bool:
 
 
 def siblings(field: FieldDescriptor) -> list[str]:
-    """Return the names of the fields that cannot be set beside a field, in snake_case."""
+    """Return the names of the fields that exclude a field, in snake_case."""
     oneof = field.containing_oneof
     return [] if oneof is None else [one.name for one in oneof.fields if one.name != field.name]
 
@@ -168,14 +166,14 @@ MOST_PLACES = 5
 
 @dataclass(frozen=True, slots=True)
 class HoverText:
-    """What to show, in Markdown, and the part of the text that it is about."""
+    """A description in Markdown, and the part of the text that it is about."""
 
     markdown: str
     span: Span
 
 
 def hover(navigator: Navigator, path: PurePosixPath, index: int) -> HoverText | None:
-    """Return what there is to say about an index of the text of a file, None where that is nothing."""
+    """Return the description of an index in the text of a file, None if there is none."""
     catalogue, broken = navigator.catalogue, navigator.problems_between(path, index, index)
     trail = navigator.outline(path).trail_to(index)
     parts = [_name_words(navigator, path, index)]
@@ -216,7 +214,6 @@ def _api_words(catalogue: Catalogue, trail: Trail, expected: tuple[Expectation, 
 
 
 def _name_words(navigator: Navigator, path: PurePosixPath, index: int) -> str:
-    """Return where the name at a place is defined, and how often it is mentioned."""
     found = navigator.name_at(path, index)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""Problems as an editor shows them: with the part of the text that each is about, and links."""
+"""Problems in an editor's form: with spans of the text, and links."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from fsxds.lint.rules import PAGES, chapters
 from fsxds.model.values import Problem, Severity
 
 MOST_SHOWN = 1000
-"""Problems of one file that are shown; more of them only make an editor slow."""
+"""The maximum number of problems shown per file; more would only slow down an editor."""
 
 _WORD = re.compile(r"""-?(?:"(?:[^"\\\r\n]|\\.)*"|'[^'\r\n]*'|[^\s,{}\[\]<>#"':]+(?::[^\s,{}\[\]<>#"':]+)*|[^\r\n])""")
 _LIST_MARK = re.compile(r"(?:-[ \t]+)+(?=\S)")
 _LINE = re.compile(r"[^\r\n]*")
-# How messages name another place of the tree: `already defined at clusters.yaml:3`.
+# The form of other positions in messages: `already defined at clusters.yaml:3`.
 _OTHER_PLACE = re.compile(r"\bat (?P<path>[^\s,;]+):(?P<line>\d+)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class RelatedPlace:
-    """Another file and line, from 1, that a problem has to do with."""
+    """Another file and line, from 1, that a problem refers to."""
 
     path: PurePosixPath
     line: int
@@ -35,7 +35,7 @@ class RelatedPlace:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A problem of one file, without secrets; `page` is the address of its rule's page, empty where there is none."""
+    """A problem of one file, without secrets; `page` is the URL of its rule's page, empty if there is none."""
 
     span: Span
     severity: Severity
@@ -46,17 +46,17 @@ class Diagnostic:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it is about what nothing uses."""
+        """Whether it is about an unused resource."""
         return self.rule.startswith("unused-")
 
     @property
     def is_deprecated(self) -> bool:
-        """Whether it is about what is out of use."""
+        """Whether it is about a deprecated part of the API."""
         return self.rule.startswith("deprecated-")
 
 
 def diagnostics_of(problems: Sequence[Problem], text: str, known: Mapping[PurePosixPath, object]) -> list[Diagnostic]:
-    """Return the problems of one file with their places in its text, the worst of them where there are too many.
+    """Return the problems of one file with spans in its text; only the worst if there are too many.
 
     `known` are the files of the tree.
     """
@@ -79,13 +79,13 @@ def diagnostics_of(problems: Sequence[Problem], text: str, known: Mapping[PurePo
 
 
 def problem_positions(path: PurePosixPath, text: str) -> ProblemPositions:
-    """Return what finds the places of problems of a file in its text."""
+    """Return the finder of problem positions in the text of a file."""
     file_format = format_of(path)
     return ProblemPositions(text, is_yaml=file_format is not None and file_format.name == "yaml")
 
 
 def span_of_problem(problem: Problem, positions: ProblemPositions) -> Span:
-    """Return the word that a problem is about; the first line where it is about the whole file."""
+    """Return the span of the word of a problem; the first line for a problem of the whole file."""
     text = positions.text
     if (problem.line, problem.column) == (1, 1) and not problem.pointer and problem.rule != "bad-syntax":
         first = _LINE.match(text)
@@ -106,7 +106,7 @@ def _related(problem: Problem, known: Mapping[PurePosixPath, object]) -> Iterato
 
 @cache
 def page_address(rule: str) -> str:
-    """Return the address of the page of a rule, in the installed package; empty for what is no rule."""
+    """Return the URL of the page of a rule, in the installed package; empty for an unknown rule."""
     page = next((page for page in PAGES if any(one.name == rule for one in chapters()[page].rules)), None)
     if page is None:
         return ""

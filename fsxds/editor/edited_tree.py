@@ -1,6 +1,6 @@
-"""A tree as it is in an editor: the files on disk, with what is not saved yet in place of them; read and loaded.
+"""A tree in an editor: the files on disk, replaced by unsaved texts.
 
-The problems are those that `fsxds check` would report of the same content, whatever was typed before.
+Its problems are as `fsxds check` would report for the same content, whatever the history of edits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fsxds.snapshots.load import Loaded, load
 from fsxds.snapshots.loaded_views import LoadedViews, whole_tree, with_served
 
 Buffers = Mapping[PurePosixPath, str]
-"""The texts that are open in the editor, by their paths in the tree."""
+"""The texts open in the editor, by their paths in the tree."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,10 @@ class TreeView:
     """A tree at one moment.
 
     Attributes:
-        files: what is in each file, saved or not.
-        problems: all that is wrong with it.
-        parsed: each file as it is now.
-        readable: each file as it was when it could be read last.
+        files: the content of each file, saved or not.
+        readable: each file in its last readable state.
         static_clusters: names that the bootstrap defines.
-        naming: what structured names get beside what they write.
+        naming: the rules that complete structured names.
     """
 
     files: Mapping[PurePosixPath, SourceFile]
@@ -58,7 +56,7 @@ class TreeView:
         return ResourceNames.of(self.readable.values())
 
     def text(self, path: PurePosixPath) -> str:
-        """Return the text of a file, empty where there is none, or none that can be read."""
+        """Return the text of a file; empty if it does not exist or cannot be read."""
         file = self.files.get(path)
         return "" if file is None else file.content.decode(errors="replace")
 
@@ -68,8 +66,6 @@ NOTHING_READ = TreeView({}, (), {}, {})
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came of loading a tree: all that is wrong, and what its files parsed to."""
-
     problems: tuple[Problem, ...]
     parsed: Mapping[PurePosixPath, ParsedFile]
 
@@ -79,7 +75,7 @@ def _is_clean(loaded: Loaded | LoadedViews) -> bool:
 
 
 class EditedTree:
-    """Reads a tree again and again, and parses each content once. For one caller at a time; it may block."""
+    """Reads a tree repeatedly, and parses each content once. For one caller at a time; it may block."""
 
     def __init__(self, root: Path, settings: Settings, catalogue: Catalogue, linter: Linter) -> None:
         self.root = root.absolute()
@@ -89,7 +85,7 @@ class EditedTree:
         self._exclusion = exclusion_of(settings)
         rules = LoadingRules.of(settings, catalogue, linter, self.root)
         self._resolution = rules.resolution
-        # As `fsxds check`: every problem has its own line and column.
+        # Like `fsxds check`: every problem has a line and column.
         self._acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
         self._naming = rules.parsing.naming
         self._parser = rules.parsing.make_parser()
@@ -101,7 +97,7 @@ class EditedTree:
         self._clean_views: LoadedViews | None = None
 
     def path_of(self, path: Path) -> PurePosixPath | None:
-        """Return the path in the tree of a file that belongs to it, None for others; the file need not exist."""
+        """Return the path in the tree of a file that belongs to it, else None; the file need not exist."""
         for root, one in ((self.root, path), (self.root.resolve(), path.resolve())):
             if one.is_relative_to(root):
                 inside = PurePosixPath(one.relative_to(root))
@@ -113,12 +109,7 @@ class EditedTree:
         return bool(path.parts) and is_read(path.name) and not is_hidden and not self._exclusion.covers(str(path))
 
     def load(self, buffers: Buffers, *, is_disk_read: bool) -> TreeView:
-        """Return the tree as it is now, with what is open in place of what is saved.
-
-        Args:
-            buffers: the open files.
-            is_disk_read: look at the files on disk again.
-        """
+        """Return the current tree, with open texts in place of saved ones; `is_disk_read` scans the files again."""
         if is_disk_read:
             self._scanned = self._scan()
         tree = self._overlaid(self._scanned, buffers)
@@ -128,14 +119,14 @@ class EditedTree:
         return view
 
     def problems_with(self, buffers: Buffers) -> tuple[Problem, ...]:
-        """Return what would be wrong with the tree if these were open; nothing else changes."""
+        """Return the problems that the tree would have with these open texts; no state changes."""
         return self._loaded(self._overlaid(self._scanned, buffers)).problems
 
     def _scan(self) -> SourceTree:
         try:
             return self._scanner.scan()
         except TreeLost:
-            # What is open in the editor is still checked.
+            # Open texts are still checked.
             return SourceTree(())
 
     def _overlaid(self, tree: SourceTree, buffers: Buffers) -> SourceTree:
@@ -149,9 +140,9 @@ class EditedTree:
         return replace(tree, files=tuple(ordered), problems=problems)
 
     def _loaded(self, tree: SourceTree) -> _Outcome:
-        """Load a tree on top of an earlier one, which is fast, where that makes no difference to loading it anew.
+        """Load a tree incrementally, which is fast, unless the result would differ from a full load.
 
-        It makes one where something is wrong: what was good once stays, and who had a name first keeps it.
+        It differs if there are problems: a former good version stays, and the first owner of a name keeps it.
         """
         if self._views.names:
             return self._loaded_views(tree)
@@ -165,7 +156,6 @@ class EditedTree:
         return self._outcome(with_served(whole_tree(noted), self._resolution, None).problems, parsed)
 
     def _loaded_views(self, tree: SourceTree) -> _Outcome:
-        """Load every view that the settings can produce."""
         loaded = self._load_views(tree, self._clean_views)
         if _is_clean(loaded):
             self._clean_views = loaded

@@ -1,7 +1,6 @@
-"""The language server: requests of an editor to questions about the tree, and the answers back; the only user of pygls.
+"""Maps requests of an editor to queries of the tree; the only user of pygls.
 
-pygls reads and writes the messages. What it would log holds what is in the messages, so its logs are off: errors come here,
-and are logged without data.
+pygls' logs are off, because they contain messages; errors are reported here and logged without data.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Answer = TypeVar("Answer")
 Handler = Callable[[Any], Awaitable[Any]]
 
 MOST_MESSAGE_BYTES = 256 * 1024 * 1024
-"""A longer message ends the server: no file that is read is as large."""
+"""A longer message ends the server; every readable file is smaller."""
 
 _LONGEST_HEADER = 64 * 1024
 _OUTLINED = (".yaml", ".yml", ".json")
@@ -54,7 +53,7 @@ _TRIGGERS = ['"', "@", " ", "/", "."]
 
 @dataclass(frozen=True, slots=True)
 class ServerSetup:
-    """What the server works with; `directory` is the tree, None for the folder that the editor opens."""
+    """The dependencies of the server; `directory` is the tree, None for the folder that the editor opens."""
 
     directory: Path | None
     settings: Settings
@@ -64,14 +63,14 @@ class ServerSetup:
 
 
 class QuietServer(LanguageServer):
-    """A server of pygls that reports errors to an observer, and not to the user, who has no use for them."""
+    """A server of pygls that reports errors to an observer rather than to the user."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         super().__init__("fsxds", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full)
 
     def report_server_error(self, error: Exception, source: object) -> None:
-        """Log an error; those of requests were answered."""
+        """Log an error unless it was a request's, which was answered."""
         if source is not FeatureRequestError:
             self._observer(InternalError("message of the editor", error))
 
@@ -88,7 +87,7 @@ class TreeServer:
         self._register()
 
     async def serve(self, reader: BinaryIO, writer: BinaryIO) -> None:
-        """Answer until the editor closes its end, or asks for the end, which raises SystemExit."""
+        """Serve until the editor closes its end, or requests the exit, which raises SystemExit."""
         logging.getLogger("pygls").setLevel(logging.CRITICAL + 1)
         self._server.protocol.set_writer(StdoutWriter(writer))
         async with asyncio.TaskGroup() as tasks:
@@ -105,7 +104,7 @@ class TreeServer:
     async def _keep_current(self) -> None:
         await self._started.wait()
         if self._session is not None:
-            # Where the editor is gone, its end of the input closes as well.
+            # When the editor exits, our input is closed as well.
             with suppress(BrokenPipeError):
                 await self._session.keep_current()
 
@@ -139,21 +138,21 @@ class TreeServer:
             add(name, chosen)(self._guarded(name, work))
 
     def _guarded(self, name: str, work: Handler) -> Handler:
-        """Return a handler that answers its request alone with an error, whatever happens in it."""
+        """Return a handler that turns every error into an error response to its request."""
 
         async def handle(params: Any) -> Any:
             try:
                 return await work(params)
             except UncertainRenameError as error:
                 raise JsonRpcException(str(error), _REQUEST_FAILED) from None
-            # The edge of one request: it is answered, and all others are.
+            # One request failed: it is answered, and others go on.
             except Exception as error:  # noqa: BLE001
                 self._setup.observer(InternalError(name, error))
                 raise JsonRpcInternalError("fsxds failed by an error of its own; its log on stderr has more") from None
 
         return handle
 
-    # The life of the server, and of documents
+    # Life cycle of the server, and of documents
 
     def _initialize(self, params: types.InitializeParams) -> None:
         directory = self._setup.directory or _folder_of(params)
@@ -172,7 +171,7 @@ class TreeServer:
         self._started.set()
 
     def _watch(self) -> None:
-        """Ask to be told of changes on disk, where the client can."""
+        """Request notifications of changes on disk, if the client supports them."""
         workspace = self._server.client_capabilities.workspace
         watched = workspace.did_change_watched_files if workspace is not None else None
         if watched is not None and watched.dynamic_registration:
@@ -208,14 +207,13 @@ class TreeServer:
             self._session.look_again(is_disk_read=True)
 
     def _path(self, uri: str) -> PurePosixPath | None:
-        """Return the path in the tree of a document, None for one that is no file of it."""
         if self._session is None or uri_scheme(uri) != "file":
             return None
         path = to_fs_path(uri)
         try:
             return self._session.path_of(Path(path)) if path and "\0" not in path else None
         except (OSError, ValueError):
-            return None  # a name that no file can have
+            return None  # no file can have the name
 
     def _show(self, file: ShownFile) -> None:
         if self._session is None:
@@ -235,7 +233,7 @@ class TreeServer:
     async def _at(
         self, params: Any, work: Callable[[Navigator, PurePosixPath, int, TextPositions], Answer]
     ) -> Answer | None:
-        """Answer a question about a position in a document, None where that is no file of the tree."""
+        """Answer a query about a position; None for a document outside of the tree."""
         path = self._path(params.text_document.uri)
         if self._session is None or path is None or path.suffix.lower() not in _OUTLINED:
             return None
@@ -381,7 +379,7 @@ class TreeServer:
 
 
 def _as_function(note: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a method as a function: pygls sets attributes of what it is given."""
+    """Wrap a method in a function, because pygls sets attributes of it."""
 
     def call(params: Any) -> None:
         note(params)
@@ -390,7 +388,6 @@ def _as_function(note: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _folder_of(params: types.InitializeParams) -> Path | None:
-    """Return the folder that the editor opened, None where it opened none."""
     folders = [folder.uri for folder in params.workspace_folders or ()]
     uri = next(iter(folders), params.root_uri)
     path = to_fs_path(uri) if uri else params.root_path
@@ -398,7 +395,7 @@ def _folder_of(params: types.InitializeParams) -> Path | None:
 
 
 class _BoundedReader:
-    """Reads messages in a thread; an input that fails, or that is no message of a bearable size, is the end."""
+    """Reads messages in a thread; a failing input or an oversized message is the end of input."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source

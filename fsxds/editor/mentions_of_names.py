@@ -1,4 +1,4 @@
-"""Where the names of a tree's resources are defined, and where they are mentioned."""
+"""The definitions and mentions of resource names in a tree."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fsxds.snapshots.structured_names import NameWriter
 
 @dataclass(frozen=True, slots=True)
 class NamePlace:
-    """Where a name is written: a file, one of its documents, and the path in it.
+    """An occurrence of a name: a file, one of its documents, and the path in it.
 
-    `resource_path` leads to the resource that it is in. `is_static` of a mention that the bootstrap has to define.
+    `resource_path` is that of the enclosing resource. `is_static`: the bootstrap has to define the mentioned resource.
     """
 
     path: PurePosixPath
@@ -35,7 +35,7 @@ class NamePlace:
 
 @dataclass(frozen=True, slots=True)
 class ResourceNames:
-    """The names of a tree. The mention of `*` stands for all names of its type."""
+    """The names of a tree. A mention of `*` stands for all names of its type."""
 
     definitions: Mapping[Key, tuple[NamePlace, ...]]
     mentions: Mapping[Key, tuple[NamePlace, ...]]
@@ -71,14 +71,14 @@ class ResourceNames:
         )
 
     def of_type(self, type_url: TypeUrl) -> list[str]:
-        """Return the names that are defined of a type, sorted."""
+        """Return the defined names of a type, sorted."""
         return sorted(name for one, name in self.definitions if one == type_url and name != ANY)
 
 
 def name_trails(outline: TextOutline, key: Key, definition: NamePlace, names: NameWriter) -> list[Trail]:
-    """Return the ways to the name of a resource that is defined at a place: its own, and that of the wrapper around it.
+    """Return the trails to a resource's name at its definition: in the resource, and in its wrapper.
 
-    `names` are those of the file.
+    `names` are the rules of the file.
     """
     row = BY_TYPE_URL[key[0]]
     candidates: list[FieldPath] = []
@@ -94,7 +94,7 @@ def name_trails(outline: TextOutline, key: Key, definition: NamePlace, names: Na
 
 
 def scalar_text(trail: Trail | None) -> str | None:
-    """Return the text of the scalar that a way leads to, None where it leads to none, as to an anchor or an alias."""
+    """Return the text of the scalar at the end of a trail, None for other values, anchors and aliases."""
     node = trail.value if trail is not None else None
     if node is None or node.form is not Form.SCALAR or (not node.quote and node.text.startswith(("&", "*"))):
         return None
@@ -102,7 +102,7 @@ def scalar_text(trail: Trail | None) -> str | None:
 
 
 def span_of(trail: Trail) -> Span:
-    """Return where the value at the end of a way is, else its key, else the beginning of the text."""
+    """Return the span of the value at the end of a trail, else of its key, else the start of the text."""
     if trail.value is not None:
         return trail.value.start, trail.value.end
     last = trail.steps[-1].member if trail.steps else None

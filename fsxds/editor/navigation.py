@@ -1,4 +1,4 @@
-"""Names in a tree: which one is at a place, where it is defined and mentioned, and the symbols of files."""
+"""Finds names in a tree: the name at a position, its definitions and mentions, and the symbols of files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS
 from fsxds.snapshots.structured_names import NameWriter
 
 MOST_SYMBOLS = 500
-"""Symbols of a tree that an editor is sent at once: it asks again for each letter."""
+"""The maximum number of a tree's symbols per response: an editor asks again for each letter."""
 
 MOST_OUTLINES = 16
-"""Outlines that are remembered: of the files that the last questions were about."""
+"""The maximum number of cached outlines, for the files of the last requests."""
 
 OutlineMemory: TypeAlias = Lru[tuple[PurePosixPath, str], TextOutline]
-"""Outlines by the file and its text."""
+"""Outlines by file and text."""
 
 # Levels of named parts within a resource, such as virtual hosts and filters.
 _DEEPEST_SYMBOL = 12
@@ -45,7 +45,7 @@ class TextPlace:
 
 @dataclass(frozen=True, slots=True)
 class NameAt:
-    """A name at a place: the resources that it may be of, and where it is written.
+    """A name at a position: the resources that it may belong to, and its span.
 
     The name of a cluster may be that of its endpoints as well.
     """
@@ -57,7 +57,7 @@ class NameAt:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A resource, or a named part of one; `noun` says what it is, `span` covers it, `name_span` its name."""
+    """A resource or a named part of one; `span` covers it, and `name_span` its name."""
 
     name: str
     noun: str
@@ -68,7 +68,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class TreeSymbol:
-    """A resource of a tree, with the line on which it begins, from 1."""
+    """A resource of a tree, with its file and the span of its name."""
 
     name: str
     noun: str
@@ -77,11 +77,10 @@ class TreeSymbol:
 
 
 class Navigator:
-    """Answers where names lead in one view of a tree; it remembers the outlines of the files that it looked at.
+    """Finds names in one view of a tree, with a cache of outlines.
 
     Attributes:
         view: the tree as it was loaded last.
-        catalogue: the API.
     """
 
     def __init__(
@@ -91,14 +90,14 @@ class Navigator:
         newer: Mapping[PurePosixPath, str] | None = None,
         outlines: OutlineMemory | None = None,
     ) -> None:
-        """Look at a tree; `newer` are texts that were typed since it was loaded, `outlines` are shared with others."""
+        """Use a tree; `newer` are texts changed since it was loaded, and `outlines` a shared cache."""
         self.view = view
         self.catalogue = catalogue
         self._newer = newer or {}
         self._known: OutlineMemory = Lru(MOST_OUTLINES) if outlines is None else outlines
 
     def text(self, path: PurePosixPath) -> str:
-        """Return the text of a file as it is now."""
+        """Return the current text of a file."""
         newer = self._newer.get(path)
         return self.view.text(path) if newer is None else newer
 
@@ -108,7 +107,7 @@ class Navigator:
         return self._known.find((path, text), lambda: read_outline(text))
 
     def name_at(self, path: PurePosixPath, index: int) -> NameAt | None:
-        """Return the name of a resource that is written at an index of a file, None where there is none."""
+        """Return the resource name at an index of a file, None if there is none."""
         trail = self.outline(path).trail_to(index)
         text = scalar_text(trail)
         if trail is None or not text or not trail.steps or trail.is_key:
@@ -127,12 +126,12 @@ class Navigator:
         return NameAt(tuple(keys), span_of(trail), own is not None)
 
     def canonical(self, path: PurePosixPath, text: str, row: ResourceType | None) -> str:
-        """Return what a name in a file means: that of a resource of this type, or with None what something refers to."""
+        """Return the canonical form of a name in a file: of a resource of type `row`, or of a reference if None."""
         names = self.names_in(path)
         return names.reference(text) if row is None else names.written_name(text, row)
 
     def names_in(self, path: PurePosixPath) -> NameWriter:
-        """Return what knows how names are written in a file."""
+        """Return the rules for names in a file."""
         return NameWriter(self.catalogue, self.view.naming, path)
 
     def names_of(self, type_url: TypeUrl) -> list[str]:
@@ -141,18 +140,18 @@ class Navigator:
         return sorted({*self.view.names.of_type(type_url), *static})
 
     def problems_between(self, path: PurePosixPath, start: int, end: int) -> list[Problem]:
-        """Return the problems of a file that are about a part of its text."""
+        """Return the problems of a file that overlap a part of its text."""
         positions = problem_positions(path, self.text(path))
         own = [problem for problem in self.view.problems if problem.path == path]
         spans = [(problem, span_of_problem(problem, positions)) for problem in own]
         return [problem for problem, span in spans if span[0] <= end and start <= span[1]]
 
     def definitions(self, key: Key) -> list[TextPlace]:
-        """Return where a resource is defined: its name, or else the line on which it begins."""
+        """Return the definitions of a resource: its name, or else its start."""
         return [self._defined(key, place) for place in self.view.names.definitions.get(key, ())]
 
     def mentions(self, key: Key) -> list[TextPlace]:
-        """Return where a resource is named by others."""
+        """Return the mentions of a resource."""
         found = (self.outline(one.path).follow(one.document, one.field_path) for one in self._mentions(key))
         places = zip(self._mentions(key), found, strict=True)
         named = ((one, trail, self.mentioned(key[0], one, trail)) for one, trail in places if trail is not None)
@@ -161,13 +160,13 @@ class Navigator:
         ]
 
     def mentioned(self, type_url: TypeUrl, place: NamePlace, trail: Trail) -> str:
-        """Return the name that is written where something is mentioned, in its canonical form; empty where none is."""
+        """Return the canonical form of a mentioned name; empty if there is none."""
         # Endpoints may be found by the name of their cluster.
         is_own = type_url == ENDPOINTS and place.field_path == (*place.resource_path, "name")
         return self.canonical(place.path, scalar_text(trail) or "", BY_TYPE_URL[CLUSTER] if is_own else None)
 
     def symbols(self, path: PurePosixPath) -> list[Symbol]:
-        """Return the resources of a file as it is now, with their named parts."""
+        """Return the resources of a file's current text, with their named parts."""
         outline, places = self.outline(path), ApiPlaces(self.catalogue, path)
         found: list[Symbol] = []
         for number, root in enumerate(outline.documents):
@@ -177,7 +176,7 @@ class Navigator:
         return found
 
     def tree_symbols(self, query: str) -> list[TreeSymbol]:
-        """Return the resources whose name has the letters of a query, in any case."""
+        """Return the resources with the query in their names, in any case."""
         wanted = query.lower()
         order = {row.type_url: number for number, row in enumerate(RESOURCE_TYPES)}
         keys = [key for key in self.view.names.definitions if wanted in key[1].lower()]
@@ -224,7 +223,6 @@ def _symbol(node: OutlineNode, noun: str, name: str, depth: int) -> Symbol:
 
 
 def _named_parts(node: OutlineNode, depth: int) -> Iterator[Symbol]:
-    """Yield the objects within a value that have a name."""
     if depth >= _DEEPEST_SYMBOL:
         return
     inner = [(member.key, member.value) for member in node.members]

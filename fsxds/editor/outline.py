@@ -1,8 +1,8 @@
-"""The structure of a YAML or JSON text with the place of each key and value, also of a text that is being typed.
+"""The structure of a YAML or JSON text with spans of keys and values, also of an incomplete text.
 
-What libyaml says of a text counts for what is served. It stops at the first mistake, and a text that is being typed has one
-most of the time. This reader goes by indentation, brackets and colons, takes what is missing as closed, and never fails.
-What an alias or a merge key brings in is not followed.
+For serving, libyaml's reading counts. It stops at the first mistake, and a text in an editor has one most of the time.
+This reader uses indentation, brackets and colons, treats missing ends as present, and never fails. It does not follow
+aliases and merge keys.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from fsxds.editor.text_positions import Span
 from fsxds.model.values import FieldPath
 
 MOST_CHARACTERS = 2_000_000
-"""A longer text has no outline: to read one of this length takes a second."""
+"""A longer text has no outline: reading this many characters takes a second."""
 
 _DEEPEST = 100
 
 
 class Form(Enum):
-    """What a value is."""
+    """The form of a value."""
 
     MAPPING = "mapping"
     SEQUENCE = "sequence"
@@ -32,9 +32,9 @@ class Form(Enum):
 
 @dataclass(slots=True)
 class OutlineMember:
-    """A key of a mapping. `span` has its quotes; `value` is None where nothing is there yet.
+    """A key of a mapping. `span` includes its quotes; `value` is None if there is none yet.
 
-    `has_colon` is False of a word that may become a key.
+    `has_colon` is False for a word that may become a key.
     """
 
     key: str
@@ -47,8 +47,8 @@ class OutlineMember:
 class OutlineNode:
     """A value: the members of a mapping, the elements of a sequence, or the text of a scalar.
 
-    `column` is that of a block's keys or dashes, from 0, and -1 of what is in brackets. `is_open` is true of brackets that
-    are not closed. `quote` is the mark around a scalar: a quote, `|` or `>` of a block of text, or nothing.
+    `column` is that of a block's keys or dashes, from 0, and -1 within brackets. `is_open` is true for unclosed
+    brackets. `quote` is the mark of a scalar: a quote, `|` or `>` for a block of text, or empty.
     """
 
     form: Form
@@ -62,11 +62,11 @@ class OutlineNode:
     is_open: bool = False
 
     def member(self, *spellings: str) -> OutlineMember | None:
-        """Return the first member that has one of these keys."""
+        """Return the first member with one of these keys."""
         return next((one for one in self.members if one.key in spellings), None)
 
     def text_of(self, *spellings: str) -> str | None:
-        """Return the text of a member that is a scalar, None where there is none."""
+        """Return the text of a scalar member, None if there is none."""
         found = self.member(*spellings)
         is_scalar = found is not None and found.value is not None and found.value.form is Form.SCALAR
         return found.value.text if is_scalar and found is not None and found.value is not None else None
@@ -84,9 +84,9 @@ class OutlineStep:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The way from the top of a document to a place in it.
+    """The path from the top of a document to a position in it.
 
-    `is_key` where the place is in the last step's key; `document` counts from 0.
+    `is_key`: the position is in the last step's key; `document` counts from 0.
     """
 
     document: int
@@ -112,14 +112,14 @@ class TextOutline:
     documents: tuple[OutlineNode | None, ...]
 
     def trail_to(self, index: int) -> Trail | None:
-        """Return the way to what is at an index of the text, None where nothing is."""
+        """Return the trail to an index of the text, None outside of all documents."""
         for number, root in enumerate(self.documents):
             if root is not None and root.start <= index <= root.end:
                 return _trail(number, root, index)
         return None
 
     def follow(self, document: int, path: FieldPath) -> Trail | None:
-        """Return the way along a path, None where it leads nowhere. A single value may stand for a list of one."""
+        """Return the trail along a path, None if it does not exist. A single value may stand for a list of one."""
         if document >= len(self.documents):
             return None
         root = node = self.documents[document]
@@ -170,7 +170,7 @@ def _covers(step: OutlineStep, index: int) -> bool:
 
 
 def read_outline(text: str) -> TextOutline:
-    """Read a text. Never raises; a longer one than `MOST_CHARACTERS` is empty."""
+    """Read a text. Never raises; a text longer than `MOST_CHARACTERS` is empty."""
     if len(text) > MOST_CHARACTERS:
         return TextOutline(())
     reader = _OutlineReader(text)
@@ -197,7 +197,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 
 
 class _OutlineReader:
-    """The state of one reading: `_at` is the index of what comes next, `_line` that where its line begins.
+    """The state of one reading: `_at` is the index of the next token, `_line` the start of its line.
 
     `_blocks` are the open blocks, from the outermost on, each with the column of its keys or dashes.
     """
@@ -207,14 +207,13 @@ class _OutlineReader:
         self._text = text
         self._at = 0
         self._line = 0
-        # In brackets: where the line of what comes next begins, -1 where something is before it on its line.
+        # Within brackets: the start of the next token's line, -1 if the token is not the first on its line.
         self._line_in_flow = -1
         self._blocks: list[OutlineNode] = []
         self._root: OutlineNode | None = None
         self._has_content = False
 
     def read(self) -> None:
-        """Read all documents."""
         while self._at < len(self._text):
             self._read_line()
         self._end_document(is_last=True)
@@ -234,7 +233,7 @@ class _OutlineReader:
         if marker:
             self._end_document()
             self._at = marker.end()
-            # `---` begins a document even where nothing follows.
+            # `---` begins a document even if nothing follows.
             self._has_content = marker[1] == "---"
             blank = _BLANK.match(self._text, self._at)
             self._at = blank.end() if blank else self._at
@@ -248,7 +247,7 @@ class _OutlineReader:
         self._at = line.end() if line else len(self._text)
 
     def _read_content(self) -> None:
-        """Read what is on a line: dashes, then a key or a value."""
+        """Read the content of a line: dashes, then a key or a value."""
         while _DASH.match(self._text, self._at):
             self._add_element(self._at - self._line)
             self._at += 1
@@ -286,10 +285,10 @@ class _OutlineReader:
         self._at = properties.end() if properties else self._at
 
     def _close_deeper(self, column: int, *, is_dash: bool) -> None:
-        """Close the blocks that end where something begins at this column."""
+        """Close the blocks that end before a token at this column."""
         while self._blocks:
             top = self._blocks[-1]
-            # The dashes of a list may be below the key that it belongs to.
+            # The dashes of a list may be at the column of the list's key.
             ends_list = top.form is Form.SEQUENCE and top.column == column and not is_dash
             if top.column <= column and not ends_list:
                 return
@@ -316,7 +315,7 @@ class _OutlineReader:
         return node
 
     def _fill(self, value: OutlineNode) -> None:
-        """Put a value where one is expected: behind the last key or dash, or at the top."""
+        """Set a value after the last key or dash, or at the top."""
         top = self._blocks[-1] if self._blocks else None
         if top is None:
             self._root = value
@@ -327,7 +326,7 @@ class _OutlineReader:
             top.members[-1].value = value
 
     def _of_word(self, word: OutlineNode, value: OutlineNode) -> OutlineNode:
-        """Return the mapping that a word begins, behind a dash and above what is indented further: it may become a key."""
+        """Return the mapping that a word after a dash begins, if deeper lines follow: the word may become a key."""
         if word.form is not Form.SCALAR or word.text[:1] in ("&", "!", "*"):
             return value
         column = word.start - 1 - max(self._text.rfind(mark, 0, word.start) for mark in "\r\n")
@@ -337,7 +336,7 @@ class _OutlineReader:
         return mapping
 
     def _value(self, column: int) -> OutlineNode:
-        """Read a value in a block at this column; what continues it is indented further."""
+        """Read a value in a block at this column; its continuation is indented further."""
         start = self._at
         first = self._text[start]
         if first in "{[":
@@ -362,7 +361,7 @@ class _OutlineReader:
         return OutlineNode(Form.SCALAR, start, end, text=text)
 
     def _continuation(self, column: int) -> tuple[str, int] | None:
-        """Return the next line of a plain value, and where it ends; None where something else follows."""
+        """Return the next line of a plain value and its end; None if the value ends."""
         line = _LINE.match(self._text, self._at)
         begin = line.end() if line else len(self._text)
         blank = _BLANK.match(self._text, begin)
@@ -377,7 +376,7 @@ class _OutlineReader:
         return text, at + len(text)
 
     def _skip_deeper(self, column: int) -> None:
-        """Pass by all lines that are empty or indented further than a column; end behind the last that has text."""
+        """Skip lines that are empty or indented further than a column, up to the end of the last one with text."""
         end = at = self._at
         while at < len(self._text):
             line = _LINE.match(self._text, at)
@@ -399,19 +398,19 @@ class _OutlineReader:
         start, quote = self._at, self._text[self._at]
         found = (_DOUBLE if quote == '"' else _SINGLE).match(self._text, start)
         if found is None or self._leaves_block(start, found.end(), column):
-            # The quote is open: what is on its line is the value.
+            # The quote is open: the value is the rest of the line.
             found = _OPEN_QUOTE.match(self._text, start)
         end = found.end() if found else len(self._text)
         self._at = end
         return OutlineNode(Form.SCALAR, start, end, text=unquoted(self._text[start:end]), quote=quote)
 
     def _leaves_block(self, start: int, end: int, column: int) -> bool:
-        """Whether a line within a part of the text begins where the block at this column goes on, or another does."""
+        """Whether a line in a span is indented too little for the block at this column."""
         lines = re.finditer(r"[\r\n]([ \t]*)(?=[^\s])", self._text[start:end])
         return any(len(line[1]) <= column for line in lines)
 
     def _flow(self, column: int, depth: int) -> OutlineNode:
-        """Read what is in brackets, across lines; where a block goes on at this column, missing brackets are taken as there."""
+        """Read brackets across lines; they end without a closing bracket if the block at this column continues."""
         opener = self._text[self._at]
         node = OutlineNode(Form.MAPPING if opener == "{" else Form.SEQUENCE, self._at, self._at, is_open=True)
         self._at += 1
@@ -420,7 +419,7 @@ class _OutlineReader:
             if self._at >= len(self._text):
                 break
             if self._is_block_again(column):
-                # Before the line on which the block goes on.
+                # Before the line on which the block continues.
                 self._at = self._line_in_flow - 1
                 break
             letter = self._text[self._at]
@@ -438,7 +437,7 @@ class _OutlineReader:
         return node
 
     def _skip_flow_space(self) -> None:
-        """Skip blanks, line breaks and comments; note where the line begins on which what follows is the first."""
+        """Skip blanks, line breaks and comments; record the start of the line if the next token is its first."""
         space = _FLOW_SPACE.match(self._text, self._at)
         self._line_in_flow = -1
         if space is not None:
@@ -493,7 +492,6 @@ class _OutlineReader:
 
 
 def _close(block: OutlineNode) -> None:
-    """Set where a block ends: behind the last that is in it."""
     if block.members:
         last = block.members[-1]
         block.end = max(block.end, last.span[1], last.value.end if last.value else 0)
@@ -506,7 +504,7 @@ _SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "\\": "
 
 
 def unquoted(written: str) -> str:
-    """Return the text of a scalar of one line, without its quotes; as far as it can be read."""
+    """Return the text of a scalar of one line, without its quotes, as far as it is valid."""
     if written[:1] == "'":
         return written[1:].removesuffix("'").replace("''", "'")
     if written[:1] != '"':

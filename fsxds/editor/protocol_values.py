@@ -1,4 +1,4 @@
-"""What the language server sends, in the values of the protocol (Language Server Protocol 3.17)."""
+"""Converts results to values of the Language Server Protocol 3.17."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _SUGGESTIONS = {
 
 
 def position_of(position: types.Position) -> EditorPosition:
-    """Return a position of the protocol as a value of ours."""
+    """Return a position of the protocol as an `EditorPosition`."""
     return EditorPosition(position.line, position.character)
 
 
 def range_of(positions: TextPositions, span: Span) -> types.Range:
-    """Return a part of a text as a range."""
+    """Return a span as a range."""
     start, end = positions.position(span[0]), positions.position(span[1])
     return types.Range(types.Position(start.line, start.character), types.Position(end.line, end.character))
 
 
 def diagnostic(found: Diagnostic, positions: TextPositions, address: Address) -> types.Diagnostic:
-    """Return a problem, with links to its rule and to the other places that it names."""
+    """Return a problem, with links to its rule and to related positions."""
     tags = []
     if found.is_unused:
         tags.append(types.DiagnosticTag.Unnecessary)
@@ -72,7 +72,7 @@ def _line_range(line: int) -> types.Range:
 
 
 def completion_list(suggestions: Suggestions, positions: TextPositions, *, has_snippets: bool) -> types.CompletionList:
-    """Return what may be written; with places to go on at where the client knows them."""
+    """Return suggestions; with placeholders if the client supports snippets."""
     place = range_of(positions, suggestions.span)
     return types.CompletionList(
         is_incomplete=False, items=[_completion(one, place, has_snippets=has_snippets) for one in suggestions.found]
@@ -88,11 +88,11 @@ def _completion(one: Suggestion, place: types.Range, *, has_snippets: bool) -> t
         sort_text=f"{one.rank:04}{one.label}",
         text_edit=types.TextEdit(place, one.snippet if is_snippet else one.text),
         insert_text_format=types.InsertTextFormat.Snippet if is_snippet else types.InsertTextFormat.PlainText,
-        # The lines of a snippet have their indentation already.
+        # The lines of a snippet are indented already.
         insert_text_mode=types.InsertTextMode.AsIs,
         data=one.field.full_name if one.field is not None else None,
     )
-    # A word that names of ours do not use.
+    # A word that our own names avoid.
     setattr(proposed, "kind", _SUGGESTIONS[one.sort])  # noqa: B010
     return proposed
 
@@ -103,7 +103,7 @@ def markup(markdown: str) -> types.MarkupContent:
 
 
 def location(place: TextPlace, positions: TextPositions, address: Address) -> types.Location:
-    """Return a place in the tree."""
+    """Return a position in the tree."""
     return types.Location(address(place.path), range_of(positions, place.span))
 
 
@@ -125,7 +125,7 @@ def workspace_symbol(symbol: TreeSymbol, positions: TextPositions, address: Addr
 def code_action(
     remedy: Remedy, positions: TextPositions, uri: str, shown: Iterable[types.Diagnostic]
 ) -> types.CodeAction:
-    """Return an edit that does what a problem's remedy says; `shown` are the problems that the client asks about."""
+    """Return the edit of a problem's remedy; `shown` are the problems in the client's request."""
     edit = types.TextEdit(range_of(positions, remedy.span), remedy.text)
     solved = [one for one in shown if one.code == remedy.problem.rule]
     action = types.CodeAction(
@@ -136,5 +136,5 @@ def code_action(
 
 
 def printable(text: str) -> str:
-    """Return a text on one line."""
+    """Return a text on one line, without control characters."""
     return re.sub(r"[^\S ]|[\x00-\x1f\x7f]", "?", text)

@@ -1,4 +1,4 @@
-"""Edits that do what the remedy of a problem says, where that is to write one word for another."""
+"""Edits that carry out the remedy of a problem, if it is the replacement of a word."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_WORD = re.compile(r"([\w.]+) ")
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What a problem's remedy says, as an edit of the text."""
+    """The remedy of a problem as an edit of the text."""
 
     title: str
     problem: Problem
@@ -28,7 +28,7 @@ class Remedy:
 
 
 def remedy_of(problem: Problem, text: str, outline: TextOutline) -> Remedy | None:
-    """Return the edit that a remedy asks for; None where it is not a plain replacement, or its place is not certain."""
+    """Return the edit of a remedy; None if it is not a plain replacement, or its position is uncertain."""
     meant = _MEANT.search(problem.remedy) or _PERHAPS.search(problem.remedy)
     if meant is None:
         return None
@@ -38,7 +38,7 @@ def remedy_of(problem: Problem, text: str, outline: TextOutline) -> Remedy | Non
     for wrong in quoted if trail is not None else ():
         for span, written in _words_at(trail, start) if trail is not None else ():
             inner = _inner(text, span, written)
-            # Of a type, the problem names what is behind the slash.
+            # For a type, the problem names the part after the slash.
             if inner is not None and (written == wrong or written.endswith(f"/{wrong}")):
                 place = (inner[1] - len(wrong), inner[1])
                 return Remedy(f'Write "{meant[1]}"', problem, place, meant[1])
@@ -46,7 +46,7 @@ def remedy_of(problem: Problem, text: str, outline: TextOutline) -> Remedy | Non
 
 
 def _words_at(trail: Trail, index: int) -> Iterator[tuple[Span, str]]:
-    """Yield what a problem at this place may be about: the key, its value, or the type within its value."""
+    """Yield the possible subjects of a problem at this index: the key, its value, or the type within its value."""
     last = trail.steps[-1] if trail.steps else None
     if last is not None and last.member is not None and last.member.span[0] <= index:
         yield last.member.span, last.member.key
@@ -64,7 +64,7 @@ def _scalar(node: OutlineNode) -> Iterator[tuple[Span, str]]:
 
 
 def _inner(text: str, span: Span, written: str) -> Span | None:
-    """Return where a word is within its quotes; None where it is not written letter by letter."""
+    """Return the span of a word within its quotes; None if the word has escapes."""
     start, end = span
     if text[start : start + 1] in ("'", '"'):
         start, end = start + 1, end - 1

@@ -1,6 +1,6 @@
-"""Rename a resource everywhere in a tree: its definition and all that mentions it; refused where that is not certain.
+"""Renames a resource at its definition and all mentions in a tree, or rejects an uncertain request.
 
-What was found is not trusted but tried: the tree is loaded with the edits, and must have no problem that it did not have.
+The result is tried: the tree is loaded with the edits, and must have no new problem.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from fsxds.model.values import Problem, Severity
 from fsxds.snapshots.references import ANY, CLUSTER, ENDPOINTS, ROUTES, SECRET, VIRTUAL_HOST
 
 Edits = Mapping[PurePosixPath, Mapping[Span, str]]
-"""What to write in place of which parts, by file."""
+"""The replacements of spans, by file."""
 
 Try = Callable[[Mapping[PurePosixPath, str]], Iterable[Problem]]
-"""Returns what would be wrong with the tree if these files had these texts."""
+"""Returns the problems that the tree would have with these texts of files."""
 
 _TEXT_FORMATS = (".yaml", ".yml", ".json")
 _RENAMED = frozenset({CLUSTER, ENDPOINTS, ROUTES, SECRET})
@@ -35,13 +35,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./]([\w./ +@:-]*[\w./+@-])?")
 
 
 class UncertainRenameError(Exception):
-    """A resource cannot be renamed with certainty; the text says why, for the user."""
+    """A resource cannot be renamed with certainty; the text has the reason, for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A place where one of the names is written in the text of a file."""
-
     path: PurePosixPath
     span: Span
     quote: str
@@ -49,7 +47,7 @@ class _Written:
 
 
 def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
-    """Return the name that is at an index; UncertainRenameError where it is not that of a resource which can be renamed."""
+    """Return the name at an index; raises UncertainRenameError unless it is that of a renameable resource."""
     found = navigator.name_at(path, index)
     if found is None:
         raise UncertainRenameError("there is no name of a resource here")
@@ -60,16 +58,10 @@ def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
 
 
 def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> Edits:
-    """Return the edits that give a resource another name, everywhere.
-
-    Args:
-        navigator: of the tree as it is now.
-        found: the name, from `renameable`.
-        new_name: what it is to be.
-        attempt: loads the tree with other texts.
+    """Return the edits that rename a resource everywhere; `attempt` loads the tree with other texts.
 
     Raises:
-        UncertainRenameError: it is not certain that these are all places, or that the tree stays as good as it is.
+        UncertainRenameError: the occurrences may be incomplete, or the tree would have a new problem.
     """
     _require_name(new_name)
     _require_form(found.keys[0], new_name)
@@ -77,7 +69,7 @@ def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> 
     written = _everywhere(navigator, found.keys, new_name)
     edits: defaultdict[PurePosixPath, dict[Span, str]] = defaultdict(dict)
     named = _named(navigator, found.keys[0], new_name)
-    # Others mention it as it is written, unless its folder adds something to that.
+    # Mentions have the name of the definition, unless the definition's folder extends it.
     is_same = named == navigator.names_in(PurePosixPath()).reference(new_name)
     mentioned = named if found.is_definition and not is_same else new_name
     for one in written:
@@ -92,7 +84,7 @@ def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> 
 
 
 def edited(text: str, parts: Mapping[Span, str]) -> str:
-    """Return a text with other words in place of some parts."""
+    """Return a text with spans replaced."""
     for (start, end), new in sorted(parts.items(), reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -110,7 +102,6 @@ def _require_name(name: str) -> None:
 
 
 def _require_form(key: Key, name: str) -> None:
-    """Demand that what means to be a structured name is one, of the type of the resource."""
     if not is_structured(name):
         return
     try:
@@ -122,7 +113,7 @@ def _require_form(key: Key, name: str) -> None:
 
 
 def _require_whole_tree(navigator: Navigator) -> None:
-    """Demand that every file could be read: one that could not may mention the name."""
+    """Require that every file was read, because an unread one may mention the name."""
     for path, parsed in navigator.view.parsed.items():
         wrong = next((problem for problem in parsed.problems if problem.severity is Severity.ERROR), None)
         if wrong is not None:
@@ -133,7 +124,7 @@ def _require_whole_tree(navigator: Navigator) -> None:
 
 
 def _everywhere(navigator: Navigator, keys: Iterable[Key], new_name: str) -> set[_Written]:
-    """Return all places where resources of these keys, and those that share a place with them, are named."""
+    """Return all occurrences of resources with these keys, and of resources that share an occurrence."""
     names, waiting, done = navigator.view.names, list(keys), set[Key]()
     by_place = _keys_by_place(navigator)
     found: dict[tuple[PurePosixPath, Span], _Written] = {}
@@ -151,7 +142,7 @@ def _everywhere(navigator: Navigator, keys: Iterable[Key], new_name: str) -> set
         ]
         for place in names.mentions.get(key, ()):
             trail = _trail(navigator, place)
-            # Of a reference with alternatives, a name is only a part.
+            # In a reference with alternatives, a name is only a part.
             is_whole = trail is not None and navigator.mentioned(key[0], place, trail) == key[1]
             written.append(_written(navigator, place, trail if is_whole else None, is_definition=False))
         for one in written:
@@ -167,7 +158,7 @@ def _definition(navigator: Navigator, key: Key, place: NamePlace) -> list[tuple[
 
 
 def _keys_by_place(navigator: Navigator) -> Mapping[tuple[PurePosixPath, Span], list[Key]]:
-    """Return what is named at the places that name a cluster and its endpoints at once."""
+    """Return the keys by occurrence, for names that are both a cluster's and its endpoints'."""
     by_place: defaultdict[tuple[PurePosixPath, Span], list[Key]] = defaultdict(list)
     names = navigator.view.names
     for key, places in names.mentions.items():
@@ -206,7 +197,6 @@ def _require_certain(navigator: Navigator, key: Key, new_name: str) -> None:
 
 
 def _named(navigator: Navigator, key: Key, new_name: str) -> str:
-    """Return the canonical name of a resource for which another name is written where it is defined."""
     place = next(iter(navigator.view.names.definitions.get(key, ())), None)
     return new_name if place is None else navigator.canonical(place.path, new_name, BY_TYPE_URL[key[0]])
 
@@ -222,7 +212,7 @@ def _written(navigator: Navigator, place: NamePlace, trail: Trail | None, *, is_
 
 
 def _require_no_other_words(navigator: Navigator, keys: Iterable[Key], found: set[_Written]) -> None:
-    """Demand that the names are nowhere else in files of resources that may use any, such as those with Lua code."""
+    """Require that files which may use any name, such as those with Lua code, have no other occurrence."""
     spans = {(one.path, one.span[0]) for one in found}
     for type_url, name in keys:
         word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])")

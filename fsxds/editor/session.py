@@ -1,6 +1,6 @@
-"""One editor at work on a tree: what is open, the newest state of the tree, and the problems to show.
+"""One editor's session: open texts, the newest state of the tree, and the problems to show.
 
-Loading happens in a thread. What is typed meanwhile is loaded next, all at once, so the newest text is shown soon.
+Loading happens in a thread; changes meanwhile are loaded together next, so that the newest text is shown soon.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fsxds.runtime.store import Latest
 
 Value = TypeVar("Value")
 
-# Letters that are typed in one go are loaded at once; nobody sees so short a delay.
+# Collects letters typed in quick succession; the delay is too short to be seen.
 QUIET_S = 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDocument:
-    """A text that is open in the editor, with the names that the editor has for it and its state."""
+    """A text open in the editor, with the editor's URI and version."""
 
     uri: str
     version: int | None
@@ -38,7 +38,7 @@ class OpenDocument:
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """The problems of one file, and the text that their places are in; `document` is None where it is not open."""
+    """The problems of one file, and the text with their positions; `document` is None if it is not open."""
 
     path: PurePosixPath
     text: str
@@ -48,25 +48,23 @@ class ShownFile:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is to be loaded: what is open, and whether the files on disk may have changed."""
-
     documents: Mapping[PurePosixPath, OpenDocument]
     is_disk_read: bool
 
 
 class Session:
-    """Knows the state of one tree. Its methods are called in the event loop; what takes long runs in a thread."""
+    """The state of one tree. Methods are called in the event loop; long work runs in a thread."""
 
     def __init__(
         self, tree: EditedTree, catalogue: Catalogue, show: Callable[[ShownFile], None], observer: Observer
     ) -> None:
-        """Begin with nothing open.
+        """Begin without open texts.
 
         Args:
             tree: reads and loads it.
             catalogue: the API.
-            show: is called with each file whose problems are others than before.
-            observer: receives errors of fsxds itself.
+            show: called with each file that has changed problems.
+            observer: receives internal errors.
         """
         self.root = tree.root
         self._tree = tree
@@ -79,32 +77,32 @@ class Session:
         self._view: Latest[TreeView | None] = Latest(None)
         self._shown: dict[PurePosixPath, ShownFile] = {}
         self._outlines: OutlineMemory = Lru(MOST_OUTLINES)
-        # One thread at a time works on the tree, and one on requests: they would only wait for each other.
+        # One thread at a time works on the tree, and one on requests: more would only wait for each other.
         self._loading = asyncio.Lock()
         self._answering = asyncio.Lock()
 
     def path_of(self, path: Path) -> PurePosixPath | None:
-        """Return the path in the tree of a file, None where it is not part of it."""
+        """Return the path of a file in the tree, None if it is outside."""
         return self._tree.path_of(path)
 
     def open(self, path: PurePosixPath, document: OpenDocument) -> None:
-        """Note that a text is open, or what it is now."""
+        """Record an opened or changed text."""
         is_new = path not in self._documents
         self._documents[path] = document
         self.look_again(is_disk_read=is_new)
 
     def close(self, path: PurePosixPath) -> None:
-        """Note that a text is not open any more; what is on disk counts again."""
+        """Record that a text was closed; the file on disk counts again."""
         self._documents.pop(path, None)
         self.look_again(is_disk_read=True)
 
     def look_again(self, *, is_disk_read: bool) -> None:
-        """Have the tree loaded; with `is_disk_read`, files on disk may have changed."""
+        """Schedule a load; `is_disk_read`: files on disk may have changed."""
         self._is_disk_read |= is_disk_read
         self._wanted.replace(_Wanted(dict(self._documents), self._is_disk_read))
 
     async def keep_current(self) -> Never:
-        """Load what is wanted, and show the problems, as long as the task runs. An error of one load ends no other."""
+        """Run scheduled loads, and show the problems, forever. An error of one load does not affect the next."""
         done: _Wanted | None = None
         while True:
             await self._wanted.other_than(done)
@@ -115,9 +113,9 @@ class Session:
             try:
                 await self._load(done)
             except BrokenPipeError:
-                # The editor is gone: nobody is left to show anything to.
+                # The editor has exited.
                 raise
-            # The edge of one load: what is typed next may load.
+            # One load failed; the next text may load.
             except Exception as error:  # noqa: BLE001
                 self._observer(InternalError("diagnostics", error))
                 self._is_disk_read = True
@@ -137,7 +135,7 @@ class Session:
     def _files_to_show(
         self, view: TreeView, documents: Mapping[PurePosixPath, OpenDocument]
     ) -> dict[PurePosixPath, ShownFile]:
-        """Return all files that are open, have problems, or had some."""
+        """Return all files that are open, have problems, or had problems."""
         problems: dict[PurePosixPath, list[Problem]] = {path: [] for path in (*self._shown, *documents)}
         for problem in view.problems:
             problems.setdefault(problem.path, []).append(problem)
@@ -149,13 +147,13 @@ class Session:
         return shown
 
     async def ask(self, question: Callable[[Navigator], Value]) -> Value:
-        """Answer a question about the tree with the newest texts, in a thread, after the first load. Safe to cancel."""
+        """Answer a query of the tree with the newest texts, in a thread, after the first load. Safe to cancel."""
         async with self._answering:
             navigator = await self._navigator()
             return await asyncio.to_thread(question, navigator)
 
     async def ask_with_trial(self, question: Callable[[Navigator, EditedTree], Value]) -> Value:
-        """Answer a question for which the tree is loaded in other forms."""
+        """Answer a query that loads the tree with other texts."""
         async with self._loading:
             texts = {path: document.text for path, document in self._documents.items()}
 
@@ -172,10 +170,10 @@ class Session:
         return Navigator(view, self._catalogue, newer, self._outlines)
 
     def uri_of(self, path: PurePosixPath) -> str:
-        """Return the address of a file, as the editor knows it where it is open."""
+        """Return the URI of a file, the editor's if it is open."""
         document = self._documents.get(path)
         return document.uri if document is not None else (self.root / path).as_uri()
 
     def texts(self) -> dict[PurePosixPath, str]:
-        """Return what is open."""
+        """Return the open texts."""
         return {path: document.text for path, document in self._documents.items()}

@@ -1,7 +1,6 @@
-"""What may be written at a place: fields, values of enums, types of extensions, names of resources.
+"""Completions at a position: fields, values of enums, types of extensions, names of resources.
 
-The word at the place is marked, and the text read with the mark in it; so it need not be whole, or right, for its place to
-be known.
+The text is read with a mark in the word at the position, so it may be incomplete or wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from fsxds.tools.packed_places import ANYTHING, PackedTypes, packable_types
 
 MOST_SUGGESTIONS = 1000
 
-# Of a private area: no text has it, and it is part of a word.
+# From a private use area: it is in no text, and counts as part of a word.
 _MARK = "\ue0f5"
 
 _WORD_BEFORE = re.compile(r"[^\s,\[\]{}\"'#]*\Z")
@@ -41,7 +40,7 @@ _INDENT = "  "
 
 
 class SuggestionSort(Enum):
-    """What is suggested."""
+    """The kind of suggestion."""
 
     FIELD = "field"
     VALUE = "value"
@@ -51,17 +50,14 @@ class SuggestionSort(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Something that may be written.
+    """One suggestion.
 
     Attributes:
-        label: what the user sees, and types.
-        sort: what it is.
-        text: what is written in place of the word.
-        snippet: the same with places to go on at, in the syntax of the protocol; empty where there are none.
-        detail: a few words about it.
-        rank: those with a lower one come first.
-        is_deprecated: it is out of use.
-        field: the field that it is, or that it is a value of.
+        label: the text that the user sees and types.
+        text: replaces the word.
+        snippet: the same with placeholders, in the syntax of the protocol; empty if there are none.
+        rank: lower ones come first.
+        field: the field, or the field of the value.
     """
 
     label: str
@@ -76,22 +72,22 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """What may be written in place of a part of the text."""
+    """The suggestions for a part of the text."""
 
     span: Span
     found: tuple[Suggestion, ...]
 
 
 Names: TypeAlias = Mapping[TypeUrl, list[str]]
-"""The names that may be mentioned, by their type."""
+"""The names that may be mentioned, by type."""
 
 
 @dataclass(frozen=True, slots=True)
 class _WordPlace:
-    """The place of the mark: the word, what holds it, and how what is written there looks.
+    """The context of the mark: the word, its trail, and the notation around it.
 
-    `quote` is the mark that is open before the word, `is_json` where all has to be quoted. `indent` is that of the keys.
-    `is_alone` where nothing but dashes is before it on its line.
+    `quote` is the open quote before the word; `is_json`: all text must be quoted; `is_alone`: at most dashes precede it
+    on its line.
     """
 
     span: Span
@@ -106,14 +102,14 @@ class _WordPlace:
 
 
 class Completion:
-    """Suggests what to write; one catalogue."""
+    """Suggests completions, for one catalogue."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._words = catalogue.once(ApiWords)
 
     def suggest(self, text: str, index: int, path: PurePosixPath, names: Names) -> Suggestions:
-        """Return what may be written at an index of the text of a file."""
+        """Return the suggestions at an index of the text of a file."""
         place = _place(text, index, is_json=path.suffix.lower() == ".json")
         if place is None:
             return Suggestions((index, index), ())
@@ -132,7 +128,7 @@ class Completion:
         here = expected[-1]
         keyed = (Role.MESSAGE, Role.DOCUMENT, Role.ELEMENT, Role.ANY, Role.LAYER, Role.PATCHES)
         if here.role in keyed and not place.is_flow:
-            # A word on a line of its own, or behind a dash, may become a key.
+            # A word alone on its line, or after a dash, may become a key.
             if last is None or last.member is None or place.is_alone:
                 yield from self._keys(place, places, here, None)
             return
@@ -200,13 +196,12 @@ class Completion:
             )
 
     def _key(self, place: _WordPlace, name: str) -> str:
-        """Return a key as it is written where nothing can be said of what follows."""
         if place.has_colon or place.quote:
             return name
         return f"{json.dumps(name)}: " if place.is_json else f"{name}: "
 
     def _snippet(self, place: _WordPlace, label: str, field: FieldDescriptor) -> str:
-        """Return a key with what its value begins with, and places for what is required in it."""
+        """Return a key with the start of its value, and placeholders for required members."""
         message = field.message_type
         is_object = is_map(field) or (message is not None and message.full_name not in SPECIAL_JSON - {ANY})
         if is_map(field):
@@ -222,7 +217,7 @@ class Completion:
         return _opened(place, label, f"{_INDENT}{lines}", "{$0}")
 
     def _required(self, place: _WordPlace, field: FieldDescriptor) -> list[str]:
-        """Return the keys that a message in a field must have, each with the number of its place."""
+        """Return the required keys of a message in a field, each with the number of its placeholder."""
         message = field.message_type
         if message is None:
             return []
@@ -272,7 +267,6 @@ class Completion:
                 yield Suggestion(value.name, SuggestionSort.VALUE, _quoted(place, value.name), rank=rank, field=field)
 
     def _extension_names(self, place: _WordPlace, places: ApiPlaces, field: FieldDescriptor) -> Iterator[Suggestion]:
-        """Yield the names of the extensions that fit, where the message that holds the name configures one."""
         features = self._catalogue.features
         holder = places.along(replace(place.trail, steps=place.trail.steps[:-1]))[-1]
         for category in holder.extension_place if features is not None else ():
@@ -280,7 +274,6 @@ class Completion:
                 yield Suggestion(name, SuggestionSort.VALUE, _quoted(place, name), detail=category, field=field)
 
     def _types(self, here: Expectation, places: ApiPlaces) -> list[str]:
-        """Return the message types that fit: of the place, of resources, or all."""
         if here.types:
             return list(here.types)
         if here.field is None:
@@ -295,13 +288,12 @@ def _is_any(field: FieldDescriptor) -> bool:
 
 
 def _holds_more(field: FieldDescriptor) -> bool:
-    """Whether the value of a field is no single word, so that it does not fit on the line of its key."""
+    """Whether the value of a field does not fit on the line of its key."""
     message = field.message_type
     return field.is_repeated or (message is not None and message.full_name not in SPECIAL_JSON)
 
 
 def _quoted(place: _WordPlace, text: str) -> str:
-    """Return a value as it is written here."""
     if place.quote:
         return text
     is_plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in _WORDS_OF_YAML
@@ -312,7 +304,7 @@ _WORDS_OF_YAML = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n",
 
 
 def _opened(place: _WordPlace, label: str, block: str, flow: str) -> str:
-    """Return a key with the beginning of a value that is no single word; empty where that cannot be written here."""
+    """Return a key with the start of a compound value; empty if that cannot be written here."""
     if place.has_colon or place.quote:
         return ""
     if place.is_json or place.is_flow:
@@ -321,7 +313,7 @@ def _opened(place: _WordPlace, label: str, block: str, flow: str) -> str:
 
 
 def _place(text: str, index: int, *, is_json: bool) -> _WordPlace | None:
-    """Mark the word at an index, and return its place; None where it is in no value, as in a comment."""
+    """Mark the word at an index, and return its context; None outside of values, as in a comment."""
     before = _WORD_BEFORE.search(text, max(0, index - 500), index)
     after = _WORD_AFTER.match(text, index)
     start, end = before.start() if before else index, after.end() if after else index
@@ -358,7 +350,6 @@ def _column(text: str, index: int) -> int:
 
 
 def _is_camel(text: str) -> bool:
-    """Whether the keys of a text are in camelCase, and not in snake_case, which is the default."""
     counts: Counter[bool] = Counter()
     for key in re.findall(r"[\"']?(\w+)[\"']?[ \t]*:(?:\s|$)", text[:200_000]):
         if "_" in key:

@@ -1,4 +1,4 @@
-"""Indexes of a text, and how others count them: editors by lines and code units, problems by lines and columns from 1."""
+"""Converts indexes of a text: to an editor's lines and code units, and from a problem's lines and columns from 1."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Span: TypeAlias = tuple[int, int]
-"""A part of a text: the index of its first character, and that behind its last."""
+"""A part of a text: the index of its first character, and the index after its last."""
 
 # Language Server Protocol 3.17, "Text Documents".
 _BREAK = re.compile("\r\n|\n|\r")
-# What YAML takes for the end of a line; the other formats know the line feed alone.
+# Line ends in YAML; the other formats have the line feed only.
 _YAML_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _LINE_FEED = re.compile("\n")
 _BYTE_ORDER_MARK = "\ufeff"
@@ -23,29 +23,29 @@ UNITS = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
 
 @dataclass(frozen=True, slots=True)
 class EditorPosition:
-    """A place as the protocol has it: the line, and the code units before it on that line, both from 0."""
+    """A position in the protocol: the line, and the code units before it on the line, both from 0."""
 
     line: int
     character: int
 
 
 class TextPositions:
-    """Converts the positions of one text; those outside of it become the nearest within."""
+    """Converts positions of one text; positions outside become the nearest ones within."""
 
     def __init__(self, text: str, encoding: str = "utf-16") -> None:
-        """Count as a client does that has negotiated `encoding`."""
+        """Count code units in the encoding negotiated with the client."""
         self._text = text
         self._encoding = encoding
         self._starts = _starts(text, _BREAK)
 
     def position(self, index: int) -> EditorPosition:
-        """Return where an index is."""
+        """Return the position of an index."""
         index = max(0, min(index, len(self._text)))
         line = bisect_right(self._starts, index) - 1
         return EditorPosition(line, self._units(self._text[self._starts[line] : index]))
 
     def index(self, position: EditorPosition) -> int:
-        """Return the index of a position; one within a character is that before it."""
+        """Return the index of a position; a position within a character is rounded down."""
         if position.line >= len(self._starts):
             return len(self._text)
         start = self._starts[max(0, position.line)]
@@ -66,14 +66,14 @@ class TextPositions:
 
 
 class ProblemPositions:
-    """Finds the places of problems in one text: lines and columns from 1, of the text without its byte order mark."""
+    """Finds positions of problems in one text: lines and columns from 1, without the byte order mark."""
 
     def __init__(self, text: str, *, is_yaml: bool) -> None:
         self.text = text
         self._starts = _starts(text, _YAML_BREAK if is_yaml else _LINE_FEED)
 
     def index(self, line: int, column: int) -> int:
-        """Return the index of a place; the end of the text where it has no such line."""
+        """Return the index of a position; the end of the text if it has no such line."""
         if line > len(self._starts):
             return len(self.text)
         mark = len(_BYTE_ORDER_MARK) if line == 1 and self.text.startswith(_BYTE_ORDER_MARK) else 0

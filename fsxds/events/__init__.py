@@ -1,1 +1,1 @@
-"""Events: what happens, one class each, with its line in the log and its metrics."""
+"""Events of fsxds, one class for each kind, with its line in the log and its metrics."""

@@ -19,7 +19,7 @@ _OF_STREAM = "node cluster service peer"
 
 @dataclass(frozen=True, slots=True)
 class HandshakeFailed(Event):
-    """A client connected to REST or admin, and did not get as far as a request: `reason` is what TLS says of it."""
+    """A TLS handshake with a client of REST or admin failed for `reason`."""
 
     rows = (
         log_row(
@@ -58,7 +58,7 @@ class StreamOpened(Event):
 
 @dataclass(frozen=True, slots=True)
 class StreamClosed(Event):
-    """A stream that was opened is over, on either side."""
+    """A stream ended, on either side."""
 
     is_frequent = True
     rows = (log_row("stream_closed", "debug", "A stream ended.", _OF_STREAM),)
@@ -75,10 +75,10 @@ class StreamClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ResponseSent(Event):
-    """A version was handed over to a client.
+    """A version was sent to a client.
 
-    `detected_s` is the monotonic clock at the first sign of the change that it brings to a client who waited for it; None
-    where the client asked for it just now, or nobody changed a file for it.
+    `detected_s` is the monotonic time of the first sign of the change that the client waited for; None if it did not
+    wait, or no file changed.
     """
 
     is_frequent = True
@@ -110,7 +110,7 @@ class AckReceived(Event):
 
 @dataclass(frozen=True, slots=True)
 class NackReceived(Event):
-    """A client NACKed a version, which came from `files` (none where that is not known any more)."""
+    """A client NACKed a version, which came from `files` (empty if no longer known)."""
 
     rows = (
         log_row(
@@ -147,7 +147,7 @@ def _of(node: Node, type_url: TypeUrl, version: Version) -> Details:
 def ack_or_nack(
     node: Node, subscription: Subscription, acknowledgement: Acknowledgement, snapshot: Snapshot | None
 ) -> AckReceived | NackReceived:
-    """Return the event of an ACK or NACK that was received while `snapshot` was current."""
+    """Return the event for an ACK or NACK that was received while `snapshot` was current."""
     if acknowledgement.accepted:
         return AckReceived(node, subscription, acknowledgement.version)
     files = () if snapshot is None else files_of(subscription, acknowledgement.version, snapshot)
@@ -156,9 +156,9 @@ def ack_or_nack(
 
 @dataclass(frozen=True, slots=True)
 class RequestRejected(Event):
-    """A request was answered with an error, or ignored; `status` is an HTTP status or the name of a gRPC status.
+    """A request was answered with an error, or ignored; `status` is an HTTP status or a gRPC status name.
 
-    `subject` is what it was about, such as a node; rejections that differ in it alone are repetitions.
+    Rejections that differ only in `subject`, such as a node, are repetitions.
     """
 
     rows = (
@@ -184,12 +184,12 @@ class RequestRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitReached(Event):
-    """Something was rejected, closed or forgotten because an option allows no more.
+    """A request, stream or entry was rejected, closed or forgotten because of a limit.
 
     Attributes:
-        limit: the name of the option without its dashes, such as `max-streams`.
-        peer: the IP address of the client; empty for a unix socket, or where nobody is to blame.
-        text: what to say of a limit that no option sets; empty for the others.
+        limit: the option without dashes, such as `max-streams`.
+        peer: the client's IP address; empty for a unix socket, or without a culprit.
+        text: the message for a limit without an option.
     """
 
     rows = (
@@ -212,7 +212,7 @@ class LimitReached(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered(Event):
-    """A request or a stream ended, at the listener `name` (REST, gRPC, admin); `status` is as in `RequestRejected`."""
+    """A request or a stream ended at a listener (REST, gRPC, admin); `status` is as in `RequestRejected`."""
 
     is_frequent = True
     rows = (log_row("request_answered", "debug", "A request or a stream ended.", "name peer status"),)
@@ -227,7 +227,7 @@ class RequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotKept(Event):
-    """A client has members of a collection, and what is removed of these is not known to the next process."""
+    """A client has members of a collection; the next process will not know which were removed."""
 
     rows = (
         log_row(
@@ -248,7 +248,7 @@ class MembersNotKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class AuthorityMissing(Event):
-    """A client asks for a name without authority, and is answered with names that have that of the settings."""
+    """A client subscribes to a name without authority; the answer has the authority of the settings."""
 
     rows = (
         log_row(

@@ -1,4 +1,4 @@
-"""The base of events, the line of the log that one becomes, and the metrics that it changes."""
+"""The base of events, with their log lines and metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsxds.model.values import PlainValue
 
 
 class Level(IntEnum):
-    """The severity of a line, as `logging` counts."""
+    """The severity of a line, with the numbers of `logging`."""
 
     DEBUG = 10
     INFO = 20
@@ -26,15 +26,14 @@ Details: TypeAlias = dict[str, PlainValue]
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line, of which `log_catalogue.CATALOGUE` has a row.
+    """One line of the log.
 
     Attributes:
-        level: its severity.
-        event: its name in the catalogue.
-        text: the line as people read it.
-        details: the fields that programs read beside it.
-        admitted_as: the level by which a log decides to write it, where that is not its own: the end of a problem
-            belongs in every log that had the problem.
+        event: its name in `log_catalogue.CATALOGUE`.
+        text: for people.
+        details: for programs.
+        admitted_as: the level that decides whether the line is written, if not `level`: the end of a problem belongs in
+            every log that had the problem.
     """
 
     level: Level
@@ -46,13 +45,13 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """What a line of the log may be.
+    """Describes one kind of log line.
 
     Attributes:
         event: its name, `event` in JSON.
-        levels: its level; several where it depends.
+        levels: several if it depends.
         meaning: one sentence.
-        fields: what JSON has beside `ts`, `level`, `event` and `message`; `log_catalogue.FIELDS` has their meanings.
+        fields: in JSON, beside `ts`, `level`, `event` and `message`; see `log_catalogue.FIELDS`.
     """
 
     event: str
@@ -62,18 +61,18 @@ class LogRow:
 
 
 def log_row(event: str, levels: str, meaning: str, fields: str = "") -> LogRow:
-    """Return a row; levels and fields are written with spaces between them."""
+    """Return a row; levels and fields are separated by spaces."""
     return LogRow(event, tuple(Level[word.upper()] for word in levels.split()), meaning, tuple(fields.split()))
 
 
 class Measure(NamedTuple):
-    """What an event changes of a metric: a counter grows, a gauge is set, a histogram gets a value.
+    """The effect of an event on a metric: a counter grows, a gauge is set, a histogram gets a value.
 
     Attributes:
-        name: that of the metric, without `fsxds_`.
-        value: a number, or the attribute of the event that has it, or whose length it is.
-        labels: attributes of the event, in the order of the metric's labels.
-        fixed: labels that are the same for all events, behind those.
+        name: without `fsxds_`.
+        value: a number, or an attribute of the event that is a number or has a length.
+        labels: attributes of the event, in the metric's order.
+        fixed: constant labels, after `labels`.
     """
 
     name: str
@@ -83,13 +82,12 @@ class Measure(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words of a line, and what differs from the row of its event.
+    """The text of a line, and its differences from the row of its event.
 
     Attributes:
-        text: the line as people read it.
-        details: fields that are no attributes of the event, or are shown in another way; None for one that is left out.
-        level: its level; None for the first one of the row.
-        event: the name of its row; empty if the event has one alone.
+        details: fields that differ from the event's attributes; None omits one.
+        level: None for the first one of the row.
+        event: the name of the row; empty for the only one.
         admitted_as: as in `LogLine`.
     """
 
@@ -102,13 +100,13 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened.
+    """An event.
 
     Attributes:
-        rows: the lines of the log that it may become by itself, whatever happened before.
-        measures: the metrics that it changes by itself.
-        is_frequent: there may be thousands at once, and below their level they are not worded.
-        reporter: the module whose `Reports` have its lines, as they depend on what happened before; empty for none.
+        rows: its log lines, if they are independent of earlier events.
+        measures: its effects on metrics.
+        is_frequent: there may be thousands at once, so they are worded only if logged.
+        reporter: the module with the `Reports` of its lines, if they depend on earlier events.
     """
 
     rows: ClassVar[tuple[LogRow, ...]] = ()
@@ -117,7 +115,7 @@ class Event:
     reporter: ClassVar[str] = ""
 
     def line(self) -> LogLine:
-        """Return its line: of the fields of its row, those that are not given with its words are its attributes."""
+        """Return the log line, with attributes for the fields that `_words` does not set."""
         said = self._words()
         words = Words(said) if isinstance(said, str) else said
         row = next(row for row in self.rows if words.event in {"", row.event})
@@ -141,4 +139,4 @@ def _plain(value: object) -> PlainValue:
 
 
 Observer: TypeAlias = Callable[[Event], object]
-"""Receives events. Called where they happen, in the midst of other work: it must be quick, and must not raise."""
+"""Receives events. It is called synchronously by the sender, so it must be quick and must not raise."""

@@ -11,7 +11,7 @@ from fsxds.formats import FORMATS
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import HeldFile, Problem
 
-# Names of files in one line for programs.
+# The maximum number of file names in one line for programs.
 MOST_FILES = 20
 
 
@@ -30,7 +30,7 @@ class WatchStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class TreeDisappeared(Event):
-    """The tree, or all its files, went away; what was served last stays."""
+    """The tree, or all its files, disappeared; the last snapshot stays."""
 
     rows = (
         log_row(
@@ -58,7 +58,7 @@ class TreeReturned(Event):
 
 @dataclass(frozen=True, slots=True)
 class FilesIgnored(Event):
-    """No format claims these files; sent once as long as they are there."""
+    """No format claims these files; sent once while they exist."""
 
     rows = (log_row("files_ignored", "info", "No format has the suffix of these files.", "count files"),)
 
@@ -72,7 +72,7 @@ class FilesIgnored(Event):
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationMissing(Event):
-    """Nothing in the tree is configuration so far; the first file that is will be served."""
+    """No file in the tree is configuration so far; the first one will be served."""
 
     rows = (
         log_row(
@@ -108,7 +108,7 @@ class QueueOverflowed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CacheRead(Event):
-    """Of `count` files that were to be parsed, the results of `found` were known from an earlier process."""
+    """The cache had the results of `found` of the `count` files to parse."""
 
     rows = (log_row("cache_read", "info", "What files parsed to was known from an earlier start.", "found count"),)
 
@@ -121,7 +121,7 @@ class CacheRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class CacheFailed(Event):
-    """A directory of kept results is not used any more; all files are parsed."""
+    """A cache directory is no longer used; all files are parsed."""
 
     rows = (log_row("cache_failed", "warning", "Results are not kept for the next start.", "directory error"),)
 
@@ -138,7 +138,7 @@ class CacheFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TreeLoaded(Event):
-    """A tree was loaded in `duration_s`: all its problems, and the files of which something older is served, or nothing."""
+    """A tree was loaded in `duration_s`, with its problems and held files."""
 
     problems: tuple[Problem, ...]
     held: tuple[HeldFile, ...]
@@ -147,7 +147,7 @@ class TreeLoaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPublished(Event):
-    """A snapshot is served from now on; `detected_s` is the monotonic clock at the first sign of its change."""
+    """A snapshot is served; `detected_s` is the monotonic time of the first sign of its change."""
 
     snapshot: Snapshot
     detected_s: float

@@ -1,4 +1,4 @@
-"""Events of a fleet: whether what is published can be followed, and who publishes."""
+"""Events of a fleet: whether publications can be followed, and which server publishes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fsxds.events.event import Event, Measure, Words, log_row
 
 @dataclass(frozen=True, slots=True)
 class FleetLost(Event):
-    """What the servers of a fleet agree by does not answer, or rejects what this one asks."""
+    """The fleet's store does not answer, or rejects requests of this server."""
 
     rows = (
         log_row(
@@ -29,7 +29,7 @@ class FleetLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class FleetReached(Event):
-    """It answers again, after some seconds; 0 at the start."""
+    """The store answers again after `elapsed_s` seconds, or for the first time (0)."""
 
     rows = (log_row("fleet_reached", "info", "The fleet is followed again, or from now on.", "elapsed_s"),)
     measures = (Measure("fleet_reached", 1),)
@@ -45,7 +45,7 @@ class FleetReached(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotUnreadable(Event):
-    """What is published cannot be read: some of it is missing, or is not what was written."""
+    """A publication cannot be read: a part of it is missing or damaged."""
 
     rows = (
         log_row(
@@ -65,7 +65,7 @@ class SnapshotUnreadable(Event):
 
 @dataclass(frozen=True, slots=True)
 class SecretsNotPublished(Event):
-    """What has secrets is not published, as it would be kept in clear; `place` is where the first one is written."""
+    """A tree with secrets is not published, as they would be stored in clear; `place` is the first one's."""
 
     rows = (
         log_row(
@@ -85,7 +85,7 @@ class SecretsNotPublished(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublicationFailed(Event):
-    """This server could not publish what it is to; it tries again."""
+    """This server could not write its publication; it tries again."""
 
     rows = (
         log_row("fleet_publication_failed", "error", "The publisher cannot write what is to be published.", "reason"),
@@ -112,7 +112,7 @@ class PublisherElected(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublisherWaits(Event):
-    """Another server published something since the tree of this one changed: for so many seconds, a newer tree is waited for."""
+    """The last publication is newer than this server's tree, so it waits up to `retry_s` seconds for a newer tree."""
 
     rows = (
         log_row(
@@ -132,7 +132,7 @@ class PublisherWaits(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublisherLost(Event):
-    """This server publishes no more: it has lost its lease, or could not write."""
+    """This server no longer publishes: it lost its lease, or could not write."""
 
     rows = (
         log_row("fleet_publisher_lost", "warning", "This server does not publish for the fleet any more.", "reason"),

@@ -10,7 +10,7 @@ from fsxds.events.event import Event, Measure
 
 @dataclass(frozen=True, slots=True, order=True)
 class Remark:
-    """Something that was not done as asked: `subject` is a path or a resource, `reason` a sentence with the remedy."""
+    """A deviation from the request: a path or a resource, and a sentence with the remedy."""
 
     subject: str
     reason: str
@@ -18,19 +18,16 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class FilesWritten(Event):
-    """What one snapshot did to the directory of mirrored files.
+    """A snapshot was written to the directory of mirrored files.
 
     Attributes:
-        generation: that of the snapshot.
-        written: in order; a bundle that let clusters go is twice in it.
-        removed: files of resources that were removed.
-        unchanged: how many files were as they should be.
-        kept: what stays although the snapshot does not have it.
+        written: in order; a bundle that lost clusters is twice in it.
+        unchanged: the number of files that were up to date.
+        kept: stay although the snapshot lacks them.
         left_sources: config sources that were not pointed at a file.
-        blocked: files of somebody else that stand in the way.
-        restored: those of the written files that somebody had removed or changed.
-        pause_s: for how long the next ones are left as somebody makes them, who goes on to change files; 0 at first.
-        duration_s: how long it took.
+        blocked: not written because files of others are there.
+        restored: written files that others had changed.
+        pause_s: for how long further changes by others are left; 0 at first.
     """
 
     measures = (

@@ -11,31 +11,31 @@ from fsxds.model.resources import Key
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import Node
 
-# Control characters, line separators, and marks that turn the direction of the text after them.
+# Control characters, line separators, and marks that change the direction of the text after them.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 # Envoy quotes whole messages of its configuration when it rejects them (ENVOY.md E21).
 LONGEST_FOREIGN_TEXT = 500
 
-# More than is quoted, so that nothing is cut in the midst of what has to be masked.
+# More than is quoted, so that no secret is cut before it is masked.
 LONGEST_READ = 4 * LONGEST_FOREIGN_TEXT
 
-# Names of resources in one line for programs.
+# The maximum number of resource names in one line for programs.
 MOST_RESOURCES = 20
 
-# Of clients, files or resources in one line for people; the others are counted.
+# The maximum number of clients, files or resources in one line for people; the rest is counted.
 MOST_NAMES = 3
 
 LONGEST_NAME = 80
 
 NO_REASON = "it gave no reason; see its own log"
-"""Why a client rejected something, if it did not say."""
+"""The reason in a log line if a client gave none."""
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def escape(text: str) -> str:
-    """Escape what could forge lines or colours on a terminal."""
+    """Escape characters that could forge lines or colours on a terminal."""
     return UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
@@ -45,13 +45,13 @@ def shortened(text: str) -> str:
 
 
 def type_name(type_url: TypeUrl) -> str:
-    """Return the short name of a type (`cds`); its URL where it is none of the table's."""
+    """Return the short name of a type (`cds`), or its URL if unknown."""
     row = BY_TYPE_URL.get(type_url)
     return row.short_name if row else type_url
 
 
 def noun_of(type_url: TypeUrl) -> str:
-    """Return what resources of a type are called (`clusters`); its URL where it is none of the table's."""
+    """Return the noun of a type's resources (`clusters`), or its URL if unknown."""
     row = BY_TYPE_URL.get(type_url)
     return row.noun if row else type_url
 
@@ -74,17 +74,17 @@ def duration(time_s: float) -> str:
 
 
 def omitted(repeats: int, noun: str) -> str:
-    """Return what follows a line before which others were not written: ` (2 NACKs before it omitted)`; empty for none."""
+    """Return the note about omitted lines: ` (2 NACKs before it omitted)`; empty for none."""
     return f" ({count_of(repeats, noun)} before it omitted)" if repeats else ""
 
 
 def name_of(node: Node) -> str:
-    """Return how a client is called in the log: by its node id, else by its address."""
+    """Return the name of a client in the log: its node id, else its address."""
     return node.id or node.peer or "a client without an id"
 
 
 def resources_of(keys: Collection[Key]) -> str:
-    """Name a few resources, or say how many there are."""
+    """Return the names of a few resources, or their number."""
     return some_of(written_keys(keys)) if len(keys) <= MOST_NAMES else count_of(len(keys), "resource")
 
 
@@ -94,5 +94,5 @@ def written_keys(keys: Iterable[Key]) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """Return words of a server or a client as they may be shown. Masking takes the longer, the more there is."""
+    """Return a foreign text masked and shortened; it is cut first, since masking takes longer for longer texts."""
     return shortened(mask_reason(text[:LONGEST_READ]))

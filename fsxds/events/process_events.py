@@ -1,4 +1,4 @@
-"""Events of the process: its start and end, addresses, settings, certificates and tokens, and its components."""
+"""Events of the process: start and end, addresses, settings, certificates, tokens, and components."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fsxds.events.event import Event, Level, Measure, Words, log_row
 from fsxds.events.phrases import count_of, shortened, some_of
 
 MOST_ATTEMPTS = 3
-"""Failures in a row on one input, after which it is set aside."""
+"""The number of failures in a row after which an input is set aside."""
 
 _PACKAGE = f"{Path(__file__).parent.parent}/"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiFound(Event):
-    """The message types were read; `api` says of which Envoy: `Envoy 1.40.0 from …, 557 files`."""
+    """The message types were read; `api` names their Envoy: `Envoy 1.40.0 from ..., 557 files`."""
 
     rows = (log_row("api_found", "info", "The message types were read.", "api"),)
 
@@ -30,7 +30,7 @@ class ApiFound(Event):
 
 @dataclass(frozen=True, slots=True)
 class TransportChosen(Event):
-    """`fsxds dev` chose how its Envoy gets resources."""
+    """`fsxds dev` chose the transport for its Envoy."""
 
     rows = (log_row("transport_chosen", "info", "`fsxds dev` chose how its Envoy gets resources.", "transport reason"),)
 
@@ -56,7 +56,7 @@ class ListeningStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlainTextExposed(Event):
-    """What `name` (REST, gRPC, admin) serves at `address` can be read on the network: it has no TLS."""
+    """`name` (REST, gRPC, admin) listens at `address` without TLS: others on the network can read its traffic."""
 
     rows = (
         log_row(
@@ -79,7 +79,7 @@ class PlainTextExposed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CertificatesReloaded(Event):
-    """Files of TLS changed: new connections begin with what is in them now."""
+    """TLS files changed and were read; new connections use them."""
 
     rows = (
         log_row(
@@ -99,7 +99,7 @@ class CertificatesReloaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class CertificatesKept(Event):
-    """Files of TLS changed, and cannot be used for `reason`: those that were read before stay in use."""
+    """TLS files changed, but cannot be used for `reason`: the previous ones stay in use."""
 
     rows = (
         log_row(
@@ -119,13 +119,7 @@ class CertificatesKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensRead(Event):
-    """A file of tokens was read, at the start or because it changed.
-
-    Attributes:
-        path: the file.
-        count: how many tokens it has.
-        unknown: the names in rules of `access` that no token has.
-    """
+    """A token file was read, at the start or because it changed; no token has the `unknown` names of `access` rules."""
 
     rows = (
         log_row(
@@ -150,7 +144,7 @@ class TokensRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensKept(Event):
-    """A file of tokens changed and cannot be used: those that were read before stay valid."""
+    """A token file changed, but cannot be used: the previous tokens stay valid."""
 
     rows = (
         log_row(
@@ -170,7 +164,7 @@ class TokensKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensExposed(Event):
-    """Other users of the machine can read a file of tokens."""
+    """Other users of the machine can read a token file."""
 
     rows = (log_row("tokens_exposed", "warning", "Other users of the machine can read a file of tokens.", "file"),)
 
@@ -183,7 +177,7 @@ class TokensExposed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StartDelayed(Event):
-    """The start waits for something, for `elapsed_s` seconds so far."""
+    """The start has waited for a condition for `elapsed_s` seconds so far."""
 
     rows = (log_row("waiting", "warning", "The start waits for something.", "waits_for elapsed_s"),)
 
@@ -196,7 +190,7 @@ class StartDelayed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReadinessChanged(Event):
-    """Clients are served from now on, or are not for `reason`; empty where they are."""
+    """Clients are served from now on, if `reason` is empty, or are not for this reason."""
 
     rows = (
         log_row("ready", "info", "Clients are served from now on: `/readyz` says 200."),
@@ -213,7 +207,7 @@ class ReadinessChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
-    """The process ends, because of a signal."""
+    """A signal requested the end of the process."""
 
     rows = (log_row("stopping", "info", "The process ends.", "reason"),)
 
@@ -225,7 +219,7 @@ class StopRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class SettingsReloaded(Event):
-    """SIGHUP applied new settings: the names of the options that changed, and of those that need a restart to change."""
+    """SIGHUP applied new settings: the changed options, and options that need a restart to change."""
 
     rows = (log_row("settings_reloaded", "info warning", "SIGHUP applied new settings.", "changed needs_restart"),)
     measures = (
@@ -245,7 +239,7 @@ class SettingsReloaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SettingsRejected(Event):
-    """SIGHUP found a mistake in the settings: those in use stay."""
+    """SIGHUP found a mistake in the settings: the present ones stay."""
 
     rows = (log_row("settings_kept", "error", "SIGHUP found a mistake in the settings: those in use stay.", "reason"),)
     measures = (
@@ -263,7 +257,7 @@ class SettingsRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class InternalError(Event):
-    """An exception that nobody expected ended a request, a stream or a component: the one that `where` names."""
+    """An unexpected exception ended a request, a stream or a component, named in the attribute."""
 
     where: str
     error: BaseException
@@ -271,7 +265,7 @@ class InternalError(Event):
 
 @dataclass(frozen=True, slots=True)
 class ComponentDegraded(Event):
-    """A component failed, for `reason`; it starts again in `retry_s` seconds, and what is served stays."""
+    """A component failed, for `reason`; it restarts in `retry_s` seconds, and the served snapshot stays."""
 
     rows = (
         log_row("component_degraded", "error", "A component failed and will start again.", "component reason retry_s"),
@@ -301,7 +295,7 @@ class ComponentRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSetAside(Event):
-    """A component failed on a snapshot three times in a row by an error of fsxds, and waits for the next one."""
+    """A component failed on a snapshot three times by an error of fsxds, and waits for the next one."""
 
     rows = (
         log_row(
@@ -327,14 +321,14 @@ class SnapshotSetAside(Event):
 
 
 def fault_of(error: BaseException) -> str:
-    """Return what the authors of fsxds need to know of an error first: its type, its place, and the version."""
+    """Return an error's type, place and fsxds version, for its authors."""
     return f"{type(error).__name__} at {place_of(error)} of fsxds {__version__}"
 
 
 def place_of(error: BaseException) -> str:
-    """Return where an exception comes from: `snapshots/load.py:88 in _change`, the innermost place of fsxds.
+    """Return the innermost place of an exception in fsxds: `snapshots/load.py:88 in _change`.
 
-    Of a group, the place of its first exception.
+    A group has the place of its first exception.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,4 +1,4 @@
-"""Events of rollouts, and of what operators decide about them."""
+"""Events of rollouts, and of operators' decisions about them."""
 
 from __future__ import annotations
 
@@ -44,12 +44,9 @@ _ROLLOUT = "layers cohort version"
 
 @dataclass(frozen=True, slots=True)
 class RolloutCommanded(Event):
-    """An operator decided something at the admin address.
+    """An operator made a decision at the admin address: a path below `/api` with parameters.
 
-    Attributes:
-        command: the path below `/api`, such as `rollout/abort`.
-        words: what the request said, such as a version.
-        peer: the IP address that it came from; empty for a unix socket.
+    `peer` is the client's IP address; empty for a unix socket.
     """
 
     rows = (
@@ -69,13 +66,12 @@ class RolloutCommanded(Event):
 
 @dataclass(frozen=True, slots=True)
 class RolloutChanged(Event):
-    """Something happened in the rollout of a channel.
+    """An event in the rollout of a channel.
 
     Attributes:
-        layers: of the nodes that it is for; empty for all nodes.
-        cohort: which of them: `main`, `canary`, `rejecting` or `catching up`.
-        happened: what happened.
-        names: what the clients in that are called.
+        layers: empty for the whole tree.
+        cohort: `main`, `canary`, `rejecting` or `catching up`.
+        names: of the clients in `happened`.
     """
 
     rows = (
@@ -126,7 +122,6 @@ class RolloutChanged(Event):
         return Words(f"rollout {version}{where}{cohort}: {text}", {"version": version, **details}, event=name)
 
     def _happened(self) -> tuple[str, str, Details]:
-        """Return the name of the row, the text and the fields of what happened."""
         match self.happened:
             case StepStarted(_, step):
                 worded = _started(step)
@@ -193,20 +188,20 @@ def _keys(keys: Collection[Key]) -> Details:
 
 
 def shares_of(removals: Iterable[Removal]) -> str:
-    """Word what goes: `6 of 10 clusters, 1 of 2 routes`."""
+    """Return removals in words: `6 of 10 clusters, 1 of 2 routes`."""
     return ", ".join(f"{one.removed} of {one.before} {noun_of(one.type_url)}" for one in removals)
 
 
 @dataclass(frozen=True, slots=True)
 class HoldsChanged(Event):
-    """What of the tree is held back now, and what nodes reject of it, as problems of the files that it was written in."""
+    """The held and rejected versions of the tree changed; they are problems of their files."""
 
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionsHeld(Event):
-    """Versions of resources are held back from all nodes, because these reject them."""
+    """Versions of resources are held back from all nodes, because nodes reject them."""
 
     rows = (
         log_row(
@@ -233,7 +228,7 @@ class VersionsHeld(Event):
 
 @dataclass(frozen=True, slots=True)
 class VersionsReleased(Event):
-    """Versions of resources that were held back from all nodes are offered to them again, or are in no tree any more."""
+    """Held versions of resources are offered to all nodes again, or are no longer in the tree."""
 
     rows = (
         log_row(
@@ -250,7 +245,7 @@ class VersionsReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class CanaryAwaited(Event):
-    """A change waits because canaries have not taken it: so many of `count` that were connected since it was offered."""
+    """A change waits: `missing` of the `count` canaries that were connected since it was offered have not taken it."""
 
     rows = (
         log_row(

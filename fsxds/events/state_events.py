@@ -1,4 +1,4 @@
-"""Events of the state directory, and of what a process leaves behind."""
+"""Events of the state directory, and of the end of a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsxds.events.phrases import count_of
 
 @dataclass(frozen=True, slots=True)
 class StateFailed(Event):
-    """The state directory could not be written, so that it is behind what is served; it is tried again in `retry_s` seconds."""
+    """The state directory could not be written and is out of date; the next attempt is in `retry_s` seconds."""
 
     rows = (
         log_row(
@@ -34,7 +34,7 @@ class StateFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateWritten(Event):
-    """The state directory has the places of `count` more rollouts as they are."""
+    """The places of `count` more rollouts were written to the state directory."""
 
     is_frequent = True
     rows = (log_row("state_written", "debug", "The state directory has what is served.", "directory count"),)
@@ -49,7 +49,7 @@ class StateWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateRecovered(Event):
-    """The state directory, which could not be written, has what is served again."""
+    """The state directory, which could not be written, is up to date again."""
 
     rows = (log_row("state_recovered", "info", "The state directory is written again.", "directory"),)
     measures = (Measure("state_failing", 0),)
@@ -62,7 +62,7 @@ class StateRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateRestored(Event):
-    """What an earlier process served, by the state directory: in so many channels, with names that its listeners drain."""
+    """The snapshots of an earlier process were restored, with the names that its listeners drain."""
 
     rows = (log_row("state_restored", "info", "What the process before served is served again.", "directory count"),)
 
@@ -78,7 +78,7 @@ class StateRestored(Event):
 
 @dataclass(frozen=True, slots=True)
 class LingeringDropped(Event):
-    """The process ends, and so does what lingers in it: so many resources, as there is no state directory."""
+    """The process ends without a state directory, and drops `count` lingering resources."""
 
     rows = (log_row("lingering_dropped", "warning", "The end of the process ends what lingers.", "count"),)
 
@@ -91,7 +91,7 @@ class LingeringDropped(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateIgnored(Event):
-    """Something in the state directory cannot be used, and is left as it is: `subject` is a path or a view."""
+    """A path or view in the state directory cannot be used, and stays as it is."""
 
     rows = (log_row("state_ignored", "warning", "Something in the state directory is not used.", "subject reason"),)
 

@@ -1,6 +1,6 @@
-"""What can be logged or counted of upstreams, the other xDS servers that are sources; and how each of them stands.
+"""Events of upstreams: xDS servers that are sources.
 
-Texts that a server sent (reasons, names, versions) are in these values as they came; the log shortens and masks them.
+Texts from a server are unmodified here; the log shortens and masks them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fsxds.model.values import PlainValue, TypeUrl
 
 @dataclass(frozen=True, slots=True)
 class UpstreamEvent(Event):
-    """Something that happened with the upstream of this name."""
+    """An event of the upstream with this name."""
 
     reporter = "fsxds.observe.upstream_lines"
 
@@ -41,7 +41,7 @@ class UpstreamEvent(Event):
 
 
 class _OfType:
-    """A part of the events that are about one type."""
+    """A mix-in for events about one type."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class _OfType:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamConnected(UpstreamEvent):
-    """A server of an upstream answers, and is asked over `wire` (`Delta ADS`) from now on."""
+    """A server of an upstream answers and is used over `wire` (`Delta ADS`) from now on."""
 
     rows = (log_row("upstream_connected", "info", "An upstream answers.", "upstream server wire"),)
     measures = (Measure("upstream_connects_total", labels=("upstream",)),)
@@ -69,13 +69,11 @@ class UpstreamConnected(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLost(UpstreamEvent):
-    """The connection with a server ended, or an attempt to connect failed; to be sent for each of them.
+    """A connection with a server ended, or an attempt to connect failed; sent for each of them.
 
     Attributes:
-        server: the one that was asked.
-        reason: why.
-        retry_s: it is tried again in so many seconds.
-        resources: how many are held of the upstream, all of which stay.
+        retry_s: the time until the next attempt.
+        resources: the number held of the upstream; they stay.
     """
 
     rows = (
@@ -104,12 +102,11 @@ class UpstreamLost(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFailedOver(UpstreamEvent):
-    """Another server of the upstream is asked from now on.
+    """Another server of the upstream is used from now on.
 
     Attributes:
-        before: the one that was asked before.
-        server: the one that is asked now.
-        reason: why that before is not asked any more; empty where this one stands earlier in the list and answers again.
+        before: the previous server.
+        reason: why that is not used; empty if the new one is earlier in the list and answers again.
     """
 
     rows = (
@@ -138,14 +135,12 @@ class UpstreamFailedOver(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamChanged(UpstreamEvent, _OfType):
-    """A response changed what is held.
+    """A response changed the resources of an upstream.
 
     Attributes:
-        server: the one that sent it.
-        type_url: the type that it is about.
-        version: what the server calls it.
-        changed: how many resources are new or differ.
-        removed: how many are gone.
+        version: the server's.
+        changed: the number of new or different resources.
+        removed: the number of removed ones.
     """
 
     rows = (
@@ -174,7 +169,7 @@ class UpstreamChanged(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamExpired(UpstreamEvent):
-    """The time to live of resources is over: they are gone."""
+    """Resources were removed because their TTL expired."""
 
     rows = (
         log_row(
@@ -195,7 +190,7 @@ class UpstreamExpired(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamUnanswered(UpstreamEvent):
-    """A change that came on a new connection is published without an answer about these types, which it may concern."""
+    """A change from a new connection is published without answers about these possibly affected types."""
 
     rows = (
         log_row(
@@ -216,13 +211,11 @@ class UpstreamUnanswered(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRejected(UpstreamEvent, _OfType):
-    """A response was NACKed by the relay itself; what is good in it was taken in.
+    """fsxds itself NACKed a response; its valid resources are used.
 
     Attributes:
-        server: the one that sent it.
-        type_url: the type that it is about.
-        version: what the server calls it.
-        faults: what is wrong with it, a text for each resource, bounded.
+        version: the server's.
+        faults: a text for each rejected resource, bounded.
     """
 
     rows = (
@@ -253,12 +246,10 @@ class UpstreamRejected(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamNacked(UpstreamEvent, _OfType):
-    """So many nodes reject what came from an upstream that it is held back from all.
+    """Too many nodes reject versions of an upstream, which are held back from all nodes.
 
     Attributes:
-        type_url: the type of it.
-        reason: the words of a node, with its name.
-        names: the resources.
+        reason: the message of a node, with its name.
         was_sent: a server of the upstream is connected, and got a NACK.
     """
 
@@ -287,11 +278,9 @@ class UpstreamNacked(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLooped(UpstreamEvent):
-    """A server has this process above itself: it would send back what it gets from here, and is not asked.
+    """A server has this process as an upstream, and is not used: it would return our resources.
 
-    Attributes:
-        server: the one that was asked.
-        relays: the ids of the relays that it named, from it to this process.
+    `relays` are the ids from it to this process.
     """
 
     rows = (
@@ -317,11 +306,9 @@ class UpstreamLooped(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamShadowed(UpstreamEvent):
-    """Sources that come before it have resources that the upstream has too, and win.
+    """Earlier sources have `count` resources of the upstream too, and win; 0 if no more.
 
-    Attributes:
-        count: how many; 0 where there are none any more.
-        examples: the first of them, each with the source that wins.
+    `examples` have the winning source.
     """
 
     rows = (
@@ -350,12 +337,9 @@ class UpstreamShadowed(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamsRestored(Event):
-    """What an earlier process held of upstreams is held again.
+    """The resources that an earlier process held of upstreams were restored.
 
-    Attributes:
-        directory: the state directory.
-        resources: how many, by the names of the upstreams.
-        age_s: seconds since the oldest of it came; 0 for nothing.
+    `resources` are counts by upstream; `age_s` is the age of the oldest one in seconds, 0 for none.
     """
 
     rows = (

@@ -1,7 +1,7 @@
-"""Bytes to plain documents and back, one module per format; this is the table of formats.
+"""The table of formats: bytes to plain documents and back, one module per format.
 
-Decoding never raises for bad input of any kind: what is wrong is in the faults.
-To add a format, write its module (`decode`, `encode`) and add its row.
+Decoding never raises for bad input: mistakes are in the faults. To add a format, write its module (`decode`, `encode`)
+and add its row.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format: its name, the suffixes of its files in lower case, and how to read and write it.
+    """One format: its name, the suffixes of its files in lower case, its reader and its writer.
 
-    `locate` finds the places of values in a file; None for a format that has no lines, or cannot find them.
+    `locate` finds the places of values in a file; None for a format without lines.
     """
 
     name: str
@@ -54,6 +54,6 @@ FORMATS: tuple[Format, ...] = (
 
 
 def format_of(path: PurePosixPath) -> Format | None:
-    """Return the format of a file by its suffix, in any case of letters; None for a suffix that no format claims."""
+    """Return the format of a file by its suffix, ignoring case, or None."""
     suffix = path.suffix.lower()
     return next((row for row in FORMATS if suffix in row.suffixes), None)

@@ -1,6 +1,6 @@
-"""Binary files: one serialized DiscoveryResponse, rejected where Envoy would take damage for an empty one.
+"""Binary files: one serialized DiscoveryResponse, rejected if damaged; Envoy would take damage for an empty one.
 
-A module of its own, because each format has one.
+A separate module, because each format has one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REMEDY: Final = "write it again, whole; Envoy itself would delete what it has"
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read a DiscoveryResponse; nothing else is read from binary, since any bytes are some message.
+    """Read a DiscoveryResponse; binary files of other types are not read, since any bytes are some message.
 
     Envoy takes an empty file, garbage and a truncated file as far as they parse, and deletes the rest (ENVOY.md E13).
     """

@@ -1,7 +1,4 @@
-"""What a file holds before anyone asks what it means: its documents, and the faults of its text.
-
-What the readers of text formats share: bytes to text, lines and columns, and what a walk through a text shows.
-"""
+"""The decoded documents of a file and the faults of its text; helpers that the text formats share."""
 
 from __future__ import annotations
 
@@ -19,21 +16,21 @@ from fsxds.api.printing import Printer
 from fsxds.model.values import Fault, FieldPath, PlainValue
 
 MAX_DEPTH = 100
-"""Levels of nesting that are read; the deepest real Envoy configurations have about 40."""
+"""The maximum nesting; the deepest real Envoy configurations have about 40 levels."""
 
 MAX_FAULTS = 1000
-"""Faults of one file after which reading ends; a generated file could have millions."""
+"""The number of faults of one file after which reading ends; a generated file could have millions."""
 
 LONGEST_KEY, LONGEST_TYPE = 40, 120
-"""Characters of a file's keys and of its type names that a message may repeat; its values are never repeated."""
+"""The maximum length of keys and type names in messages; values of a file are never quoted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainDocument:
     """One document of plain values, from YAML, JSON or text format.
 
-    `line` is where it begins, from 1. `item_lines` are the lines of the items of the top-level list or of the list under
-    `resources`; empty where there is no such list in place (none at all, or an alias to one).
+    `line` is its first line, from 1. `item_lines` are the lines of the items of the top-level list or of the list under
+    `resources`; empty if there is no such list in place (none at all, or an alias to one).
     """
 
     value: PlainValue
@@ -43,7 +40,7 @@ class PlainDocument:
 
 @dataclass(frozen=True, slots=True)
 class MessageDocument:
-    """One document that is a message already: a DiscoveryResponse, from binary. It has no lines but the first."""
+    """One document that is a message already: a DiscoveryResponse, from binary."""
 
     message: Message
     line: int
@@ -52,21 +49,21 @@ class MessageDocument:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What came out of one file. A fault of syntax ends the file: then there are no documents."""
+    """The documents of one file; none after a fault of syntax."""
 
     documents: tuple[PlainDocument | MessageDocument, ...]
     faults: tuple[Fault, ...] = ()
 
 
 Decode = Callable[[bytes, Catalogue, str | None], Decoded]
-"""Content, the known message types, and the message type that the file's name speaks of, or None. Never raises."""
+"""Content, the known message types, and the message type by the file's name, or None. Never raises."""
 
 Encode = Callable[[Message, Printer], bytes]
-"""A message to the bytes of a file: deterministic, ending with a newline where it is text."""
+"""Converts a message to the bytes of a file: deterministic; text ends with a newline."""
 
 
 class UnreadableError(Exception):
-    """Reading cannot go on after this fault; never leaves this package."""
+    """Reading cannot continue after this fault; never leaves this package."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -74,7 +71,7 @@ class UnreadableError(Exception):
 
 
 def unreadable(fault: Fault) -> Decoded:
-    """Return what is left of a file that cannot be read: the fault alone."""
+    """Return the result for an unreadable file: only the fault."""
     return Decoded((), (fault,))
 
 
@@ -91,7 +88,7 @@ def too_deep(line: int | None = None, column: int | None = None, field_path: Fie
 
 
 def shown(name: str, longest: int = LONGEST_KEY) -> str:
-    """Return a key or name in quotes, cut to what a message may repeat."""
+    """Return a key or name in quotes, cut to the maximum length."""
     cut = name if len(name) <= longest else name[: longest - 1] + "…"
     return '"' + "".join(letter if letter.isprintable() else "?" for letter in cut) + '"'
 
@@ -108,12 +105,10 @@ _OTHER_ENCODINGS = (
 def read_text(content: bytes, *, allow_mark: bool = True) -> str:
     """Return the text of a file without its byte order mark.
 
-    Args:
-        content: the bytes of the file.
-        allow_mark: whether a byte order mark may be at the start. Envoy accepts one in YAML and rejects it in JSON.
+    `allow_mark`: Envoy accepts a byte order mark in YAML and rejects it in JSON.
 
     Raises:
-        UnreadableError: for bytes that are no UTF-8, for NUL characters, and for a mark that may not be there.
+        UnreadableError: the bytes are not UTF-8, or have NUL characters, or a mark that is not allowed.
     """
     for mark, encoding in _OTHER_ENCODINGS:
         if content.startswith(mark):
@@ -136,7 +131,7 @@ def read_text(content: bytes, *, allow_mark: bool = True) -> str:
 
 
 def place_after(before: str) -> tuple[int, int]:
-    """Return line and column, from 1, of what follows this beginning of a text."""
+    """Return line and column, from 1, after this beginning of a text."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
@@ -146,7 +141,7 @@ def _fault_after(before: bytes, message: str, remedy: str) -> Fault:
 
 
 class LineIndex:
-    """Lines and columns of the indexes of a text."""
+    """Converts indexes of a text to lines and columns."""
 
     def __init__(self, text: str) -> None:
         self._starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
@@ -158,21 +153,21 @@ class LineIndex:
 
 
 class AllFoundError(Exception):
-    """A visitor has found all that it looks for: the rest of the text need not be walked."""
+    """A visitor has found all places, so that the walk can end."""
 
 
 class Visitor(Protocol):
     """Is called with the places of a text in their order."""
 
     def note_place(self, path: FieldPath, line: int, column: int) -> None:
-        """Receive the place of the key or the list item of a path, from 1; the empty path is the top.
+        """Receive the place of a key or list item, from 1; the empty path is the top.
 
         Raises:
-            AllFoundError: to end the walk; who began it has to catch it.
+            AllFoundError: ends the walk; the caller of the walk has to catch it.
         """
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """Return the path to report of what is inside the container at `path`, None to have it skipped.
+        """Return the path to report for the inside of the container at `path`, or None to skip it.
 
-        `opener` is `{` or `[`. The path is mostly the same one; a visitor may take an object for a list of one.
+        `opener` is `{` or `[`. The result is usually `path`; a visitor may treat an object as a list of one.
         """

@@ -1,10 +1,11 @@
-"""JSON files, as Envoy reads them: strict JSON, and the liberties that Envoy takes; and written to be read.
+"""JSON files as Envoy reads them: strict JSON with Envoy's leniencies; written indented.
 
-The text is read by json's own scanner, called item by item so that the lines of items are known. Only a text that is no
-strict JSON is tried again with trailing commas, single quotes and bare keys written as strict JSON, line for line.
+The text is read by json's own scanner, called item by item so that the lines of items are known. Only a text that is
+not strict JSON is tried again with trailing commas, single quotes and bare keys rewritten to strict JSON, line for
+line.
 
-json does not say when a key is duplicated, or how deep values nest. Both are known from the brackets and colons of a text
-that was read: whole-text operations cost a tenth of reading it, a hook that gets every object's pairs costs twice that.
+json does not report duplicate keys or the depth of nesting. Both follow from the brackets and colons of a text that was
+read: whole-text operations cost a tenth of reading it, a hook that gets every object's pairs costs twice that.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fsxds.formats.decoded import (
 )
 from fsxds.model.values import Fault, FieldPath, PlainValue
 
-# (how json's own message begins, what the user can do)
+# The beginning of json's own message, and the remedy.
 _REMEDIES: Final = (
     ("Expecting ',' delimiter", "add the comma, or close what is open above"),
     ("Expecting property name", "write a key in double quotes, or remove the comma before it"),
@@ -59,7 +60,7 @@ _MOST_DIGITS: Final = 1000
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read the one document of a JSON file; neither catalogue nor message type matter to plain values."""
+    """Read the one document of a JSON file."""
     try:
         return _read(read_text(content, allow_mark=False))
     except UnreadableError as error:
@@ -94,7 +95,7 @@ def _syntax_fault(complaint: json.JSONDecodeError, text: str, comment: int | Non
             "bad-syntax", "JSON has no comments, and Envoy takes none", remedy, (), *place_after(text[:comment])
         )
     remedy = next((remedy for words, remedy in _REMEDIES if complaint.msg.startswith(words)), "correct the JSON here")
-    # The words of json are constants: they hold nothing of the file.
+    # json's messages are constants: they quote nothing of the file.
     return Fault("bad-syntax", complaint.msg, remedy, (), complaint.lineno, complaint.colno)
 
 
@@ -109,11 +110,11 @@ class _NumberError(ValueError):
 
 
 def read_json(text: str) -> Decoded:
-    """Read the one value of a text; white space alone is no value.
+    """Read the one value of a text; white space alone is None.
 
     Raises:
-        json.JSONDecodeError: for a text that is not strict JSON.
-        UnreadableError: for strict JSON that no message can hold.
+        json.JSONDecodeError: the text is not strict JSON.
+        UnreadableError: it is strict JSON that no message can hold.
     """
     start = skip_blanks(text, 0)
     if start == len(text):
@@ -136,7 +137,7 @@ def read_json(text: str) -> Decoded:
 
 
 class _JsonReader:
-    """Reads the outermost object or list by hand, and what is inside by json's scanner."""
+    """Reads the outermost object or list by hand, and its content by json's scanner."""
 
     def __init__(self, text: str) -> None:
         self.item_lines: list[int] = []
@@ -146,7 +147,6 @@ class _JsonReader:
         self._scan = decoder.raw_decode
 
     def read(self, index: int) -> PlainValue:
-        """Return the whole value, which begins at `index`."""
         opener = self._text[index]
         value: PlainValue
         if opener == "[":
@@ -226,11 +226,11 @@ def _is_odd(number: str) -> bool:
     try:
         return not isfinite(float(number))
     except ValueError:
-        return False  # broken in another way, behind the odd one
+        return False  # broken in another way, after the odd one
 
 
 def _check_pairs(text: str, value: PlainValue) -> None:
-    """Reject texts with half of a surrogate pair: they have no UTF-8, so no message can hold them."""
+    """Reject half of a surrogate pair: it has no UTF-8, so no message can hold it."""
     half = _HALF_PAIR.search(text) if "\\" in text and "\\ud" in text.lower() else None
     if half is None:
         return
@@ -250,14 +250,13 @@ def _duplicate_faults(text: str) -> tuple[Fault, ...]:
 
 
 class _Duplicates:
-    """Collects the keys that are met a second time; a `Visitor`."""
+    """Collects duplicate keys; a `Visitor`."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
         self._lines: dict[FieldPath, int] = {}
 
     def note_place(self, path: FieldPath, line: int, column: int) -> None:
-        """Note the first place of a path, and report the others."""
         if path in self._lines and isinstance(path[-1], str):
             message = f"this key is already set on line {self._lines[path]}"
             self.faults.append(Fault("duplicate-key", message, "keep one of them", path, line, column))
@@ -266,11 +265,10 @@ class _Duplicates:
         self._lines.setdefault(path, line)
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath:
-        """Look everywhere."""
         return path
 
 
-# How deep a text nests, and how many keys it has
+# Depth of nesting, and number of keys
 
 
 _OTHERS: Final = bytes(sorted(set(range(256)) - set(b'"[]{}:')))
@@ -280,18 +278,18 @@ _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """`members` counts all keys as they are written; `too_deep_at` is the index of the first bracket beyond a depth."""
+    """`members` counts all keys; `too_deep_at` is the index of the first bracket beyond a depth."""
 
     members: int
     too_deep_at: int | None
 
 
 def structure_of(text: str, depth: int) -> Structure:
-    """Return the structure of a strict JSON text, whose levels should be no more than `depth`."""
+    """Return the structure of a strict JSON text with at most `depth` levels."""
     content = text.encode(errors="replace")
     if b"\\" in content:
         content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Two quotes in a row are an empty text, or join two texts: what is inside and outside stays the same.
+    # Two quotes in a row are an empty text, or join two texts: inside and outside stay the same.
     marks = content.translate(None, _OTHERS).replace(b'""', b"")
     if b'"' in marks:
         marks = _STRING.sub(b"", marks)
@@ -305,7 +303,7 @@ def structure_of(text: str, depth: int) -> Structure:
 
 
 def find_level(text: str, depth: int) -> int | None:
-    """Return the index of the first bracket that opens a level beyond `depth`, None where there is none."""
+    """Return the index of the first bracket beyond `depth`, or None."""
     level = 0
     for token in _BRACKETS.finditer(text):
         if token[1]:
@@ -317,10 +315,10 @@ def find_level(text: str, depth: int) -> int | None:
     return None
 
 
-# What Envoy takes beyond strict JSON
+# Envoy's leniencies beyond strict JSON
 
 
-# Whole words and numbers are taken at once, so that nothing is looked at twice.
+# Matches whole words and numbers, so that no character is scanned twice.
 _TOKENS: Final = re.compile(
     r"""
       (?P<text>"(?:[^"\\\n]|\\.)*+")
@@ -339,30 +337,29 @@ _IN_SINGLE_QUOTES: Final = re.compile(r"\\.|\"")
 
 @dataclass(frozen=True, slots=True)
 class StrictText:
-    """A text rewritten to strict JSON, and the index of its first comment, None if it has none."""
+    """A text rewritten to strict JSON, and the index of its first comment, or None."""
 
     text: str
     comment_at: int | None
 
 
 def make_strict(text: str) -> StrictText:
-    """Return the text with what Envoy takes written as strict JSON.
+    """Return the text with Envoy's leniencies rewritten to strict JSON.
 
-    What Envoy does not take either stays as it is, for json to reject. Lines stay the same, columns may move.
+    Text that Envoy rejects, too, stays as it is, for json to reject. Lines stay the same, columns may move.
     """
     rewriter = _Rewriter()
     return StrictText(_TOKENS.sub(rewriter.rewrite, text), rewriter.comment_at)
 
 
 class _Rewriter:
-    """Rewrites one token after the other; a comma is a trailing one only after a value."""
+    """Rewrites tokens; a comma is a trailing one only after a value."""
 
     def __init__(self) -> None:
         self.comment_at: int | None = None
         self._follows_value = False
 
     def rewrite(self, token: re.Match[str]) -> str:
-        """Return a token in strict JSON."""
         group = token.lastgroup
         followed_value = self._follows_value
         self._follows_value = group not in ("colon", "comma") and (group != "mark" or token[0] in "]}")
@@ -381,7 +378,7 @@ def _in_double_quotes(part: re.Match[str]) -> str:
     return {"\\'": "'", '"': '\\"'}.get(part[0], part[0])
 
 
-# Where members and items are
+# Places of members and items
 
 
 _BLANKS: Final = re.compile(r"[ \t\n\r]*+")
@@ -394,7 +391,7 @@ def skip_blanks(text: str, index: int) -> int:
 
 
 def _behind(text: str, mark: str, index: int) -> int:
-    """Return the index of what follows a mark and the blanks around it; JSONDecodeError where the mark is missing."""
+    """Return the index after a mark and the blanks around it; JSONDecodeError if it is missing."""
     index = skip_blanks(text, index)
     if text[index : index + 1] != mark:
         raise json.JSONDecodeError(f"Expecting '{mark}' delimiter", text, index)
@@ -402,7 +399,7 @@ def _behind(text: str, mark: str, index: int) -> int:
 
 
 class JsonWalk:
-    """One walk through a JSON text, showing a visitor what it wants to see."""
+    """One walk through a JSON text, calling a visitor."""
 
     def __init__(self, text: str, visitor: Visitor) -> None:
         self._text = text
@@ -414,14 +411,14 @@ class JsonWalk:
         """Walk from the top.
 
         Raises:
-            json.JSONDecodeError: where the text stops being JSON, after what is before it was shown.
+            json.JSONDecodeError: the text stops being JSON here; earlier places were reported.
         """
         start = skip_blanks(self._text, 0)
         self._visitor.note_place((), *self._lines.place(start))
         self._value(start, ())
 
     def _value(self, index: int, path: FieldPath) -> int:
-        """Walk through the value at an index; return where it ends."""
+        """Walk through the value at an index; return its end."""
         opener = self._text[index : index + 1]
         inside = self._visitor.enter(path, opener) if opener in ("{", "[") else None
         if inside is not None:

@@ -1,6 +1,6 @@
-"""Where in a YAML, JSON or textproto text a field is; asked only when something is wrong with it.
+"""Finds fields in a YAML, JSON or textproto text; used only for fields with mistakes.
 
-The text is walked again, without making values of it, and a visitor is shown the places of keys and items.
+The text is walked again, without creating values, and a visitor receives the places of keys and items.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from fsxds.formats.textproto_tokens import CLOSERS, BadEscapeError, Cursor, is_n
 from fsxds.model.values import FieldPath
 
 Wanted: TypeAlias = Collection[tuple[int, FieldPath]]
-"""Paths of values: keys as the file has them, and indexes; each with the number of its document, from 0."""
+"""Paths of values: keys as in the file, and indexes; each with the number of its document, from 0."""
 
 Found: TypeAlias = Mapping[tuple[int, FieldPath], tuple[int, int]]
 """Line and column, from 1, of the key or the list item of each path.
 
-Where a path does not exist, the place is that of its nearest ancestor that does, 1:1 where there is none.
+If a path does not exist, the place is that of its nearest existing ancestor, or 1:1.
 """
 
 Locate: TypeAlias = Callable[[bytes, Wanted], Found]
-"""Returns the places of paths in the content of a file, in one walk a document."""
+"""Returns the places of paths in the content of a file, in one walk per document."""
 
 
 def locate_all(content: bytes, wanted: Wanted) -> Found:
@@ -79,7 +79,7 @@ def _walk(text: str, paths: Mapping[int, Iterable[FieldPath]]) -> Mapping[int, _
             else:
                 return {0: locator}
     locators = {document: _Locator(wanted) for document, wanted in paths.items()}
-    # What is before a bad place was found, and what is behind it has an ancestor there.
+    # Places before a syntax error were found, and paths after it have an ancestor there.
     with suppress(YAMLError, UnreadableError):
         YamlWalk(text, locators).walk()
     return locators
@@ -105,14 +105,13 @@ class _Locator:
         self._places: dict[FieldPath, tuple[int, int]] = {}
 
     def note_place(self, path: FieldPath, line: int, column: int) -> None:
-        """Note the place of a path that is wanted."""
         if path in self._wanted:
             self._places.setdefault(path, (line, column))
             if len(self._places) == len(self._wanted):
                 raise AllFoundError
 
     def enter(self, path: FieldPath, opener: str) -> FieldPath | None:
-        """Enter only what leads to a wanted path; an object may be where the path has a list of one."""
+        """Enter containers on the way to a wanted path; an object may stand for a list of one."""
         only_item = (*path, 0)
         if opener == "{" and only_item in self._wanted:
             self._places.setdefault(only_item, self.place_of(path))
@@ -120,7 +119,6 @@ class _Locator:
         return path if path in self._containers else None
 
     def place_of(self, path: FieldPath) -> tuple[int, int]:
-        """Return the place of a path or of its nearest ancestor that was found."""
         for length in range(len(path), -1, -1):
             if path[:length] in self._places:
                 return self._places[path[:length]]
@@ -133,21 +131,21 @@ _ENDS = (MappingEndEvent, SequenceEndEvent)
 
 
 class YamlWalk:
-    """One walk. What an alias or a merge key brings in is not walked: it is elsewhere."""
+    """One walk, without the content of aliases and merge keys, which is elsewhere."""
 
     def __init__(self, text: str, visitors: Mapping[int, Visitor]) -> None:
-        """Show each visitor the document of its number, counted from 0."""
+        """Report to each visitor the document with its number, counted from 0."""
         self._next_event = read_events(text)
         self._visitors = visitors
-        # Of an empty document at the end, libyaml reports a place behind the text.
+        # For an empty document at the end, libyaml reports a place after the text.
         self._last_line = len(_BREAK.findall(text)) + 1
 
     def walk(self) -> None:
-        """Walk as far as the visitors want to see something, and there is something.
+        """Walk until the end, or until the visitors need no more places.
 
         Raises:
-            yaml.YAMLError: where the text stops being YAML, after what is before it was shown.
-            UnreadableError: where it nests too deep.
+            yaml.YAMLError: the text stops being YAML here; earlier places were reported.
+            UnreadableError: it is nested too deep.
         """
         self._next_event()  # the stream's start
         for document in range(max(self._visitors, default=-1) + 1):
@@ -162,7 +160,7 @@ class YamlWalk:
             else:
                 self._skip(root)
             while type(self._next_event()) is not DocumentEndEvent:
-                pass  # what no visitor wants to see
+                pass  # not needed by any visitor
 
     def _value(self, event: Any, path: FieldPath) -> None:
         if type(event) not in _STARTS:
@@ -199,7 +197,7 @@ class YamlWalk:
         while level:
             event_type = type(self._next_event())
             level += (event_type in _STARTS) - (event_type in _ENDS)
-            # libyaml takes a time that grows with the square of the depth; no readable text is deeper.
+            # The time of libyaml grows with the square of the depth; no readable text is deeper.
             if level > MAX_DEPTH:
                 raise UnreadableError(too_deep())
 
@@ -208,10 +206,10 @@ class YamlWalk:
 
 
 class TextprotoWalk:
-    """One walk through text format; no message type is known and no value is made.
+    """One walk through text format, independent of message types.
 
-    Of a field that is there several times, the first is shown as the field itself and as its first item. What is packed in
-    an Any is where the Any is, and the value of a map's entry under its key, as in JSON.
+    The first occurrence of a repeated field is reported as the field itself and as its first item. The content of an
+    Any is at the path of the Any, and the value of a map's entry under its key, as in JSON.
     """
 
     def __init__(self, text: str, visitor: Visitor) -> None:
@@ -219,7 +217,7 @@ class TextprotoWalk:
         self._visitor = visitor
 
     def walk(self) -> None:
-        """Walk from the top, as far as the text goes on."""
+        """Walk from the top to the end."""
         self._visitor.note_place((), *self._place())
         inside = self._visitor.enter((), "{")
         if inside is not None:
@@ -282,7 +280,7 @@ class TextprotoWalk:
         self._message(inside)
 
     def _key(self) -> str | None:
-        """Return the key of a map's entry where one begins here: `{ key: "a"`."""
+        """Return the key of a map's entry if one begins here: `{ key: "a"`."""
         words = self._cursor.words[self._cursor.next + 1 : self._cursor.next + 4]
         if words[:2] != ["key", ":"] or len(words) < 3 or not is_text(words[2]):
             return None
@@ -292,7 +290,7 @@ class TextprotoWalk:
             return None
 
     def _message(self, path: FieldPath | None) -> None:
-        """Walk through what is in braces, or skip it; anything else is passed by."""
+        """Walk through the fields in braces, or skip them."""
         if self._cursor.word not in ("{", "<"):
             return
         self._cursor.next += 1

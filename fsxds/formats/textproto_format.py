@@ -1,9 +1,9 @@
-"""Protobuf's text format, read into plain values as a JSON file would hold them, guided by the message types.
+"""Protobuf's text format, read into plain values in the form of JSON, guided by the message types.
 
 Its message type comes from a `# proto-message:` header, from the fields, or from the file's name, in this order.
 Protobuf's own reader stops at the first mistake, quotes the whole line in it, secrets included, and takes a time that
-grows with the square of the length of a line. This one reads on, and leaves it to the converter to judge values.
-Source: https://protobuf.dev/reference/protobuf/textformat-spec/
+grows with the square of the length of a line. This one continues after mistakes, and leaves it to the converter to
+check values. Source: https://protobuf.dev/reference/protobuf/textformat-spec/
 """
 
 from __future__ import annotations
@@ -71,22 +71,19 @@ WRAPPER: Final = "envoy.service.discovery.v3.Resource"
 
 _HEADER: Final = re.compile(r"^#\s*proto-message:\s*([\w.]+)\s*$", re.MULTILINE)
 _RESPONSE_FIELDS: Final = frozenset(("resources", "version_info", "type_url"))
-# What is in a wrapper and in no resource under this name.
+# Fields of the wrapper that no resource has.
 _WRAPPER_FIELDS: Final = frozenset(("resource",))
 
 _BRACES: Final = {"{": "}", "<": ">"}
 
 Fields: TypeAlias = dict[str, PlainValue]
-"""A message's fields by name, each in its own JSON form already."""
+"""A message's fields by name, each in its JSON form already."""
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:
     """Read the one message of a text format file.
 
-    Args:
-        content: the bytes of the file.
-        catalogue: the message types that may be named.
-        message_type: the type that belongs to the file's name; used last, after a header and the fields.
+    `message_type` is the type by the file's name; used last, after a header and the fields.
     """
     try:
         text = read_text(content)
@@ -104,7 +101,7 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
     if value is None or faults:
         return Decoded((), faults)
     if descriptor.full_name == RESPONSE:
-        # Here a user cannot write "none" but by writing nothing.
+        # In text format, an empty file is the only way to write "none".
         value.setdefault("resources", [])
     elif descriptor.full_name != WRAPPER:
         value = {"@type": PREFIX + descriptor.full_name, **value}
@@ -112,18 +109,18 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 
 def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one signature for all
-    """Write a message as text, the messages inside of Any too as far as the message's own pool knows them."""
+    """Write a message as text, with the content of Any if the message's own pool knows its type."""
     # The stubs give a descriptor's pool a wider type than the functions that take one.
     pool = cast("DescriptorPool", message.DESCRIPTOR.file.pool)
     return text_format.MessageToString(message, as_utf8=True, descriptor_pool=pool).encode()
 
 
-# Which message it is
+# The message type
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The top-level fields in their order, with the line of each; where nesting goes too deep, None if nowhere."""
+    """The top-level fields in order, with their lines; the place of too deep nesting, or None."""
 
     fields: tuple[tuple[str, int], ...]
     too_deep_at: tuple[int, int] | None = None
@@ -135,16 +132,16 @@ class Outline:
 
     @property
     def first_line(self) -> int:
-        """The line of the first field, 1 where there is none."""
+        """The line of the first field, or 1."""
         return self.fields[0][1] if self.fields else 1
 
     def lines_of(self, name: str) -> tuple[int, ...]:
-        """Return the lines of all fields of a name."""
+        """Return the lines of all fields with a name."""
         return tuple(line for field, line in self.fields if field == name)
 
 
 def outline_of(cursor: Cursor) -> Outline:
-    """Return the outline of a text, without knowing any message, and however broken the text is."""
+    """Return the outline of a text, independent of message types and mistakes."""
     words = cursor.words
     fields: list[tuple[str, int]] = []
     level = 0
@@ -200,7 +197,7 @@ def _known(message_type: str, catalogue: Catalogue, line: int) -> Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class _FieldReader:
-    """How a field is read. A pair of a map is read as an object of one key."""
+    """The reader of a field. A pair of a map is read as an object of one key."""
 
     field: FieldDescriptor
     read: ReadValue
@@ -208,7 +205,7 @@ class _FieldReader:
 
 
 class TextprotoReader:
-    """Reads one text, to its end where it can; what is wrong with it is reported to the cursor."""
+    """Reads one text, to its end if possible; the cursor collects mistakes."""
 
     def __init__(self, cursor: Cursor, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -217,14 +214,14 @@ class TextprotoReader:
         self._names = FieldNames(catalogue)
 
     def read(self, descriptor: Descriptor) -> Fields | None:
-        """Return the fields of the one message of the text in JSON form, None where the text breaks off."""
+        """Return the fields of the message in JSON form, or None if the text breaks off."""
         try:
             return self._fields(descriptor, END)
         except StopError:
             return None
 
     def _fields(self, descriptor: Descriptor | None, closer: str) -> Fields:
-        """Read fields up to the closing sign; those of an unknown message to no purpose but to get behind them."""
+        """Read fields up to the closing sign; the fields of an unknown message are only skipped."""
         cursor = self._cursor
         fields: Fields = {}
         readers = {} if descriptor is None else self._readers_of(descriptor)
@@ -285,7 +282,7 @@ class TextprotoReader:
             fields[name] = values[0]
 
     def _list(self, reader: _FieldReader) -> list[PlainValue]:
-        """Read `[value, value]`; the one word `[NAME]` is a list of one name."""
+        """Read `[value, value]`; the single word `[NAME]` is a list of one name."""
         cursor = self._cursor
         if len(cursor.word) > 1:
             cursor.words[cursor.next] = cursor.word[1:-1].strip()
@@ -299,7 +296,7 @@ class TextprotoReader:
         return values
 
     def _plain(self, first: int, fields: Fields, descriptor: Descriptor) -> PlainValue:
-        """Return the JSON of a message that began at the word of the number `first`."""
+        """Return the JSON of a message that began at the word with the number `first`."""
         if descriptor.full_name == ANY:
             return self._any(fields, first)
         form = plain_of(descriptor)
@@ -321,7 +318,7 @@ class TextprotoReader:
         return self._fields(descriptor, closer)
 
     def _packed(self, fields: Fields, descriptor: Descriptor | None) -> None:
-        """Read `[type.googleapis.com/the.Type] { … }`, which is allowed in an Any only."""
+        """Read `[type.googleapis.com/the.Type] { ... }`, which is allowed in an Any only."""
         cursor = self._cursor
         type_url = "".join(cursor.word[1:-1].split())
         if descriptor is not None and descriptor.full_name != ANY:
@@ -351,7 +348,7 @@ class TextprotoReader:
         type_url, packed = str(fields.get("type_url", "")), base64.b64decode(str(fields.get("value", "")))
         name = type_url.rpartition("/")[2]
         if not type_url or not self._catalogue.knows(name):
-            # The converter reports that there is no such type.
+            # The converter reports the unknown type.
             return {"@type": type_url} if type_url or packed else {}
         try:
             plain: Fields = json.loads(Printer(self._catalogue).any_json(TypeUrl(type_url), packed))
@@ -380,7 +377,6 @@ class TextprotoReader:
 
 
 def _default(field: FieldDescriptor) -> PlainValue:
-    """Return what is meant by a map's key or value that is not written."""
     if field.message_type is not None:
         form: Callable[[Fields], PlainValue] | None = plain_of(field.message_type)
         return {} if form is None else form({})
@@ -388,11 +384,11 @@ def _default(field: FieldDescriptor) -> PlainValue:
     return "" if isinstance(default, bytes) else default
 
 
-# The forms that JSON gives to messages
+# The JSON forms of messages
 
 
 def plain_of(descriptor: Descriptor) -> Callable[[Fields], PlainValue] | None:
-    """Return what turns a message's fields into its JSON, None where the fields are its JSON."""
+    """Return the function that converts fields to a message's JSON; None if they are its JSON."""
     if descriptor.full_name in WRAPPERS:
         default = empty_value(descriptor.full_name)
         return lambda fields: fields.get("value", default)

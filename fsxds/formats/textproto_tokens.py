@@ -1,8 +1,7 @@
-"""The words of protobuf's text format, and a cursor that reads scalars from them and collects what is wrong.
+"""The words of protobuf's text format, and a cursor that reads scalars from them and collects faults.
 
-A word is a name, a number, a quoted text, a sign, or a type in brackets. Scalars are read into the form that JSON gives
-them; whether they fit their fields is for the converter to judge.
-Source: https://protobuf.dev/reference/protobuf/textformat-spec/
+A word is a name, a number, a quoted text, a sign, or a type in brackets. Scalars are read into their JSON form; the
+converter checks whether they fit their fields. Source: https://protobuf.dev/reference/protobuf/textformat-spec/
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ _TRUE, _FALSE = frozenset(("true", "True", "t", "1")), frozenset(("false", "Fals
 OPENERS, CLOSERS = frozenset("{<["), frozenset("}>]")
 
 END: Final = ""
-"""Is behind the last word."""
+"""Follows the last word."""
 
 ReadValue: TypeAlias = "Callable[[Cursor], PlainValue]"
-"""Reads one value where the cursor is."""
+"""Reads one value at the cursor."""
 
 
 class StopError(Exception):
-    """The text is no text format from here on; why is among the faults."""
+    """The rest of the text is not text format; a fault has the reason."""
 
 
 class BadEscapeError(ValueError):
-    r"""A quoted text has a `\` before what is no escape, or one that names no character."""
+    r"""A quoted text has a `\` before a character that is no escape, or an escape that names no character."""
 
 
 class Cursor:
-    """Goes through the words of a text. `words` ends with `END`; `next` is the number of the word to be read."""
+    """Moves through the words of a text, which end with `END`; `next` is the number of the next word."""
 
     def __init__(self, text: str) -> None:
         self.words: list[str] = [word for word in _WORD.findall(text) if word[0] != "#"]
@@ -70,7 +69,7 @@ class Cursor:
 
     @property
     def word(self) -> str:
-        """The word to be read."""
+        """The next word."""
         return self.words[self.next]
 
     @cached_property
@@ -88,21 +87,21 @@ class Cursor:
         return self._lines.place(self._starts[number])
 
     def skip(self, word: str) -> bool:
-        """Skip a word if it is here, and return whether it was."""
+        """Skip a word if it is the next one; return whether it was."""
         if self.words[self.next] != word:
             return False
         self.next += 1
         return True
 
     def skip_scalar(self) -> None:
-        """Skip a value that is no message and no list, whatever it is."""
+        """Skip a value that is neither a message nor a list."""
         self.skip("-")
         self.next += self.word != END
         while is_text(self.word):
             self.next += 1
 
     def skip_brackets(self, level: int = 0) -> None:
-        """Skip the bracket that closes the one to be read, or the `level` open ones, whatever is in between."""
+        """Skip to after the bracket that closes the next one, or `level` open ones."""
         while self.word != END:
             level += (self.word in OPENERS) - (self.word in CLOSERS)
             self.next += 1
@@ -110,7 +109,7 @@ class Cursor:
                 break
 
     def report(self, rule: str, message: str, remedy: str, *, back: int = 0) -> None:
-        """Note what is wrong with the word to be read, or `back` words before it.
+        """Record a fault of the next word, or `back` words before.
 
         Raises:
             StopError: there are too many faults.
@@ -120,29 +119,29 @@ class Cursor:
             raise StopError
 
     def stop(self, message: str, remedy: str, rule: str = "bad-syntax") -> StopError:
-        """Note why reading ends here, and return what to raise."""
+        """Record why reading ends here; return the exception to raise."""
         self._faults.append((self.next, rule, message, remedy))
         return StopError()
 
     def faults(self) -> tuple[Fault, ...]:
-        """Return what is wrong, each with its place."""
+        """Return the faults with their places."""
         return tuple(
             Fault(rule, message, remedy, (), *self.place(number)) for number, rule, message, remedy in self._faults
         )
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word may be the name of a field or of an enum's value."""
+    """Whether a word may be the name of a field or of an enum value."""
     return word[:1].isalpha() or word[:1] == "_"
 
 
 def is_text(word: str) -> bool:
-    """Return whether a word is a quoted text, with both its quotes."""
+    """Whether a word is a quoted text, with both quotes."""
     return len(word) > 1 and word[0] in "\"'"
 
 
 def unquote(word: str) -> bytes:
-    r"""Return the bytes of a quoted text; BadEscapeError for a `\\` that escapes nothing."""
+    r"""Return the bytes of a quoted text; BadEscapeError for a `\` that escapes nothing."""
     inner = word[1:-1]
     if "\\" not in inner:
         return inner.encode()
@@ -174,7 +173,7 @@ def _unescape(match: re.Match[str]) -> bytes:
 
 
 def scalar_reader(field: FieldDescriptor) -> ReadValue:
-    """Return what reads a value of a scalar field."""
+    """Return the reader for values of a scalar field."""
     if field.type in INTEGERS:
         return lambda cursor: _read_number(cursor, _integer_of, "expected a whole number")
     if field.type in (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT):
@@ -210,7 +209,7 @@ def _integer_of(word: str) -> int | None:
 
 
 def _float_of(word: str) -> float | str | None:
-    """Return a number, infinite ones and "not a number" as JSON writes them; None for anything else."""
+    """Return a number, with infinities and NaN as in JSON; None for anything else."""
     if _FLOAT.fullmatch(word):
         return float(word.rstrip("fF"))
     integer = _integer_of(word)
@@ -274,7 +273,7 @@ def _read_quoted(cursor: Cursor) -> bytes:
 
 
 def _report_wrong(cursor: Cursor, message: str, remedy: str) -> None:
-    """Note a value that is none of its field, and get behind it."""
+    """Record a value that does not fit its field, and skip it."""
     if cursor.word in OPENERS or cursor.word in CLOSERS or cursor.word == END:
         raise cursor.stop(message, remedy, "wrong-value")
     cursor.report("wrong-value", message, remedy)

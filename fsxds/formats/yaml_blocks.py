@@ -1,11 +1,12 @@
-"""YAML of one simple form, read line by line at several times the speed of libyaml's events.
+"""YAML of one simple form, read line by line, several times as fast as libyaml's events.
 
-The form is what generators write and most people do: block mappings and lists, one key or item a line, scalars and flow
-collections that end on the line on which they begin, literal blocks (`|`). Whatever could mean anything else (anchors and
-aliases, tags, tabs, scalars over several lines, a second document), and every mistake, is left to libyaml: then nothing is
-returned. What is returned is what libyaml would have given; the tests compare the two over mutations of many files.
+The form is that of generators and most people: block mappings and lists, one key or item per line, scalars and flow
+collections that end on their first line, literal blocks (`|`). Any text that could have another meaning (anchors and
+aliases, tags, tabs, scalars over several lines, a second document), and every mistake, is left to libyaml: then the
+result is None. Otherwise the result is the same as that of libyaml; the tests compare the two over mutations of many
+files.
 
-Lines repeat, within a file and from file to file, so what a line means by itself is remembered.
+Lines repeat, within a file and between files, so the meaning of a line by itself is cached.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ ReadFlow: TypeAlias = Callable[[str], PlainValue]
 """Returns the value of a faultless flow collection, None for anything else."""
 
 _Row: TypeAlias = tuple[int, tuple[int, ...], str | None, PlainValue, int]
-"""Where a line begins, where what follows each of its dashes does, its key, its value, and the form of that."""
+"""The column of a line, the columns after each of its dashes, its key, its value, and the form of the value."""
 
 _Line: TypeAlias = _Row | tuple[()]
-"""What a line means; nothing where it is blank or a comment."""
+"""The meaning of a line; empty for a blank line or a comment."""
 
-# Forms of values. Of a flow collection, its text is the value, and its brackets are counted.
+# Forms of values. For a flow collection, the value is its text, and the form is the number of its brackets.
 _SCALAR: Final = 0
 _BELOW, _LITERAL, _STRIPPED_LITERAL, _OPEN_QUOTE = -1, -2, -3, -4
 
-# A key ends at a colon that a blank follows, a plain scalar before " #" too. None of ours begins with a character that YAML
-# keeps for itself. libyaml takes keys of up to 1024 characters.
+# A key ends at a colon before a blank, a plain scalar before " #", too. Ours do not begin with a character that YAML
+# reserves. libyaml takes keys of up to 1024 characters.
 _KEY = r"""[\w/][\w./@+-]{0,200}+|'[^']{1,200}+'|"[^"\\]{1,200}+\""""
 _PLAIN = r"(?:[\w./^~$<=()+;\\]|-[0-9]|::?\w)[^\s:#]*+(?:(?: ++|:++)[^\s:#]++)*+"
 _QUOTED = r"""'(?:[^']|'')*+'|"(?:[^"\\]|\\["\\/nt])*+\""""
@@ -49,23 +50,23 @@ _REST_OF_QUOTED: Final = re.compile(r"((?:[^']|'')*+)(?:(') *+(?:(?<= )#.*+)?+)?
 _DASH: Final = re.compile(r"- +")
 _AS_BLANKS: Final = str.maketrans("\n\t", "  ")  # within a literal block
 
-# The key at the top whose items have lines.
+# The top-level key of the list with item lines.
 _LISTED: Final = "resources"
 
-# Longer lines hardly repeat; so many others take a few megabytes.
+# Longer lines hardly repeat; this many take a few megabytes.
 _LONGEST_REMEMBERED = 100
 _MOST_REMEMBERED = 20_000
 
-# So much of a text is cut into lines at a time, to hold them not all at once.
+# A text is cut into lines in parts of this size, so that they are not all in memory at once.
 _WINDOW = 1_000_000
 
 
 class _OtherFormError(Exception):
-    """The text is not of the simple form."""
+    """The text does not have the simple form."""
 
 
 def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
-    """Return the one document of a text in the simple form; None for any other text. It never raises."""
+    """Return the one document of a text in the simple form, or None. Never raises."""
     try:
         return Decoded((_BlockReader(text, read_flow).read(),))
     except _OtherFormError:
@@ -75,8 +76,9 @@ def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:
 class _BlockReader:
     """The state of one reading.
 
-    `_top` is the container that the lines are in, `_column` where its keys or dashes are, `_around` what it is in with their
-    columns, outermost first, and `_opened` the key of `_top` whose value may follow below it.
+    `_top` is the container of the current line, `_column` the column of its keys or dashes, `_around` its enclosing
+    containers with their columns, outermost first, and `_opened` the key of `_top` with a value that may follow below
+    it.
     """
 
     def __init__(self, text: str, read_flow: ReadFlow) -> None:
@@ -94,11 +96,7 @@ class _BlockReader:
         self._item_lines: list[int] = []
 
     def read(self) -> PlainDocument:
-        """Return the document.
-
-        Raises:
-            _OtherFormError: the text may not be of the simple form.
-        """
+        """Return the document; raises _OtherFormError."""
         self._read_lines()
         if not self._document:
             raise _OtherFormError
@@ -118,7 +116,7 @@ class _BlockReader:
             if not row:
                 continue
             start, dashes, key, value, form = row
-            if start != column or dashes or type(top) is list:  # not beside the line before
+            if start != column or dashes or type(top) is list:  # another level than the previous line
                 self._move(row, number)
                 column, top = self._column, self._top
             if key is None:
@@ -138,7 +136,7 @@ class _BlockReader:
             literal.end_with(self._text)
 
     def _move(self, row: _Row, number: int) -> None:  # noqa: C901 - every second line comes here
-        """Go to the container that a line is in, which may begin with it."""
+        """Move to the container of a line, which may begin with it."""
         start, dashes, key, _, _ = row
         around, column, top, opened = self._around, self._column, self._top, self._opened
         if start < column:
@@ -155,7 +153,7 @@ class _BlockReader:
             if len(around) <= 2:
                 self._begin(number, opened, inner)
         elif not dashes and type(top) is list:
-            # A list may be in the column of the key that it belongs to.
+            # A list may be in the same column as its key.
             column, top = around.pop()
             if start != column or type(top) is list:
                 raise _OtherFormError
@@ -172,7 +170,7 @@ class _BlockReader:
         self._column, self._top = column, top
 
     def _begin(self, number: int, key: str, container: Any) -> None:
-        """Note where the document begins, and the list whose items have lines."""
+        """Record the first line of the document, and the list with item lines."""
         if len(self._around) == 1:
             self._first_line = number
             self._listed = container
@@ -180,7 +178,6 @@ class _BlockReader:
             self._listed = container
 
     def _read_flow_into(self, key: str | int, brackets: int) -> None:
-        """Put the value of a flow collection where its text is."""
         text: str = self._top[key]
         if text == "{}":
             self._top[key] = {}
@@ -197,7 +194,7 @@ class _BlockReader:
 
 
 class _Literal:
-    """A literal block that is being read, and where its value belongs."""
+    """The literal block that is being read, and the container of its value."""
 
     def __init__(self, holder: Any, key: str | int, column: int, *, is_stripped: bool) -> None:
         self._holder = holder
@@ -208,7 +205,7 @@ class _Literal:
         self._indent = ""
 
     def takes(self, line: str) -> bool:
-        """Take a line if it is of the block; the first one that is not ends it."""
+        """Take a line if it belongs to the block; otherwise the block ends."""
         if not line.strip(" "):
             if len(line) > len(self._indent):
                 raise _OtherFormError  # blanks that may count
@@ -225,7 +222,6 @@ class _Literal:
         return True
 
     def end_with(self, document: str) -> None:
-        """End where the text of the whole document does."""
         if not document.endswith("\n"):
             raise _OtherFormError
         self._end_block()
@@ -238,7 +234,10 @@ class _Literal:
 
 
 class _SingleQuoted:
-    """A text in single quotes over several lines, and where its value belongs. Breaks become blanks, empty lines breaks."""
+    """A single-quoted text over several lines, and the container of its value.
+
+    Line breaks become blanks, empty lines become line breaks.
+    """
 
     def __init__(self, holder: Any, key: str | int, column: int, first: str) -> None:
         self._holder = holder
@@ -249,7 +248,7 @@ class _SingleQuoted:
         self._is_closed = False
 
     def takes(self, line: str) -> bool:
-        """Take a line if it is of the text; none is after the one that ends it."""
+        """Take a line if it belongs to the text; no line after the closing quote does."""
         if self._is_closed:
             return False
         text = line.lstrip(" ")
@@ -267,13 +266,11 @@ class _SingleQuoted:
         return True
 
     def end_with(self, _: str) -> None:
-        """End where the document does."""
         if not self._is_closed:
             raise _OtherFormError
 
 
 def _lines_of(text: str) -> Iterator[str]:
-    """Yield the lines of a text."""
     return chain.from_iterable(window.split("\n") for window in _windows(text))
 
 
@@ -285,14 +282,13 @@ def _windows(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-# What lines mean by themselves, of all files.
+# The cached lines of all files.
 _known: dict[str, _Line] = {}
 
 
 def _row_of(line: str) -> _Line:
-    """Find out what a line means, and remember it."""
     match = _LINE.fullmatch(line)
-    # Of what is not printable, libyaml accepts some and takes some for the end of a line.
+    # Of characters that are not printable, libyaml accepts some and takes some for the end of a line.
     if match is None or not line.isprintable():
         raise _OtherFormError
     indent, dashes, key, text = match.groups()
@@ -301,7 +297,7 @@ def _row_of(line: str) -> _Line:
         value, form = (None, _BELOW) if text is None else _value_of(text)
         row = len(indent), _places(len(indent), dashes), key and _key_of(key), value, form
     if dashes if key is None and text is None else key is None and not dashes:
-        raise _OtherFormError  # what follows a lone dash is on other lines, as is what a lone scalar is part of
+        raise _OtherFormError  # the value of a lone dash, and the other lines of a lone scalar, are on other lines
     if len(line) <= _LONGEST_REMEMBERED:
         if len(_known) >= _MOST_REMEMBERED:
             _known.clear()
@@ -310,7 +306,7 @@ def _row_of(line: str) -> _Line:
 
 
 def _places(start: int, dashes: str) -> tuple[int, ...]:
-    """Return where what follows each dash begins."""
+    """Return the column after each dash."""
     if not dashes:
         return ()
     if dashes.count("-") > MAX_DEPTH:
@@ -323,7 +319,6 @@ def _key_of(text: str) -> str:
 
 
 def _value_of(text: str) -> tuple[PlainValue, int]:
-    """Return the value that is written in a line, and its form."""
     match text[0]:
         case "'" if text.count("'") % 2:
             return text[1:], _OPEN_QUOTE

@@ -1,8 +1,9 @@
 """YAML files: read as Envoy 1.40 reads them, and written so that Envoy and fsxds read the same values back.
 
-Most files are of one simple form, which `yaml_blocks` reads line by line. Any other file, and any with a mistake, is read
-in one pass over libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a plain or quoted scalar without
-tag or anchor, without a call, and everything else goes through `_value`. Both give the same of what both read.
+Most files have one simple form, which `yaml_blocks` reads line by line. Any other file, and any with a mistake, is read
+in one pass over libyaml's events: two loops (`_mapping`, `_sequence`) take the common case, a plain or quoted scalar
+without tag or anchor, without a call, and everything else goes through `_value`. Both readers return the same result
+for texts that both read.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ else:
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read the documents of a YAML file; neither catalogue nor message type matter to plain values."""
+    """Read the documents of a YAML file."""
     try:
         text = read_text(content)
     except UnreadableError as error:
@@ -64,7 +65,7 @@ def _plain_flow(text: str) -> PlainValue:
 
 
 def read_yaml(text: str) -> Decoded:
-    """Read all documents of a text. Never raises for a bad one: what is wrong is in the faults."""
+    """Read all documents of a text. Never raises: mistakes are in the faults."""
     reader = _YamlReader(text)
     try:
         reader.read_stream()
@@ -88,7 +89,7 @@ _IGNORE: Final = "!ignore"
 class _YamlReader:
     """The state of one reading.
 
-    `_path` leads to the container that is being read; `_plain` remembers what plain scalars of this text mean.
+    `_path` leads to the container that is being read; `_plain` caches the values of plain scalars.
     """
 
     def __init__(self, text: str) -> None:
@@ -102,7 +103,6 @@ class _YamlReader:
         self._item_lines: list[int] = []
 
     def read_stream(self) -> None:
-        """Read every document into `documents`."""
         self._next_event()  # the stream's start
         while type(self._next_event()) is not StreamEndEvent:
             root = self._next_event()
@@ -189,7 +189,7 @@ class _YamlReader:
         text: str = event.value
         if event.tag == "!" or (event.tag is None and not event.implicit[0]):
             return text
-        # With any other tag Envoy goes by the letters alone, except that nothing is null any more.
+        # With any other tag Envoy goes by the letters alone, except that no text is null any more.
         value = text if event.tag is not None and text in NULLS else resolve_plain(text)
         if event.tag is not None:
             self._check_scalar_tag(event, value)
@@ -210,7 +210,7 @@ class _YamlReader:
         return None
 
     def _odd_key(self, event: Any, depth: int) -> str | None:
-        """Return the key of an event that is no mere scalar, None where key and value are to be dropped."""
+        """Return the key of an event that is not a mere scalar, or None if key and value are to be dropped."""
         if type(event) is ScalarEvent:
             if event.anchor is not None:
                 self._anchors.define(event.anchor, event.value)
@@ -237,7 +237,7 @@ class _YamlReader:
         return None
 
     def _merge(self, members: dict[str, PlainValue], merged: PlainValue) -> dict[str, PlainValue]:
-        """Explicit keys win over merged ones, and earlier sources over later ones. Source: yaml.org/type/merge."""
+        """Add merged keys: explicit keys win, then earlier sources. Source: yaml.org/type/merge."""
         for source in merged if isinstance(merged, list) else [merged]:
             if isinstance(source, dict):
                 for key, value in source.items():
@@ -292,12 +292,12 @@ def _place(event: Any) -> tuple[int, int]:
 
 
 MAX_COPIED_VALUES = 1_000_000
-"""Values that all aliases of one file may stand for together; conversion would copy each of them."""
+"""The maximum number of values that all aliases of one file may stand for together; conversion copies each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AliasFault:
-    """Why an alias cannot be used; `is_final` where reading must end."""
+    """Why an alias cannot be used; `is_final` if reading must end."""
 
     rule: str
     message: str
@@ -306,9 +306,9 @@ class AliasFault:
 
 
 class Anchors:
-    """The anchors of the document that is being read, and what their aliases have copied so far in the file.
+    """The anchors of the current document, and the number of values that aliases have copied in the file.
 
-    Values are shared, not copied: they are only read from here on. The budget is for those who expand them.
+    Values are shared, not copied: they are only read from here on. The budget is for code that expands them.
     """
 
     def __init__(self) -> None:
@@ -318,23 +318,23 @@ class Anchors:
         self._copied = 0
 
     def forget(self) -> None:
-        """Begin a new document: anchors do not reach beyond their own."""
+        """Begin a new document, which has its own anchors."""
         self._values.clear()
         self._open.clear()
         self._extents.clear()
 
     def begin(self, anchor: str) -> None:
-        """Note that the value of this anchor has begun: an alias inside it would be recursive."""
+        """Record the start of an anchor's value, in which an alias would be recursive."""
         self._open.add(anchor)
 
     def define(self, anchor: str, value: PlainValue) -> None:
-        """Note the value of an anchor; a later one of the same name replaces it, as YAML wants."""
+        """Record the value of an anchor, replacing one of the same name, as YAML demands."""
         self._open.discard(anchor)
         self._extents.pop(anchor, None)
         self._values[anchor] = value
 
     def use(self, anchor: str, depth: int) -> tuple[PlainValue, AliasFault | None]:
-        """Return what an alias at this depth stands for, or None and why it cannot be used."""
+        """Return the value of an alias at this depth, or the reason why it cannot be used."""
         if anchor in self._open:
             return None, AliasFault("recursive-alias", "this alias contains itself", "break the loop")
         if anchor not in self._values:
@@ -357,7 +357,7 @@ class Anchors:
 
 
 def _measure(value: PlainValue) -> tuple[int, int]:
-    """Return how many values there are inside, with aliases expanded, and in how many levels of containers."""
+    """Return the number of values inside, with aliases expanded, and their levels of containers."""
     size, levels, level = 0, 0, [value]
     while level:
         size += len(level)
@@ -374,18 +374,18 @@ def _measure(value: PlainValue) -> tuple[int, int]:
 # Writing
 
 
-# Line breaks to YAML 1.1, which libyaml writes, and not to YAML 1.2, which Envoy reads: only an escape is safe.
+# Line breaks in YAML 1.1, which libyaml writes, and not in YAML 1.2, which Envoy reads: only an escape is safe.
 _BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 
-# Lines, such as those of a certificate, that are the same in every way of writing them; people read them best as they are.
+# Lines, such as those of a certificate, that have the same form in every style; a block is the easiest to read.
 _PLAIN_LINES: Final = re.compile("(?:[!-~](?:[ -~]*[!-~])?\\n)+(?:[!-~](?:[ -~]*[!-~])?)?")
 
 
 def encode(message: Message, printer: Printer) -> bytes:
     """Write a message as YAML.
 
-    A number in a Struct keeps its value only when it is whole and of 32 bits: others Envoy 1.40 takes as text, whatever
-    their spelling (ENVOY.md E51), and fsxds as Envoy does.
+    A number in a Struct keeps its value only if it is whole and has 32 bits: Envoy 1.40 takes others as text, whatever
+    their spelling (ENVOY.md E51), and so does fsxds.
     """
     return encode_plain((printer.to_plain(message),))
 
@@ -404,10 +404,10 @@ def encode_plain(documents: Sequence[PlainValue]) -> bytes:
 
 
 class _Dumper(CSafeDumper):
-    """Quotes every text that Envoy would not read as that text; PyYAML alone quotes what PyYAML would not."""
+    """Quotes every text that Envoy would read differently; PyYAML quotes only those that it would misread itself."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write everything out: equal parts are no anchors of the file."""
+        """Write equal parts out, without anchors."""
         return True
 
 

@@ -1,8 +1,8 @@
-"""What plain (unquoted, untagged) scalars of YAML mean to Envoy.
+"""The meaning of plain (unquoted, untagged) YAML scalars to Envoy.
 
-Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else as text (ENVOY.md E51;
-every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to Envoy too, but a number
-field takes them: they become `SpelledFloat`, which is both.
+Envoy asks yaml-cpp for a bool, then for a 64-bit integer with C's prefixes, and takes everything else as text (ENVOY.md
+E51; every row of the tests was put to the real binary). Numbers with a fraction or an exponent are text to Envoy, too,
+but a number field takes them: they become `SpelledFloat`, which is both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONSTANTS: dict[str, PlainValue] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-"""The scalars that mean the same to every reader."""
+"""The scalars with the same meaning for every reader."""
 
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|[0-9]+)\Z")
 _OCTAL = re.compile(r"[-+]?0[0-7]+\Z")
@@ -38,17 +38,17 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\
 _FIRST_LETTERS = frozenset("0123456789+-.")
 
 LARGEST_INTEGER = 2**31 - 1
-"""Beyond it an integer is text to Envoy."""
+"""Larger integers are text to Envoy."""
 
 _INT32 = range(-LARGEST_INTEGER - 1, LARGEST_INTEGER + 1)
 _INT64 = range(-(2**63), 2**63)
 
-# Longer runs of digits are text to Envoy in any case, and int() takes a time that grows with their square.
+# Longer runs of digits are text to Envoy in any case, and the time of int() grows with their square.
 _LONGEST_NUMBER = 64
 
 
 def resolve_plain(text: str) -> PlainValue:
-    """Return what a plain (unquoted, untagged) scalar means to Envoy."""
+    """Return the value of a plain scalar for Envoy."""
     if text in CONSTANTS:
         return CONSTANTS[text]
     if text in AMBIGUOUS_WORDS:
@@ -61,7 +61,7 @@ def resolve_plain(text: str) -> PlainValue:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Return whether a plain scalar means something else to Envoy than to many readers: `yes`, `off`, `0755`."""
+    """Whether Envoy reads a plain scalar differently from many readers: `yes`, `off`, `0755`."""
     return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The history: which snapshots each view had, when, and what they changed."""
+"""The history: the snapshots of each view, their times, and their changes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fsxds.model.values import Layers
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import snapshot_near
 
-# Of ten thousand names that appear at once, nobody reads more; their number is kept.
+# The maximum number of names that are kept of a change; their total number is kept, too.
 MOST_NAMES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class SomeNames:
-    """How many names there are, and the first of them."""
+    """A number of names, and the first of them."""
 
     count: int = 0
     names: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class SomeNames:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChange:
-    """What a snapshot changed of one type, against the one before it in the history."""
+    """The changes of one type from the previous snapshot in the history."""
 
     added: SomeNames = SomeNames()
     changed: SomeNames = SomeNames()
@@ -51,12 +51,11 @@ class HistoryEntry:
     """A snapshot in the history.
 
     Attributes:
-        number: `@3` is the one with the number 3. No other one of the directory ever had it.
-        layers: of which nodes it is.
+        number: 3 for `@3`; never reused in the directory.
         version: the id of the snapshot.
         time_s: when it was kept, in seconds since 1970.
-        commit: the git commit of the tree at that time; None where it was in no repository.
-        changes: by the short names of types; those that did not change are not in it.
+        commit: the git commit of the tree, None outside of a repository.
+        changes: by short name of the type, without unchanged types.
     """
 
     number: int
@@ -68,7 +67,7 @@ class HistoryEntry:
 
 
 def changes_between(before: Snapshot | None, after: Snapshot) -> dict[str, HistoryChange]:
-    """Return what a snapshot changes, by the short names of types."""
+    """Return the changes between two snapshots, by short name of the type."""
     changes = {}
     for row in RESOURCE_TYPES:
         old, new = before.resources(row.type_url) if before else {}, after.resources(row.type_url)
@@ -82,7 +81,7 @@ def changes_between(before: Snapshot | None, after: Snapshot) -> dict[str, Histo
 
 
 def facts_of(made: HistoryEntry) -> str:
-    """Return what is kept of an entry beside its number, its layers and its snapshot."""
+    """Return the JSON of an entry, without number, layers and snapshot."""
     changes = {
         name: [[each.count, each.names] for each in (change.added, change.changed, change.removed)]
         for name, change in made.changes.items()
@@ -91,7 +90,7 @@ def facts_of(made: HistoryEntry) -> str:
 
 
 def layers_key(layers: Layers) -> str:
-    """Return layers as they are in the database."""
+    """Return layers as stored in the database."""
     return json.dumps(layers)
 
 
@@ -99,7 +98,7 @@ def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -
     """Return the history of some layers, or of all; the newest first.
 
     Raises:
-        DamagedBytesError: a row is not what was kept.
+        DamagedBytesError: a row is damaged.
     """
     query, order = "SELECT number, layers, facts FROM entries", "ORDER BY number DESC"
     if layers is None:
@@ -113,7 +112,7 @@ def read_entries(connection: sqlite3.Connection, layers: Layers | None = None) -
 
 
 def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEntry:
-    """Return an entry of which this is kept. ValueError, TypeError, LookupError, AttributeError: it is something else."""
+    """Return the entry of a database row. ValueError, TypeError, LookupError, AttributeError: it is damaged."""
     read = json.loads(facts)
     changes = {
         name: HistoryChange(*(SomeNames(count, tuple(names)) for count, names in change))
@@ -127,16 +126,10 @@ def entry_of(number: int, layers: str | bytes, facts: str | bytes) -> HistoryEnt
 def read_snapshot(
     connection: sqlite3.Connection, layers: Layers, number: int, near: Snapshot | None = None
 ) -> Snapshot | None:
-    """Return the snapshot with a number; None where the history of these layers has none.
-
-    Args:
-        connection: the database.
-        layers: whose history it is.
-        number: that of the entry.
-        near: a snapshot that has much in common with it; what is equal is shared.
+    """Return the snapshot with a number, or None; `near` shares its equal resources.
 
     Raises:
-        DamagedBytesError: it is not what was kept.
+        DamagedBytesError: it is damaged.
     """
     query = "SELECT snapshot FROM entries WHERE layers = ? AND number = ?"
     row = connection.execute(query, (layers_key(layers), number)).fetchone()
@@ -144,7 +137,7 @@ def read_snapshot(
 
 
 class History:
-    """The history of a state directory for who only reads it, beside the process that holds it. Blocking."""
+    """Reads the history of a state directory, beside the process that holds it. Blocking."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -164,7 +157,7 @@ class History:
                 raise UsageError(f"{directory}: no history is in this directory; give the --state of a running fsxds")
             connection = open_database(directory)
             try:
-                # All that is read is of one moment.
+                # All reads see one moment.
                 connection.execute("BEGIN")
                 yield cls(connection)
             finally:
@@ -177,5 +170,5 @@ class History:
         return read_entries(self._connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
-        """Return the snapshot with a number; None where the history of these layers has none."""
+        """Return the snapshot with a number, or None."""
         return read_snapshot(self._connection, layers, number, near)

@@ -1,4 +1,4 @@
-"""A resource that is held of an upstream, as a row of the database; what is damaged is found when it is read."""
+"""Database rows of resources that are held from upstreams; damage is detected when they are read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fsxds.model.resources import Reference, Resource, Snapshot, version_of_body
 from fsxds.model.values import Severity, TypeUrl, Version
 from fsxds.snapshots.upstream_content import Held, HeldResource, origin_of
 
-# Databases of earlier versions get it when they are opened. The body is last, so that a renewed time to live, which changes
-# what is before it, is written without it.
+# Databases of earlier versions get it when they are opened. The body is last, so that a renewed time to live, which
+# changes columns before it, is written without it.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS held_resources (
   upstream INTEGER NOT NULL, type TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, server TEXT NOT NULL,
@@ -35,7 +35,7 @@ SELECT rowid, type, name, version, server, received_s, expires_s, checksum, dige
 FROM held_resources WHERE upstream = ?
 """
 
-# To deflate smaller bodies takes longer than to write them.
+# Deflating smaller bodies takes longer than writing them.
 _DEFLATED_BYTES = 1024
 
 _SEVERITIES = tuple(Severity)
@@ -50,13 +50,9 @@ def write_changes(
     before: NameTable[HeldResource],
     after: NameTable[HeldResource],
 ) -> None:
-    """Write what differs between two tables; it costs what differs.
+    """Write the difference between two tables, which it costs.
 
-    Args:
-        connection: the database.
-        part: the number of an upstream, and the type of which the tables are.
-        before: what the rows of this part have.
-        after: what they are to have.
+    `part` is the number of the upstream, and the type.
     """
     fresh, renewed, gone = [], [], []
     for name in sorted(after.differing(before)):
@@ -73,12 +69,11 @@ def write_changes(
 
 
 def remove_held(connection: sqlite3.Connection, upstream: int) -> None:
-    """Remove all that is held of the upstream with a number."""
+    """Remove all resources of the upstream with a number."""
     connection.execute("DELETE FROM held_resources WHERE upstream = ?", (upstream,))
 
 
 def _changing(held: HeldResource) -> tuple[str | float | None, ...]:
-    """Return the columns that may change while the resource stays."""
     columns = held.version, held.server, held.received_s, held.expires_s
     return *columns, _checksum(held.resource.name, *columns)
 
@@ -90,7 +85,7 @@ def _lasting(resource: Resource) -> tuple[str | bytes | bool, ...]:
 
 
 def _facts(resource: Resource) -> str:
-    """Return as JSON what a resource has beside its body, and the checksum of that; empty where that is nothing."""
+    """Return the facts of a resource beside its body as JSON, with a checksum, or empty."""
     references = [(*row[:3], _NUMBERS[row.severity], row.is_static) for row in resource.references]
     facts = resource.aliases, resource.ttl_s, resource.redirect, references
     if not any(facts):
@@ -100,26 +95,26 @@ def _facts(resource: Resource) -> str:
 
 
 def _checksum(*columns: str | float | None) -> int:
-    """Return what tells whether something else than SQLite changed columns; the digest tells it of the body."""
+    """Return a checksum that detects changes by other programs; the body has its digest for that."""
     return zlib.crc32(repr(columns).encode())
 
 
 class HeldReader:
-    """Reads what is held of one upstream.
+    """Reads the resources held from one upstream.
 
     Attributes:
-        damaged: the numbers of the rows that are not what was written.
+        damaged: the numbers of the damaged rows.
     """
 
     def __init__(self, connection: sqlite3.Connection, upstream: str, near: Snapshot | None = None) -> None:
-        """Read from a database for an upstream with a name; bodies that a snapshot has, too, are shared with it."""
+        """Read the resources of an upstream; `near` shares its equal bodies."""
         self._connection = connection
         self._origin = origin_of(upstream)
         self._near = near
         self.damaged: list[int] = []
 
     def read(self, number: int) -> Held:
-        """Return what is held of the upstream that has a number in the database."""
+        """Return the resources of an upstream by its number."""
         found: dict[TypeUrl, dict[str, HeldResource]] = {}
         for row, *columns in self._connection.execute(_READ, (number,)):
             try:
@@ -131,16 +126,16 @@ class HeldReader:
         return MappingProxyType({type_url: NameTable(members) for type_url, members in found.items()})
 
     def remove_damaged(self) -> None:
-        """Remove the rows that are damaged: nothing would find them again."""
+        """Remove the damaged rows, which are not found otherwise."""
         self._connection.executemany("DELETE FROM held_resources WHERE rowid = ?", [(row,) for row in self.damaged])
 
     def _held(self, *row: Any) -> HeldResource:
-        """Return what is held; raises one of `_DAMAGE` where it is not what was written."""
+        """Return the resource of a row; raises one of `_DAMAGE`."""
         type_url, name, version, server = map(bytes.decode, row[:4])
         received_s, expires_s, checksum = row[4:7]
         _require(_checksum(name, version, server, received_s, expires_s) == checksum)
         resource = self._resource(TypeUrl(intern(type_url)), name, *row[7:])
-        # The version of an fsxds is the digest.
+        # The version of a resource from an fsxds is the digest.
         shared = resource.version if version == resource.version else version
         return HeldResource(resource, shared, intern(server), received_s, expires_s)
 

@@ -1,4 +1,4 @@
-"""The table of the objects that snapshots consist of (`snapshots/snapshot_objects.py`), in the database of the state directory."""
+"""The database table of the objects that snapshots consist of (`snapshots/snapshot_objects.py`)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fsxds.snapshots.snapshot_objects import Content, Digest, KeptObject, joined
 
 
 def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
-    """Return what is kept.
+    """Return the content of an object.
 
     Raises:
-        DamagedBytesError: there is nothing.
+        DamagedBytesError: it is missing.
     """
     row = connection.execute("SELECT content, children FROM objects WHERE digest = ?", (digest,)).fetchone()
     if row is None:
@@ -22,17 +22,17 @@ def read_object(connection: sqlite3.Connection, digest: Digest) -> Content:
 
 
 class ObjectTable:
-    """The objects, and how often each is named: by others, by entries of the history, and by rollouts.
+    """The objects, and their reference counts: from other objects, entries of the history, and rollouts.
 
-    The numbers are those in memory: on the disk, each change of a cluster would change those of all chunks. They are right
-    as long as every transaction succeeds; after one that did not, a new table is to be made.
+    The counts are in memory only: on disk, each change of a cluster would change the counts of all chunks. After a
+    failed transaction they are wrong, and a new table has to be created.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Count what is kept.
+        """Count the references.
 
         Raises:
-            DamagedBytesError: something names an object that is missing.
+            DamagedBytesError: a referenced object is missing.
         """
         self.connection = connection
         named = Counter[Digest]()
@@ -47,7 +47,7 @@ class ObjectTable:
         self._uses = named
 
     def keep(self, kept: KeptObject) -> None:
-        """Count one more use of an object, and write it if it is new."""
+        """Add one reference to an object, and write it if it is new."""
         if kept.digest not in self._uses:
             children = kept.children()
             for child in children:
@@ -57,7 +57,7 @@ class ObjectTable:
         self._uses[kept.digest] += 1
 
     def release(self, digest: Digest) -> None:
-        """Count one use less of an object, and remove it if that was the last."""
+        """Remove one reference to an object, and the object if that was the last."""
         self._uses[digest] -= 1
         if self._uses[digest]:
             return

@@ -1,6 +1,7 @@
-"""What nodes reject, in the database: after a restart it is held back still, and offered again no sooner.
+"""Stores rejections of nodes: after a restart the versions are still held back, and offered again no sooner.
 
-Times are seconds that have passed or are left; by the time of day at which they were kept, they are as of now when read.
+Times are stored as elapsed or remaining seconds; with the stored time of day, they are adjusted to the present when
+read.
 """
 
 from __future__ import annotations
@@ -21,12 +22,9 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> str:
-    """Return what nodes with a node id reject as text.
+    """Return the rejections of nodes with a node id as text.
 
-    Args:
-        rejections: knows it.
-        clock_s: the time of its clock.
-        now_s: seconds since 1970.
+    `clock_s` is the time of their clock, `now_s` seconds since 1970.
     """
     nodes: list[PlainValue] = [
         {
@@ -38,7 +36,8 @@ def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> s
                 for version, (words, since_s) in sorted(node.reasons.items())
             ],
             "pending": [
-                # Who was to answer when the process ended may be offered it again after as long as a NACK asks for.
+                # A node that had not answered when the process ended may be offered the versions again after the pause
+                # for its NACKs.
                 [
                     [_plain(version) for version in sorted(versions)],
                     nacks,
@@ -58,10 +57,10 @@ def encode_rejections(rejections: Rejections, clock_s: float, now_s: float) -> s
 
 
 def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_s: float) -> None:
-    """Take what `encode_rejections` returned; all nodes are gone until they are seen again.
+    """Restore the text of `encode_rejections`; all nodes count as gone until they are seen again.
 
     Raises:
-        DamagedBytesError: it is something else.
+        DamagedBytesError: the text is damaged.
     """
     try:
         facts = json.loads(text)
@@ -87,12 +86,12 @@ def restore_rejections(rejections: Rejections, text: bytes, clock_s: float, now_
 
 
 def write_rejections(connection: sqlite3.Connection, text: str) -> None:
-    """Write what nodes reject in place of what was written before."""
+    """Replace the stored rejections."""
     connection.execute("INSERT OR REPLACE INTO rejections (number, facts) VALUES (1, ?)", (text,))
 
 
 def read_rejections(connection: sqlite3.Connection) -> Iterator[bytes]:
-    """Yield what was written; nothing for nothing."""
+    """Yield the stored rejections, if any."""
     return (text for (text,) in connection.execute("SELECT facts FROM rejections"))
 
 

@@ -1,4 +1,4 @@
-"""The removed members of collections in the database: what a process notes is known to the one after it."""
+"""Database rows of removed members of collections, for the next process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsxds.model.values import Layers, TypeUrl
 from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
-# So many views are kept, those that changed last; the rows of each are bounded by `tombstones.py`.
+# The maximum number of views, those that changed last; `tombstones.py` bounds the rows of each.
 MOST_VIEWS = 1000
 
 # Databases of earlier versions get it when they are opened.
@@ -26,19 +26,17 @@ _DELETE = "DELETE FROM removed_members WHERE layers = ? AND type = ? AND collect
 
 
 class RemovedMembersTable:
-    """The rows as they are in the database, and their changes.
-
-    They are right as long as every transaction succeeds; after one that did not, a new table is to be made.
+    """The content of the rows; wrong after a failed transaction, when a new table has to be created.
 
     Attributes:
-        by_layers: what is kept, by the layers of views; what changed last is last.
+        by_layers: the tombstones by the layers of views, the last changed last.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Read what is kept.
+        """Read the rows.
 
         Raises:
-            DamagedBytesError: a row is not what was kept.
+            DamagedBytesError: a row is damaged.
         """
         self._connection = connection
         self.by_layers: dict[Layers, Tombstones] = {}
@@ -56,7 +54,7 @@ class RemovedMembersTable:
         self.by_layers.update(read)
 
     def keep(self, noted: Mapping[Layers, Tombstones]) -> None:
-        """Write what changed of what is noted of views; those that are not in it stay as they are."""
+        """Write the changed tombstones of views; other views stay as they are."""
         for layers, tombstones in noted.items():
             before = self.by_layers.get(layers, NO_TOMBSTONES)
             if before is not tombstones:

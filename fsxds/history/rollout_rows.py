@@ -1,7 +1,7 @@
-"""The place of a rollout as it is kept: its snapshots by their digests, the rest as JSON.
+"""The stored form of a rollout's place: its snapshots by digest, the rest as JSON.
 
-Times of a rollout are seconds left, of a clock that starts with the machine. With the time of day at which they were kept,
-they are less by as much as has passed, whoever restarted what.
+Times of a rollout are remaining seconds, of a clock that starts with the machine. With the stored time of day, the
+elapsed time is subtracted, also after a restart of the machine.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import Digest
 
 FORMAT = 2
-"""The version of the form: a state in another one is not used, except for the first, which has a rollback as a whole."""
+"""The version of the form.
+
+A state in another form is not used, except form 1, which has one rollback for all resources.
+"""
 
 _READABLE = (1, FORMAT)
 _SNAPSHOTS = ("served", "target", "good", "pinned")
 _PINS = "pins"
 
 
-# What reading somebody else's JSON comes upon.
+# The exceptions from reading foreign JSON.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class OtherFormError(Exception):
-    """A state is of another form than this version of fsxds reads."""
+    """A state has a form that this version of fsxds does not read."""
 
 
 def channel_text(key: ChannelKey) -> str:
-    """Return which nodes a channel is for, as text."""
+    """Return the key of a channel as text."""
     text: list[PlainValue] = [list(key.layers), key.is_canary]
     if not key.is_main:
         held: list[PlainValue] = [[*resource, version] for resource, version in sorted(key.held or ())]
@@ -46,10 +49,10 @@ def channel_text(key: ChannelKey) -> str:
 
 
 def channel_key(text: bytes) -> ChannelKey:
-    """Return the channel of a text that `channel_text` made.
+    """Return the key from a text of `channel_text`.
 
     Raises:
-        DamagedBytesError: it is another text.
+        DamagedBytesError: the text is damaged.
     """
     try:
         layers, is_canary, *more = json.loads(text)
@@ -61,7 +64,7 @@ def channel_key(text: bytes) -> ChannelKey:
 
 
 def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
-    """Return the snapshots of a rollout by what they are in it."""
+    """Return the snapshots of a rollout by their role in it."""
     found = {name: getattr(state, name) for name in _SNAPSHOTS}
     found[_PINS] = _kept_snapshot(state.pins)
     found |= {_before(number): snapshot for number, snapshot in enumerate(_distinct(state.before.values()))}
@@ -69,13 +72,7 @@ def snapshots_of(state: RolloutState) -> dict[str, Snapshot]:
 
 
 def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: float) -> str:
-    """Return a state as text.
-
-    Args:
-        state: the place of the rollout.
-        digests: those of its snapshots, by what they are in it.
-        now_s: seconds since 1970.
-    """
+    """Return a state as text; `digests` has its snapshots' digests by role."""
     facts: dict[str, PlainValue] = {
         "format": FORMAT,
         "saved_s": now_s,
@@ -96,16 +93,11 @@ def encode_state(state: RolloutState, digests: Mapping[str, Digest], now_s: floa
 
 
 def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: float) -> RolloutState:
-    """Return a state whose times are seconds left as of now.
-
-    Args:
-        text: what `encode_state` returned.
-        restore: returns the snapshot with a digest.
-        now_s: seconds since 1970.
+    """Return the state of a text, with its remaining times adjusted to now.
 
     Raises:
         OtherFormError: another version of fsxds wrote it.
-        DamagedBytesError: it is something else, or a snapshot is.
+        DamagedBytesError: it, or a snapshot, is damaged.
     """
     try:
         facts = json.loads(text)
@@ -132,7 +124,7 @@ def decode_state(text: bytes, restore: Callable[[Digest], Snapshot], now_s: floa
 
 
 def is_same_place(before: RolloutState, before_s: float, after: RolloutState, after_s: float) -> bool:
-    """Return whether two states of a rollout, at two times in seconds, are the same but for the time that passed."""
+    """Whether two states of a rollout differ only by the elapsed time."""
     are_same = before.served is after.served and before.target is after.target and before.good is after.good
     are_same = are_same and before.pinned is after.pinned
     are_same = are_same and (before.pins, before.nodes) == (after.pins, after.nodes)
@@ -145,7 +137,7 @@ def _ids(state: RolloutState) -> dict[ResourceVersion, int]:
 
 
 def _ends(state: RolloutState, now_s: float) -> list[DrainingListener]:
-    """Return what drains, with the second in which it ends."""
+    """Return the draining listeners, with the second in which they end."""
     ends = ((one, one.ends_at_s) for one in state.draining)
     return [one if left_s is None else replace(one, ends_at_s=round(now_s + left_s)) for one, left_s in ends]
 
@@ -155,7 +147,6 @@ def _before(number: int) -> str:
 
 
 def _distinct(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
-    """Return each snapshot once, in the order of their first occurrence."""
     return list({id(snapshot): snapshot for snapshot in snapshots}.values())
 
 

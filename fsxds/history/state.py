@@ -1,7 +1,8 @@
-"""The state of the server on disk: the history of each view, the place of each rollout, and what upstreams hold.
+"""The server's state on disk: the history of each view, the place of each rollout, and upstream resources.
 
-Everything here blocks, and is called in a thread. Each change is one transaction: after a crash it is there or it is not.
-What cannot be read is set aside and reported, and an empty database takes its place: nothing here is needed to serve.
+All functions block, and are called in a thread. Each change is one transaction, so a crash leaves it complete or
+absent. An unreadable database is set aside and reported, and an empty one takes its place: serving does not depend on
+it.
 """
 
 from __future__ import annotations
@@ -50,15 +51,13 @@ from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import Digest, KeptObject, joined, object_of, parted, snapshot_near
 
-# Of each view.
+# Per view.
 MOST_SNAPSHOTS = 50
 
 NO_VIEWS: Mapping[Layers, Tombstones] = MappingProxyType({})
 
 
 class _Opened(NamedTuple):
-    """An open database."""
-
     connection: sqlite3.Connection
     objects: ObjectTable
     removed: RemovedMembersTable
@@ -66,9 +65,9 @@ class _Opened(NamedTuple):
 
 
 class State:
-    """One state directory, which this process holds. Any thread may use it; each method waits for the others.
+    """One state directory, held by this process. Any thread may use it; methods wait for each other.
 
-    What a method that raises StateError was to write is not written; the next one begins with what is on the disk.
+    A method that raises StateError has written nothing; the next one starts from the disk.
     """
 
     def __init__(self, path: Path, observer: Observer) -> None:
@@ -80,10 +79,10 @@ class State:
 
     @classmethod
     def open(cls, path: Path, observer: Observer) -> Self:
-        """Hold a directory until `close`, and report what is in it and is not used.
+        """Hold a directory until `close`, and report unused files in it.
 
         Raises:
-            UsageError: it cannot be made, others can write to it, or another process holds it.
+            UsageError: it cannot be created, others can write to it, or another process holds it.
         """
         state = cls(path, observer)
         state._directory.hold()
@@ -96,21 +95,16 @@ class State:
         return self._directory.path
 
     def close(self) -> None:
-        """Let other processes have the directory."""
+        """Release the directory for other processes."""
         with self._lock:
             self._close()
             self._directory.release()
 
     def record(self, layers: Layers, snapshot: Snapshot, commit: str | None, now_s: float) -> int:
-        """Append a snapshot to the history of some layers, and return its number; the oldest beyond 50 goes.
+        """Append a snapshot to the history of some layers, and return its number; the oldest beyond 50 is removed.
 
-        The newest one is not recorded again.
-
-        Args:
-            layers: whose history it is.
-            snapshot: its bodies are shared with what is kept already; the cost follows what is new.
-            commit: the git commit of the tree.
-            now_s: seconds since 1970.
+        The newest one is not recorded again. The cost follows the bodies that are not stored yet. `now_s` is in seconds
+        since 1970.
 
         Raises:
             StateError: it could not be written.
@@ -126,14 +120,15 @@ class State:
         now_s: float,
         removed: Mapping[Layers, Tombstones] = NO_VIEWS,
     ) -> frozenset[ChannelKey]:
-        """Keep the places of rollouts, and what they reached; return the channels of all that are kept.
+        """Store the places of rollouts and the snapshots that they reached; return the channels of all stored rollouts.
 
         Args:
-            rollouts: those that changed. What canaries reached is in the history only if the others have no rollout.
+            rollouts: the changed ones. A snapshot that canaries reached is in the history only if the main channel has
+                no rollout.
             commit: the git commit of the tree.
             now_s: seconds since 1970.
-            removed: the members that were removed from views, as of the same moment: whatever ends the process, the one after
-                it finds a member either in what is served, or among these.
+            removed: the removed members of views, as of the same moment: however the process ends, the next one finds a
+                member either in the served snapshot, or among these.
 
         Raises:
             StateError: it could not be written.
@@ -153,7 +148,7 @@ class State:
         return kept
 
     def forget(self, keys: Collection[ChannelKey]) -> None:
-        """Remove rollouts of which there is no use any more; the history stays.
+        """Remove unneeded rollouts; the history stays.
 
         Raises:
             StateError: they could not be removed.
@@ -163,10 +158,7 @@ class State:
                 _forget(opened, channel_text(key))
 
     def rollouts(self, now_s: float) -> dict[ChannelKey, RolloutState]:
-        """Return the places of all rollouts, as of now; what cannot be read is reported and left out.
-
-        Args:
-            now_s: seconds since 1970.
+        """Return the places of all rollouts, as of now; unreadable ones are reported and omitted.
 
         Raises:
             StateError: nothing can be read.
@@ -176,7 +168,7 @@ class State:
 
         def restore(digest: Digest) -> Snapshot:
             if digest not in restored:
-                # Those of one directory have much in common.
+                # Snapshots of one directory have much in common.
                 near = next(reversed(restored.values()), None)
                 restored[digest] = snapshot_near(digest, partial(read_object, connection), near)
             return restored[digest]
@@ -195,7 +187,7 @@ class State:
         return found
 
     def keep_rejections(self, text: str) -> None:
-        """Keep what nodes reject, as `encode_rejections` returned it.
+        """Store the result of `encode_rejections`.
 
         Raises:
             StateError: it could not be written.
@@ -204,22 +196,17 @@ class State:
             write_rejections(opened.connection, text)
 
     def restore_rejections(self, rejections: Rejections, clock_s: float, now_s: float) -> None:
-        """Take what nodes rejected when a process kept it last.
-
-        Args:
-            rejections: takes it.
-            clock_s: the time of its clock.
-            now_s: seconds since 1970.
+        """Restore the rejections that a process stored last; `clock_s` is the time of their clock.
 
         Raises:
-            StateError: it cannot be read.
+            StateError: they cannot be read.
         """
         with self._transaction() as opened:
             for text in read_rejections(opened.connection):
                 restore_rejections(rejections, text, clock_s, now_s)
 
     def removed_members(self) -> dict[Layers, Tombstones]:
-        """Return the members that were removed from views.
+        """Return the removed members of views.
 
         Raises:
             StateError: they cannot be read.
@@ -228,10 +215,10 @@ class State:
             return dict(opened.removed.by_layers)
 
     def keep_upstreams(self, upstreams: Iterable[KeptUpstream]) -> None:
-        """Keep what upstreams hold; it costs what differs from what was kept before. Those that are not given stay.
+        """Store the resources of these upstreams; the cost follows the difference.
 
         Raises:
-            StateError: it could not be written.
+            StateError: they could not be written.
         """
         with self._transaction() as opened:
             written = self._upstreams.write(opened.connection, upstreams)
@@ -240,11 +227,7 @@ class State:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return what these upstreams held, and drop what others did.
-
-        Args:
-            upstreams: those of the settings.
-            near: a snapshot that has much in common with it; bodies that are equal are shared.
+        """Return the stored resources of these upstreams, and drop all other upstreams; `near` shares its equal bodies.
 
         Raises:
             StateError: nothing can be read.
@@ -262,12 +245,7 @@ class State:
             return read_entries(connection, layers)
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
-        """Return the snapshot with a number; None where the history of these layers has none.
-
-        Args:
-            layers: whose history it is.
-            number: that of the entry.
-            near: a snapshot that has much in common with it; what is equal is shared.
+        """Return the snapshot with a number, or None; `near` shares its equal resources.
 
         Raises:
             StateError: it cannot be read.
@@ -276,7 +254,7 @@ class State:
             return read_snapshot(connection, layers, number, near)
 
     def newest_manifest(self, subject: str) -> SeenManifest | None:
-        """Return the newest manifest that was trusted of a subject; None where none is kept.
+        """Return the newest trusted manifest of a subject, or None.
 
         Raises:
             StateError: it cannot be read.
@@ -285,7 +263,7 @@ class State:
             return _read_seen(opened.connection, subject)
 
     def keep_manifest(self, subject: str, seen: SeenManifest) -> None:
-        """Keep the newest manifest that was trusted of a subject.
+        """Store the newest trusted manifest of a subject.
 
         Raises:
             StateError: it could not be written.
@@ -295,7 +273,7 @@ class State:
 
     @contextmanager
     def _transaction(self) -> Iterator[_Opened]:
-        """Open the database, if it is not; what is done within the context is done whole, or not at all."""
+        """Open the database if necessary; run the context as one transaction."""
         with self._lock:
             is_done = False
             try:
@@ -324,13 +302,12 @@ class State:
         return self._opened
 
     def _set_aside(self, damage: str) -> None:
-        """Begin anew: what is damaged would be found again and again, by what shares it."""
+        """Start with an empty database: objects that share the damage would run into it again."""
         self._close()
         with suppress(OSError):
             self._directory.set_aside(damage)
 
     def _close(self) -> None:
-        """Close the database; what was not committed is not kept."""
         opened, self._opened = self._opened, None
         if opened is not None:
             with suppress(sqlite3.Error):
@@ -342,7 +319,7 @@ def _words_of(error: Exception) -> str:
 
 
 def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: HistoryEntry) -> int:
-    """Append a snapshot to the history of its layers, unless it is the newest there; return its number."""
+    """Append a snapshot to its history, unless it is the newest there; return its number."""
     connection, objects = opened.connection, opened.objects
     key = layers_key(made.layers)
     query = "SELECT number, snapshot FROM entries WHERE layers = ? ORDER BY number DESC"
@@ -361,7 +338,7 @@ def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: History
 
 
 def _save(opened: _Opened, key: ChannelKey, rollout: RolloutState, now_s: float) -> dict[str, KeptObject]:
-    """Keep the place of a rollout, and return its snapshots by what they are in it."""
+    """Store the place of a rollout, and return its snapshots by role."""
     snapshots = snapshots_of(rollout)
     # Most often they are one and the same.
     made = {id(snapshot): object_of(snapshot) for snapshot in snapshots.values()}
@@ -384,13 +361,11 @@ def _forget(opened: _Opened, channel: str) -> None:
 
 
 def _read_seen(connection: sqlite3.Connection, subject: str) -> SeenManifest | None:
-    """Return the newest manifest of a subject; None where none is kept."""
     query = "SELECT serial, digest FROM seen_manifests WHERE subject = ?"
     row = connection.execute(query, (subject,)).fetchone()
     return None if row is None else SeenManifest(int(row[0]), row[1].decode())
 
 
 def _write_seen(connection: sqlite3.Connection, subject: str, seen: SeenManifest) -> None:
-    """Keep the newest manifest of a subject."""
     row = subject, seen.serial, seen.digest
     connection.execute("INSERT OR REPLACE INTO seen_manifests (subject, serial, digest) VALUES (?, ?, ?)", row)

@@ -1,7 +1,7 @@
-"""The directory on disk: that it is its owner's alone, the lock, and the database in it.
+"""The state directory on disk: its permissions, its lock, and the database in it.
 
-The database is one file of SQLite, whose transactions are kept whole or not at all, whenever the process ends or the power
-goes. Of what is in it, only `state.py` knows.
+The database is one SQLite file, with atomic transactions, even at a crash or a power failure. Only `state.py` knows its
+content.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from fsxds.history import held_rows, rejection_rows, removed_rows, upstream_tabl
 from fsxds.model.errors import UsageError
 
 FORMAT = 1
-"""The version of the format. A database of another one has another name, and is left as it is."""
+"""The version of the format. A database of another version has another name, and is left untouched."""
 
 DATABASE = f"history-{FORMAT}.sqlite"
 _JOURNAL = f"{DATABASE}-journal"
 _LOCK = "lock"
 
 DAMAGED = ".damaged"
-"""Ends the name of what was set aside."""
+"""The suffix of files that were set aside."""
 
 _APPLICATION = 0x66737864  # "fsxd"
 
-# Another process that reads is done in milliseconds.
+# A reading process needs milliseconds.
 BUSY_S = 5.0
 
-# Errors that go when the disk, the memory or another process lets them: all others are of the database.
+# Errors caused by the disk, the memory or another process; all others are damage.
 _OF_THE_SYSTEM = {
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM),
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_NOLFS),
@@ -42,7 +42,7 @@ _OF_THE_SYSTEM = {
 
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
-# What a deleted secret was is overwritten, and a file that shrinks gives its room back.
+# Deleted secrets are overwritten, and a file that shrinks frees its space.
 _PRAGMAS = (
     "auto_vacuum = FULL",
     "journal_mode = TRUNCATE",
@@ -75,12 +75,7 @@ class StateDirectory:
     """One state directory, held by one process at a time."""
 
     def __init__(self, path: Path, observer: Observer) -> None:
-        """Use a directory, which is made with its parents where there is none.
-
-        Args:
-            path: the directory.
-            observer: receives what is in it and cannot be used.
-        """
+        """Use a directory, which is created with its parents if necessary."""
         self.path = path
         self._observer = observer
         self._lock = DirectoryLock(path / _LOCK, "keeps its state in this directory")
@@ -89,7 +84,7 @@ class StateDirectory:
         """Lock the directory for this process.
 
         Raises:
-            UsageError: it cannot be made, others can write to it, or another process holds it.
+            UsageError: it cannot be created, others can write to it, or another process holds it.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +100,7 @@ class StateDirectory:
         self._lock.release()
 
     def connect(self) -> sqlite3.Connection:
-        """Open the database to write. What is in its place and is none is set aside, and an empty one is made.
+        """Open the database for writing; a foreign or damaged file is set aside, and an empty one created.
 
         Raises:
             sqlite3.Error, OSError: that is not possible.
@@ -130,7 +125,7 @@ class StateDirectory:
                 connection.executescript(_SCHEMA)
             if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
                 raise _NotOursError("it is a database of another program")
-            # It takes 20 ms for 20 MB, and what it finds would be answers that were never written.
+            # The check takes 20 ms for 20 MB; damage would otherwise yield data that was never written.
             if connection.execute("PRAGMA integrity_check(1)").fetchone() != (b"ok",):
                 raise _NotOursError("it is damaged")
             for schema in _LATER_SCHEMAS:
@@ -141,7 +136,7 @@ class StateDirectory:
         return connection
 
     def _made_private(self) -> str | None:
-        """Make an empty file where there is no database; return what is wrong with one that is there."""
+        """Create an empty file if there is no database; return the fault of an existing one, or None."""
         path = self.path / DATABASE
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(FileExistsError):
@@ -156,7 +151,7 @@ class StateDirectory:
         return "others can write to it" if found.st_mode & _WRITABLE else None
 
     def set_aside(self, reason: str) -> None:
-        """Rename a database that cannot be used, so that an empty one takes its place; one of an earlier time goes."""
+        """Rename an unusable database, replacing an earlier renamed one."""
         # The journal may be needed to repair it. Beside another database it would do harm.
         for name in (DATABASE, _JOURNAL):
             with suppress(FileNotFoundError):
@@ -165,7 +160,7 @@ class StateDirectory:
         self.ignore(str(self.path / f"{DATABASE}{DAMAGED}"), reason)
 
     def ignore(self, subject: str, reason: str) -> None:
-        """Report that something in the directory is not used."""
+        """Report an unused file in the directory."""
         self._observer(StateIgnored(subject, reason))
 
     def ignore_others(self) -> None:
@@ -175,18 +170,18 @@ class StateDirectory:
                 self.ignore(str(path), "another version of fsxds wrote it")
 
     def is_same(self, status: os.stat_result) -> bool:
-        """Whether the database is still the file with this status: somebody may have removed the directory."""
+        """Whether the database still is the file with this status: the directory may have been removed."""
         with suppress(FileNotFoundError):
             return os.path.samestat(status, (self.path / DATABASE).lstat())
         return False
 
 
 def reject_shared(path: Path) -> None:
-    """Reject a directory that others may change: what they put there would be served.
+    """Reject a directory that others may change: their content would be served.
 
     Raises:
-        UsageError: they can.
-        OSError: there is none.
+        UsageError: others may change it.
+        OSError: it does not exist.
     """
     found = path.stat()
     if not stat.S_ISDIR(found.st_mode):
@@ -201,25 +196,25 @@ def reject_shared(path: Path) -> None:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the database of a state directory; it is there. Each statement is a transaction, unless one was begun."""
+    """Open the existing database. Each statement is a transaction, unless one was begun."""
     uri = f"{(path / DATABASE).absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-    # All text is JSON: whether it is UTF-8 is found with whether it is JSON.
+    # All text is JSON: whether it is UTF-8 is checked with whether it is JSON.
     connection.text_factory = bytes
     return connection
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error is of the database: it is none, has other tables, or was changed by something else than SQLite."""
+    """Whether an error means damage: not a database, other tables, or changes by other programs."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
-        # Of SQLite's own module: a mistake of fsxds. Others are about what was read.
+        # From the sqlite3 module: a mistake in fsxds. Other exceptions are about the content read.
         return not isinstance(error, sqlite3.Error)
     return code & 0xFF not in _OF_THE_SYSTEM  # the primary code, which is the low byte
 
 
 def sync_directory(path: Path) -> None:
-    """Make what was renamed or made in a directory survive a power failure."""
+    """Make created and renamed files survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -228,6 +223,6 @@ def sync_directory(path: Path) -> None:
 
 
 class _NotOursError(sqlite3.DatabaseError):
-    """A database has other tables than ours."""
+    """A database is not ours, or is damaged."""
 
     sqlite_errorcode = sqlite3.SQLITE_NOTADB

@@ -1,4 +1,4 @@
-"""Keep the state directory in step with what is served, beside the event loop: the newest state wins, nothing is queued."""
+"""Writes the served state to the state directory, beside the event loop: the newest state wins, nothing is queued."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ from fsxds.runtime.row_source import KeptUpstream, RestoredUpstreams
 
 BACK_OFF = BackOff()
 
-# What upstreams send is written so late at most where nothing else is: many responses make one write.
+# The maximum delay of a write of upstream resources alone: many responses cause one write.
 UPSTREAMS_WITHIN_S = 0.2
 
 ReadState = Callable[[], RolloutState | None]
-"""Returns the place of a rollout at this moment; None where it has none yet."""
+"""Returns the current place of a rollout; None if it has none yet."""
 
 
 class _Unwritten(NamedTuple):
-    """What is to be written: places of rollouts, channels that are forgotten, removed members by view, all upstreams.
+    """The data to write: places of rollouts, forgotten channels, removed members by view, all upstreams.
 
-    `rejections` is what nodes reject, as text; None where that is written already. `by_clock` is the same with times that
-    stay while nothing changes.
+    `rejections` is None if they are written already. `by_clock` is the same with times that stay constant.
     """
 
     changed: Mapping[ChannelKey, RolloutState]
@@ -50,46 +49,36 @@ class _Unwritten(NamedTuple):
 
 
 class StateWriter:
-    """Writes the places of rollouts and what upstreams hold to a state directory, each as it is when it comes to it.
+    """Writes the current places of rollouts and upstream resources to a state directory.
 
-    What upstreams hold is written before what is served of it: on the disk, it is never behind that.
+    Upstream resources are written before snapshots that contain them: on the disk, they are never behind.
 
-    A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
-    change. What is served never waits for it.
-
-    Attributes:
-        state: the directory.
-        seen_manifests: remembers in it which manifests were trusted.
+    A full disk, a read-only or missing directory is reported and retried after 1, 2, 4, ... 30 seconds, and at each
+    change. Serving never waits for it.
     """
 
     def __init__(self, state: State, tree: Path | None, observer: Observer) -> None:
-        """Write to a directory that is held.
-
-        Args:
-            state: the directory.
-            tree: the directory that is served, whose git commit is noted; None for none.
-            observer: receives what fails.
-        """
+        """Write to a directory that is held; `tree` is for its git commit, or None."""
         self.state = state
         self.seen_manifests = SeenInState(state, observer)
         self._tree = tree
         self._observer = observer
-        # Returns what was removed from views, at this moment.
+        # Returns the current removed members of views.
         self.read_members: Callable[[], Mapping[Layers, Tombstones]] = dict
-        # Returns where nodes are that are behind the others, at this moment, each place as a lane.
+        # Returns the current places of nodes that are behind the others, each as a lane.
         self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
-        # Knows what nodes reject, by the clock of the event loop.
+        # The rejections of nodes, by the clock of the event loop.
         self.rejections: Rejections | None = None
         self._are_rejections_due = False
-        # As they are on the disk, by the clock; None where that is not known.
+        # The rejections on the disk, by the clock; None if unknown.
         self._kept_rejections: str | None = None
-        # Returns all upstreams and what they hold, at this moment.
+        # Returns all upstreams and their current resources.
         self.read_upstreams: Callable[[], Collection[KeptUpstream]] = tuple
         self._are_upstreams_due = False
         self._due: dict[ChannelKey, ReadState] = {}
         self._readers: dict[ChannelKey, ReadState] = {}
         self._noted = asyncio.Event()
-        # As they are on the disk, and when that was.
+        # The states on the disk, and when they were written.
         self._kept: dict[ChannelKey, tuple[RolloutState, float]] = {}
         self._failures = 0
         # A write that a thread begins after the last one would take the directory again.
@@ -98,7 +87,7 @@ class StateWriter:
 
     @classmethod
     def open(cls, path: Path, tree: Path | None, observer: Observer) -> Self:
-        """Hold a state directory; UsageError as `State.open`."""
+        """Hold a state directory. Raises UsageError as `State.open` does."""
         return cls(State.open(path, observer), tree, observer)
 
     @property
@@ -107,7 +96,7 @@ class StateWriter:
         return self.state.path
 
     def restored(self) -> dict[ChannelKey, RolloutState]:
-        """Return the places of all rollouts when a process wrote them last, and report that; blocking, for the start."""
+        """Return the places of rollouts that a process wrote last, and report them; blocking, for the start."""
         try:
             found = self.state.rollouts(time.time())
         except StateError as error:
@@ -116,26 +105,24 @@ class StateWriter:
         if found:
             lingering = sum(len(one.keys) + len(one.patterns) for rollout in found.values() for one in rollout.draining)
             self._observer(StateRestored(self.state.path, len(found), lingering))
-        # These are written whenever anything is.
+        # Lanes, which are written along with any other change.
         self._kept = {key: (state, time.time()) for key, state in found.items() if key.lane}
         return found
 
     def restored_members(self) -> dict[Layers, Tombstones]:
-        """Return the members that were removed from views, as a process noted them last; blocking, for the start."""
+        """Return the removed members of views that a process wrote last; blocking, for the start."""
         try:
             return self.state.removed_members()
         except StateError:
-            # As `restored` reports.
+            # `restored` reports the error.
             return {}
 
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return what upstreams held, as a process wrote it last, and report what cannot be used; blocking, for the start.
+        """Return the upstream resources that a process wrote last, and report unusable ones.
 
-        Args:
-            upstreams: those of the settings; of others nothing is kept any more.
-            near: a snapshot that has much in common with it.
+        Blocking, for the start.
         """
         try:
             found = self.state.restored_upstreams(upstreams, near)
@@ -151,39 +138,39 @@ class StateWriter:
         return found
 
     def restore_rejections(self, rejections: Rejections) -> None:
-        """Have what nodes reject kept from now on, as when a process wrote it last; blocking, for the start."""
+        """Restore the rejections of the last process, and store them from now on; blocking, for the start."""
         self.rejections = rejections
         try:
             self.state.restore_rejections(rejections, time.monotonic(), time.time())
         except StateError:
-            # As `restored` reports.
+            # `restored` reports the error.
             return
 
     def note_rejections(self) -> None:
-        """Have what nodes reject written soon, as it is then, unless that is on the disk already."""
+        """Schedule a write of the rejections, unless they are on the disk already."""
         self._are_rejections_due = True
         self._noted.set()
 
     def note_upstreams(self) -> None:
-        """Have what upstreams hold written soon, as it is then."""
+        """Schedule a write of the upstream resources."""
         if not self._are_upstreams_due:
             self._are_upstreams_due = True
             asyncio.get_running_loop().call_later(UPSTREAMS_WITHIN_S, self._noted.set)
 
     def save(self, key: ChannelKey, read: ReadState) -> None:
-        """Have the place of a rollout written soon, as it is then."""
+        """Schedule a write of the place of a rollout."""
         self._readers[key] = self._due[key] = read
         self._noted.set()
 
     def forget(self, key: ChannelKey) -> None:
-        """Have the place of a rollout removed soon: nobody follows it any more."""
+        """Schedule the removal of a rollout that no client follows."""
         self._readers.pop(key, None)
         self._kept.pop(key, None)
         self._due[key] = _nowhere
         self._noted.set()
 
     async def keep_written(self) -> Never:
-        """Write what changes until cancelled; what is to be written then is still written."""
+        """Write changes until cancelled, and then the remaining ones."""
         self._is_over = False
         try:
             while True:
@@ -194,7 +181,7 @@ class StateWriter:
             with self._turn, suppress(StateError):
                 self._is_over = True
                 unwritten = self._unwritten(self._due)
-                # What came last may not have been noted.
+                # The last change may not have been noted.
                 if self._due or unwritten.upstreams or unwritten.rejections:
                     self._save(unwritten)
 
@@ -223,14 +210,13 @@ class StateWriter:
                 self._are_rejections_due |= are_rejections_due
 
     def _unwritten(self, due: Mapping[ChannelKey, ReadState]) -> _Unwritten:
-        """Return what is to be written, all of it as of this moment."""
         behind = self.read_behind()
         forgotten = [key for key, read in due.items() if read is _nowhere]
         forgotten += [key for key in self._kept if key.lane and key not in behind]
         changed, rejections, by_clock = self._changed(due, behind), None, self._kept_rejections
         if self._are_rejections_due and self.rejections is not None:
             by_clock = encode_rejections(self.rejections, 0.0, 0.0)
-        # Somebody may have removed the directory: they go along with what is written anyway.
+        # The directory may have been removed: the rejections go along with every other write.
         if self.rejections is not None and (by_clock != self._kept_rejections or (changed and self.rejections.nodes)):
             rejections = encode_rejections(self.rejections, time.monotonic(), time.time())
         members, upstreams = dict(self.read_members()), tuple(self.read_upstreams())
@@ -239,7 +225,6 @@ class StateWriter:
     def _changed(
         self, due: Mapping[ChannelKey, ReadState], behind: Mapping[ChannelKey, RolloutState]
     ) -> dict[ChannelKey, RolloutState]:
-        """Return the places of rollouts that are not on the disk as they are."""
         now_s = time.time()
         states = {**{key: read() for key, read in due.items()}, **behind}
         return {
@@ -259,7 +244,7 @@ class StateWriter:
         commit = None if self._tree is None else commit_of(self._tree)
         kept = self.state.save(unwritten.changed, commit, time.time(), unwritten.removed)
         if unwritten.forgotten:
-            # Behind what was served there, which is among what was removed.
+            # After the removed members, which include the content of these channels.
             self.state.forget(unwritten.forgotten)
         return kept - frozenset(unwritten.forgotten)
 
@@ -270,7 +255,7 @@ class StateWriter:
         now_s = time.time()
         self._kept.update((key, (state, now_s)) for key, state in written.changed.items())
         self._kept_rejections = written.by_clock
-        # Somebody removed the directory, or it was damaged.
+        # The directory was removed, or the database damaged.
         for key in self._kept.keys() - on_disk:
             del self._kept[key]
             if key in self._readers:
@@ -278,12 +263,12 @@ class StateWriter:
 
 
 def _nowhere() -> None:
-    """Return the place of a rollout that is forgotten."""
+    """Stands for the reader of a forgotten rollout."""
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
-# HEAD names a branch, which may be a symbolic reference itself; more are a circle.
+# HEAD names a branch, which may be a symbolic reference itself; more steps are a circle.
 _MOST_STEPS = 5
 
 # References, and `.git` files of worktrees and submodules, are one line.
@@ -291,14 +276,14 @@ _LONGEST_LINE = 4096
 
 
 def commit_of(directory: Path) -> str | None:
-    """Return the commit that is checked out where a directory is: 40 or 64 hex digits.
+    """Return the checked-out commit of the repository that contains a directory: 40 or 64 hex digits.
 
-    None where it is in no repository, where nothing was committed yet, and where the references are in another form than
-    files (reftable). That files were changed since is not seen.
+    None if it is in no repository, if nothing was committed yet, and if the references are not files (reftable).
+    Uncommitted changes are not detected.
 
     Source: gitrepository-layout(5), https://git-scm.com/docs/gitrepository-layout
     """
-    # Any of these files may be somebody's that this process cannot read, or be no text.
+    # Any of these files may be unreadable, or not text.
     with suppress(OSError, ValueError):
         top = directory.resolve()
         for folder in (top, *top.parents):
@@ -324,14 +309,14 @@ def _commit_in(git: Path) -> str | None:
         if _COMMIT.fullmatch(found):
             return found
         reference = found.removeprefix("ref: ")
-        # Names of references have no `..`: what a repository says must not lead anywhere else.
+        # Names of references have no `..`: the content of a repository must not lead elsewhere.
         if not found.startswith("ref: refs/") or ".." in reference:
             return None
     return None
 
 
 def _packed(common: Path, reference: str) -> str:
-    """Return the commit of a reference that has no file of its own; empty where there is none."""
+    """Return the commit of a packed reference, or ""."""
     path = common / "packed-refs"
     if not path.is_file():
         return ""
@@ -341,7 +326,6 @@ def _packed(common: Path, reference: str) -> str:
 
 
 def _first_line(path: Path) -> str:
-    """Return the first line of a file; empty where there is none."""
     if not path.is_file():
         return ""
     with path.open(encoding="utf-8") as file:
@@ -349,19 +333,19 @@ def _first_line(path: Path) -> str:
 
 
 class SeenInState:
-    """Remembers in a state directory. Blocks; for one caller at a time.
+    """Remembers manifests in a state directory. Blocks; for one caller at a time.
 
-    What cannot be written is remembered as long as the process lasts, and written with the next one: serving goes on.
+    A manifest that cannot be written stays in memory, and is written at the next read.
     """
 
     def __init__(self, state: State, observer: Observer) -> None:
-        """Remember in a directory that is held; `observer` receives what fails."""
+        """Remember in a directory that is held; `observer` receives failures."""
         self._state, self._observer = state, observer
-        # {subject: the newest one, and whether it is on the disk}
+        # By subject: the newest manifest, and whether it is on the disk.
         self._seen: dict[str, tuple[SeenManifest, bool]] = {}
 
     def newest(self, subject: str) -> SeenManifest | None:
-        """Return the newest one; None for a subject of which none was seen."""
+        """Return the newest manifest, or None."""
         if subject not in self._seen:
             try:
                 kept = self._state.newest_manifest(subject)
@@ -377,7 +361,7 @@ class SeenInState:
         return seen
 
     def keep(self, subject: str, seen: SeenManifest) -> None:
-        """Remember a newer one."""
+        """Remember a newer manifest."""
         self._seen[subject] = seen, False
         try:
             self._state.keep_manifest(subject, seen)

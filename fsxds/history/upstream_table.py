@@ -1,7 +1,7 @@
-"""What upstreams hold, in the database: a row for each resource, so that an edit costs what it changes.
+"""Stores upstream resources, one per row, so that the cost of an edit follows its changes.
 
-What this process wrote last is known by a mark of each upstream in the database, which changes with each write. Where the mark
-is another one, because the database was set aside or never had the upstream, all that it holds is written.
+Each upstream has a mark in the database, which changes with each write, so that this process recognizes its last write.
+With another mark, because the database was set aside or never had the upstream, all its resources are written.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _NO_TABLE = NameTable[HeldResource]()
 
 
 class _KnownUpstream(NamedTuple):
-    """What this process wrote, or read, of an upstream, and the mark that the database has then."""
+    """The state of an upstream that this process wrote or read last, and its mark in the database."""
 
     mark: bytes
     upstream: KeptUpstream
 
 
 class UpstreamTable:
-    """The rows of upstreams, and what this process knows to be in them. It outlives the connections to a database."""
+    """The rows of upstreams, as known to this process. It outlives the connections to a database."""
 
     def __init__(self) -> None:
-        # By name. A transaction that failed changed neither the rows nor these.
+        # By name. A failed transaction changes neither the rows nor these.
         self._written: dict[str, _KnownUpstream] = {}
 
     def write(self, connection: sqlite3.Connection, upstreams: Iterable[KeptUpstream]) -> dict[str, _KnownUpstream]:
-        """Write what differs from what is there; return what is to be given to `take` when that is committed.
+        """Write the difference to the stored rows; return the argument for `take` after the commit.
 
-        What an earlier process wrote and this one could not read stays until something else is held.
+        Resources that an earlier process wrote and this one could not read stay until others are held.
         """
         known = self._written
         return {
@@ -57,23 +57,18 @@ class UpstreamTable:
         }
 
     def take(self, written: Mapping[str, _KnownUpstream]) -> None:
-        """Know what was committed."""
+        """Record the committed writes."""
         self._written.update(written)
 
     def read(
         self, connection: sqlite3.Connection, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Read what there is of these upstreams, and remove what there is of others, and what is damaged.
+        """Read the resources of these upstreams, and remove damaged ones, and other upstreams.
 
-        An upstream that was called otherwise is the same one if it has a server in common.
-
-        Args:
-            connection: the database.
-            upstreams: those of the settings.
-            near: a snapshot that has much in common with it; bodies that are equal are shared.
+        A renamed upstream is recognized by a common server. `near` shares its equal bodies.
 
         Raises:
-            DamagedBytesError: a row is not what was kept, beyond what a resource is.
+            DamagedBytesError: a row is damaged outside of its resources.
         """
         rows = connection.execute("SELECT number, name, servers, mark FROM upstreams ORDER BY number").fetchall()
         try:
@@ -97,7 +92,7 @@ class UpstreamTable:
             reader.remove_damaged()
             damaged[upstream.name] = len(reader.damaged)
             connection.execute("UPDATE upstreams SET name = ? WHERE number = ?", (upstream.name, row.number))
-            # Not what is among the settings now: the next write has it.
+            # With the stored servers, not the configured ones: the next write updates them.
             self._written[upstream.name] = _KnownUpstream(row.mark, KeptUpstream(upstream.name, row.servers, tables))
         return RestoredUpstreams(
             {name: tables for name, tables in held.items() if tables},
@@ -114,7 +109,7 @@ class _KeptRow(NamedTuple):
 
 
 def _matching(upstreams: Collection[KeptUpstream], kept: Collection[_KeptRow]) -> Iterator[tuple[int, KeptUpstream]]:
-    """Yield the numbers of rows with the upstreams that they are of; the name counts first."""
+    """Yield row numbers with their upstreams; the name counts first."""
     by_name = {row.name: row for row in kept}
     taken = {one.name for one in upstreams}
     left = [row for row in kept if row.name not in taken]
@@ -129,7 +124,6 @@ def _matching(upstreams: Collection[KeptUpstream], kept: Collection[_KeptRow]) -
 
 
 def _is_same(held: Held, other: Held) -> bool:
-    """Whether two upstreams hold the same objects."""
     return held is other or (
         held.keys() == other.keys() and all(table is other[type_url] for type_url, table in held.items())
     )

@@ -1,1 +1,1 @@
-"""What everything else speaks of: values, resources and snapshots, names, the table of types, errors."""
+"""The shared vocabulary: values, resources and snapshots, names, the table of types, errors."""

@@ -1,10 +1,10 @@
-"""Every exception fsxds raises on purpose."""
+"""All exceptions that fsxds raises on purpose."""
 
 from __future__ import annotations
 
 
 class FsxdsError(Exception):
-    """The base of all; its text is one or more lines for users: the place, the fact, the remedy."""
+    """The base class; its text has one or more lines for users: the place, the fact, the remedy."""
 
 
 class UsageError(FsxdsError):
@@ -12,18 +12,18 @@ class UsageError(FsxdsError):
 
 
 class StateError(FsxdsError):
-    """The state directory cannot be read or written; its text says why."""
+    """The state directory cannot be read or written; its text states the reason."""
 
 
 class ApiError(FsxdsError):
-    """The API descriptors could not be had from where they were asked for."""
+    """The API descriptors could not be obtained from the given source."""
 
 
 class ProtocolError(FsxdsError):
-    """A client sent something that the protocol does not allow; only that client is affected.
+    """A client violated the protocol; only that client is affected.
 
-    `code` is the gRPC status code name (`INVALID_ARGUMENT`); each transport maps it to its own form. `subject` is what the
-    log says beside the message, such as which node it is about: errors that differ in it alone are repetitions.
+    `code` is the gRPC status code name, which each transport maps to its own form. `subject`, such as the node, is
+    added to the message in the log; errors that differ only in it are repetitions.
     """
 
     def __init__(self, message: str, code: str = "INVALID_ARGUMENT", subject: str = "") -> None:
@@ -33,10 +33,7 @@ class ProtocolError(FsxdsError):
 
 
 class LimitError(ProtocolError):
-    """A client wants more than an option allows it.
-
-    `limit` is the name of the option without its dashes, such as `max-streams`; `fact` is what there is too much of.
-    """
+    """A client exceeds the limit of an option, such as `max-streams`; `fact` describes the excess."""
 
     def __init__(self, limit: str, fact: str) -> None:
         super().__init__(f"{fact}; ask for less, or have --{limit} raised", "RESOURCE_EXHAUSTED")
@@ -44,4 +41,4 @@ class LimitError(ProtocolError):
 
 
 class TreeLost(FsxdsError):  # noqa: N818 - it says what happened, as the observers' methods do
-    """The directory that is served does not exist, is not a directory, or lost all its files at once."""
+    """The served directory does not exist, is not a directory, or lost all its files at once."""

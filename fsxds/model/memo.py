@@ -1,4 +1,4 @@
-"""A memory of bounded size: what was used last is kept, what was not used for longest goes first."""
+"""Bounded caches that drop the least recently used value first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Value = TypeVar("Value")
 
 
 class Lru(Generic[Key, Value]):
-    """Keeps up to `most` values, by key, the least recently used first.
+    """Keeps up to `most` values by key, the most recently used last.
 
-    With `size_of`, values are also dropped until their sizes together are at most `most_size`; the last one is kept
-    whatever its size is. Without it, several threads may use one memory: each step is a single one of `OrderedDict`, and
-    what another thread dropped in between is made again.
+    With `size_of`, the sum of their sizes is at most `most_size`, except for a single value. Without it, several
+    threads may share one object: each step is a single operation of `OrderedDict`, and a value that another thread
+    dropped in between is created again.
     """
 
     __slots__ = ("_most", "_most_size", "_size", "_size_of", "_values")
@@ -28,11 +28,10 @@ class Lru(Generic[Key, Value]):
         self._most, self._most_size, self._size_of, self._size = most, most_size, size_of, 0
 
     def __len__(self) -> int:
-        """How many values are kept."""
         return len(self._values)
 
     def __contains__(self, key: object) -> bool:
-        """Whether there is a value; asking is no use of it."""
+        """Whether there is a value; does not count as a use."""
         return key in self._values
 
     def __iter__(self) -> Iterator[Key]:
@@ -40,7 +39,7 @@ class Lru(Generic[Key, Value]):
         return iter(self._values)
 
     def get(self, key: Key) -> Value | None:
-        """Return a value and count it as used; None where there is none."""
+        """Return a value and count it as used, or None."""
         value = self._values.get(key)
         if value is not None:
             try:  # noqa: SIM105 - in a third of the time of `suppress`
@@ -50,7 +49,7 @@ class Lru(Generic[Key, Value]):
         return value
 
     def find(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value that is kept, which may be None, and count it as used; or make and keep it."""
+        """Return the cached value, which may be None, and count it as used; or create it."""
         with suppress(KeyError):
             self._values.move_to_end(key)
             return self._values[key]
@@ -59,7 +58,7 @@ class Lru(Generic[Key, Value]):
         return value
 
     def put(self, key: Key, value: Value) -> list[tuple[Key, Value]]:
-        """Keep a value as the one used last; return what was dropped to make room for it, the oldest first."""
+        """Add a value as the most recently used; return the dropped ones, the oldest first."""
         self.pop(key)
         self._values[key] = value
         self._size += self._size_of(value) if self._size_of else 0
@@ -71,26 +70,25 @@ class Lru(Generic[Key, Value]):
         return dropped
 
     def pop(self, key: Key) -> Value | None:
-        """Drop a value and return it; None where there is none."""
+        """Remove a value and return it, or None."""
         value = self._values.pop(key, None)
         self._size -= self._size_of(value) if self._size_of and value is not None else 0
         return value
 
 
-# So many changes back, answers that still hold are found.
+# How many changes back an answer may have been given.
 MOST_EARLIER = 16
-# So many names the questions have that are kept, and as many those before changes. Clients choose them, up to a megabyte in one
-# request: a name takes some hundred bytes.
+# The maximum number of names in all cached questions, and in those before changes. Clients choose them, up to a
+# megabyte per request: a name takes some hundred bytes.
 MOST_NAMES = 1_000_000
 
 
 class AnswersByNames(Generic[Value]):
-    """Answers to questions about sets of names; those before a change still hold where none of their names changed.
+    """Caches answers about sets of names; an answer survives changes of other names.
 
     Args:
-        most: as many are kept, the least recently used are dropped first.
-        earlier: the last changes, the newest first: which names changed, the answers before that, and how many names these are
-            about.
+        most: the maximum number of answers.
+        earlier: the last changes, the newest first: the changed names, the answers before, and their number of names.
     """
 
     __slots__ = ("_earlier", "_kept", "_most", "_names")
@@ -100,7 +98,7 @@ class AnswersByNames(Generic[Value]):
     ) -> None:
         self._most, self._earlier = most, earlier
         self._kept: Lru[frozenset[str], Value] = Lru(most)
-        # At least as many as there are.
+        # An upper bound.
         self._names = 0
 
     def after(self, changed: AbstractSet[str]) -> AnswersByNames[Value]:
@@ -111,7 +109,7 @@ class AnswersByNames(Generic[Value]):
         return AnswersByNames(self._most, earlier[: max(within, 1)])
 
     def find(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
-        """Return the answer that is kept or still holds, or make and keep it."""
+        """Return the answer that is cached or still valid, or create it."""
         return self._kept.find(names, lambda: self._make(names, make))
 
     def _make(self, names: frozenset[str], make: Callable[[], Value]) -> Value:
@@ -121,7 +119,7 @@ class AnswersByNames(Generic[Value]):
         return self._find_earlier(names, make)
 
     def _drop(self) -> None:
-        """Drop what was not used for longest, until half as many names are left as may be; it costs a look at all."""
+        """Drop the least recently used answers until half of the names is left."""
         kept = tuple(self._kept)
         self._names = sum(map(len, kept))
         for names in kept:

@@ -1,11 +1,11 @@
-"""Values by name, in the order of the names, as an immutable mapping that shares what is equal with later ones.
+"""An immutable mapping from names to values, sorted by name, that shares equal parts with its successors.
 
-A name is found by its hash, in one of many small dicts. The order is that of chunks, which hold some hundred names each. A
-change copies the dicts and the chunks that it touches, and the lists of them. A few names that are new are in a dict of their
-own: a thousand tables that add some names each to the same one share all dicts but that.
+A name is found by its hash, in one of many small dicts. The order is kept in chunks of some hundred names each. A
+change copies the dicts and the chunks that it touches, and the lists of them. A few new names are kept in a separate
+dict: a thousand tables that each add some names to the same table share all dicts but that.
 
-Which names a chunk begins with follows from these names alone (`begins_chunk`). So equal names are in equal chunks, whatever
-changes led to them, and what is worked out from chunks is comparable between processes.
+Chunk boundaries depend only on the names in them (`begins_chunk`). So equal names are in equal chunks, whatever changes
+led to them, and results computed from chunks are comparable between processes.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from zlib import crc32
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 
-# One name in so many begins a chunk. With it, a change of one of 100 000 names copies some hundred members of a chunk and
-# the list of some hundred chunks, which cost the same. Versions depend on it: it must never change.
+# The average number of names per chunk. With it, a change of one of 100 000 names copies some hundred members of a
+# chunk and the list of some hundred chunks, which cost the same. Versions depend on it: it must never change.
 NAMES_PER_CHUNK = 128
 
-# There are as many dicts, a power of two, as let each of them have 64 to 128 names when they are made, 16 to 256 later.
+# The number of dicts is a power of two, so that each has 64 to 128 names when they are created, 16 to 256 later.
 NEW_BUCKET, LEAST_BUCKET, MOST_BUCKET = 64, 16, 256
 
-# So many new names are in a dict of their own.
+# The maximum number of new names in the separate dict.
 MOST_ADDED = 16
 
 
 def begins(name: str, count: int) -> bool:
-    """Whether a part begins with this name, wherever the name comes, of which one in so many names begins one.
+    """Whether a part begins with this name, as one in `count` names does, independent of other names.
 
-    Where a count divides another one, a part of the larger one begins where one of the smaller one does.
+    If a count divides a larger one, each part of the larger count begins where a part of the smaller count does.
     """
     return crc32(name.encode()) % count == 0
 
 
 def begins_chunk(name: str) -> bool:
-    """Whether a chunk begins with this name, wherever the name comes."""
+    """Whether a chunk begins with this name, independent of other names."""
     return begins(name, NAMES_PER_CHUNK)
 
 
 class Chunk(Generic[Value]):
-    """Names that follow each other, and their values; what is worked out from them is kept with them."""
+    """Consecutive names and their values, with cached results."""
 
     __slots__ = ("_known", "first", "names", "values")
 
@@ -56,7 +56,7 @@ class Chunk(Generic[Value]):
         self._known: dict[Callable[..., object], Any] = {}
 
     def once(self, make: Callable[[Chunk[Value]], Result]) -> Result:
-        """Return what a function makes of this chunk; it is called once."""
+        """Return the cached result of a function of this chunk."""
         known: Result | None = self._known.get(make)
         if known is None:
             known = self._known[make] = make(self)
@@ -71,7 +71,7 @@ Buckets = tuple[dict[str, Value], ...]
 
 @dataclass(slots=True)
 class _Run:
-    """Chunks that follow each other, from one place to before another, and the names that change in them."""
+    """Consecutive chunks, from `start` to before `end`, and the names that change in them."""
 
     start: int
     end: int
@@ -79,12 +79,12 @@ class _Run:
 
 
 class NameTable(Mapping[str, Value]):
-    """Values by name, in the order of the names; never changed."""
+    """Values by name, sorted by name; never changed."""
 
     __slots__ = ("_added", "_buckets", "_mask", "_size", "chunks")
 
     def __init__(self, members: Mapping[str, Value] | None = None) -> None:
-        """Take values by name, in any order; those of a table are shared with it."""
+        """Take values by name, in any order; a table is shared, not copied."""
         if isinstance(members, NameTable):
             self._share(members)
         else:
@@ -100,31 +100,27 @@ class NameTable(Mapping[str, Value]):
         self._mask = len(buckets) - 1
 
     def __getitem__(self, name: str) -> Value:
-        """Return the value of this name."""
         try:
             return self._buckets[hash(name) & self._mask][name]
         except KeyError:
             return self._added[name]
 
     def get(self, name: str, default: Any = None) -> Value | Any:
-        """Return the value of this name, or another one where there is none."""
+        """Return the value of this name, or the default."""
         bucket = self._buckets[hash(name) & self._mask]
         return bucket[name] if name in bucket else self._added.get(name, default)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a value of this name."""
         return name in self._buckets[hash(name) & self._mask] or name in self._added
 
     def __len__(self) -> int:
-        """Return how many names there are."""
         return self._size
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names in order."""
         return chain.from_iterable(chunk.names for chunk in self.chunks)
 
     def keys(self) -> Names:
-        """Return the names; the cost of set operations with other names follows the smaller set."""
+        """Return the names; set operations cost as much as the smaller set."""
         return Names(self)
 
     def values(self) -> Values[Value]:
@@ -136,12 +132,12 @@ class NameTable(Mapping[str, Value]):
         return Items(self)
 
     def among(self, names: Iterable[object]) -> set[str]:
-        """Return those of these names that have a value."""
+        """Return the subset of `names` with values."""
         buckets, mask, added = self._buckets, self._mask, self._added
         return {name for name in names if name in buckets[hash(name) & mask] or name in added}
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, Value]]:
-        """Yield the names that begin with a prefix, and their values, in order."""
+        """Yield names with a prefix, and their values, in order."""
         at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
         for chunk in self.chunks[at:]:
             for place in range(bisect_left(chunk.names, prefix), len(chunk.names)):
@@ -150,7 +146,7 @@ class NameTable(Mapping[str, Value]):
                 yield chunk.names[place], chunk.values[place]
 
     def chunks_with(self, prefix: str) -> Iterator[Chunk[Value]]:
-        """Yield the chunks that may have names with this prefix, in their order."""
+        """Yield the chunks that may have names with this prefix, in order."""
         at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
         for place in range(at, len(self.chunks)):
             chunk = self.chunks[place]
@@ -159,7 +155,7 @@ class NameTable(Mapping[str, Value]):
             yield chunk
 
     def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
-        """Return a table with other or more values, and without some names, each of which is in this one."""
+        """Return a table with `new` values, and without `removed` names, which must be in this one."""
         size = len(self) - len(removed) + len(new) - len(self.among(new))
         chunks = self._changed_chunks(new, removed)
         added: dict[str, Value] = {}
@@ -172,7 +168,7 @@ class NameTable(Mapping[str, Value]):
         return table
 
     def differing(self, other: NameTable[Value]) -> set[str]:
-        """Return the names that are in one table alone, or that have another object as their value in the other one."""
+        """Return the names with different objects as values, or in one table only."""
         mine, others = set(self.chunks), set(other.chunks)
         names = chain.from_iterable(chunk.names for chunk in mine ^ others)
         return {name for name in names if self.get(name) is not other.get(name)}
@@ -180,7 +176,7 @@ class NameTable(Mapping[str, Value]):
     def _changed_buckets(
         self, new: Mapping[str, Value], removed: AbstractSet[str]
     ) -> tuple[Buckets[Value], dict[str, Value]]:
-        """Return the dicts of a table with others names, and the one of those that were added last."""
+        """Return the dicts of a changed table, and the separate dict of new names."""
         buckets, mask = list(self._buckets), self._mask
         added = {name: value for name, value in self._added.items() if name not in removed}
         placed: dict[str, Value] = {}
@@ -202,17 +198,17 @@ class NameTable(Mapping[str, Value]):
         if not self.chunks:
             return tuple(_split(sorted(new), new, begins_chunk))
         chunks = list(self.chunks)
-        # From the end, so that the places of those before stay as they are.
+        # From the end, so that earlier positions stay valid.
         for run in reversed(self._touched(sorted({*new, *removed}), removed)):
             chunks[run.start : run.end] = _merged(chunks[run.start : run.end], run.names, new, removed)
         return tuple(chunks)
 
     def _touched(self, names: list[str], removed: AbstractSet[str]) -> list[_Run]:
-        """Return which chunks change because of some names, which are in order."""
+        """Return the chunks that change because of these sorted names."""
         runs: list[_Run] = []
         for name in names:
             at = max(bisect_right(self.chunks, name, key=_first) - 1, 0)
-            # Where the name goes that a chunk begins with, its others join the chunk before.
+            # If the first name of a chunk is removed, its other names join the previous chunk.
             start = at - 1 if at and name == self.chunks[at].first and name in removed else at
             if runs and start < runs[-1].end:
                 runs[-1].end = at + 1
@@ -229,17 +225,14 @@ class Names(KeysView[str]):
     _mapping: NameTable[Any]
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names in order."""
         return iter(self._mapping)
 
     def __and__(self, other: Iterable[object]) -> set[str]:
-        """Return the names that are in both."""
         if isinstance(other, AbstractSet) and len(other) > len(self):
             return {name for name in self if name in other}
         return self._mapping.among(other)
 
     def __rand__(self, other: Iterable[Any]) -> set[Any]:
-        """Return the names that are in both."""
         return self & other
 
 
@@ -250,7 +243,6 @@ class Values(ValuesView[Value]):
     _mapping: NameTable[Value]
 
     def __iter__(self) -> Iterator[Value]:
-        """Yield the values in the order of their names."""
         return chain.from_iterable(chunk.values for chunk in self._mapping.chunks)
 
 
@@ -261,7 +253,6 @@ class Items(ItemsView[str, Value]):
     _mapping: NameTable[Value]
 
     def __iter__(self) -> Iterator[tuple[str, Value]]:
-        """Yield names and values in the order of the names."""
         return zip(self._mapping, self._mapping.values(), strict=True)
 
 
@@ -278,7 +269,6 @@ def _buckets_of(chunks: Chunks[Value], size: int) -> Buckets[Value]:
 def _split(
     ordered: Sequence[str], members: Mapping[str, Value], begins: Callable[[str], bool]
 ) -> Iterator[Chunk[Value]]:
-    """Yield the chunks of these names, which are in order."""
     starts = [at for at, name in enumerate(ordered) if not at or begins(name)]
     for start, end in pairwise((*starts, len(ordered))):
         names = tuple(ordered[start:end])
@@ -288,7 +278,6 @@ def _split(
 def _merged(
     chunks: list[Chunk[Value]], names: list[str], new: Mapping[str, Value], removed: AbstractSet[str]
 ) -> Iterable[Chunk[Value]]:
-    """Return what becomes of chunks that follow each other, of which these names change."""
     members: dict[str, Value] = {}
     for chunk in chunks:
         members.update(zip(chunk.names, chunk.values, strict=True))
@@ -296,7 +285,7 @@ def _merged(
     if not added and removed.isdisjoint(names) and len(chunks) == 1:
         members.update((name, new[name]) for name in names)
         return (Chunk(chunks[0].names, tuple(members.values())),)
-    # The first chunk of a table begins with whatever name is the first.
+    # The first chunk of a table begins with its first name, whichever that is.
     starts = {name for name in (*added, chunks[0].first) if begins_chunk(name)}
     starts.update(chunk.first for chunk in chunks[1:])
     for name in names:

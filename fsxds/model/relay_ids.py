@@ -1,6 +1,6 @@
-"""Which relays a response passes, by an id of each process: how a relay finds that it is its own upstream.
+"""Detects relay loops: each process has an id, and calls and responses list the relays that they pass.
 
-Calls to an upstream name the relay and those below it in a header; responses name it and those above it, over gRPC in
+Calls to an upstream list the relay and those below it in a header; responses list it and those above it, over gRPC in
 `control_plane.identifier`, over REST in the same header. Touched from the event loop only.
 """
 
@@ -15,33 +15,33 @@ from fsxds.model.errors import ProtocolError
 
 HEADER = "fsxds-relays"
 SERVER = "fsxds"
-# A part of the text of each error of a loop: a code of its own gRPC does not have.
+# Part of the text of each loop error: gRPC has no status code for it.
 OWN_UPSTREAM = "is its own upstream"
 # Why a relay rejects a resource: its manifest may come later, and the resource is offered again then.
 NOT_LISTED = "is not what a manifest lists"
-# A header has room for them, and no tree has more levels. Of the relays below these many are named: a loop that is not
-# found by them is found by the responses.
+# A header has room for this many, and no tree has more levels. The list of the relays below is cut to this length: a
+# loop that it misses is found by the responses.
 MOST_IDS = 64
 REMEDY = "take one of these relays out of the --upstream of another"
 _ID = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 class LoopError(ProtocolError):
-    """A call came from a relay that is above this one as well, or is this one."""
+    """A call came from a relay that is also above this one, or is this one."""
 
     def __init__(self, fact: str) -> None:
         super().__init__(f"{fact}; {REMEDY}", "FAILED_PRECONDITION")
 
 
 class RelayIds:
-    """Knows the relays around this process.
+    """The known relays above and below this process.
 
     Args:
-        own: the id of this process, 16 hexadecimal digits; empty where it has no upstream, and is no relay.
+        own: the id of this process, 16 hexadecimal digits; empty if it has no upstream.
 
     Attributes:
-        listeners: by whom they belong to: what receives the relays of a call that was rejected because it came round. An
-            upstream that was asked, and did not answer yet, is one of these.
+        listeners: callbacks by owner, called with the relays of a call that was rejected because of a loop. An upstream
+            that has not answered yet is an owner.
     """
 
     def __init__(self, own: str = "") -> None:
@@ -52,12 +52,12 @@ class RelayIds:
 
     @property
     def upwards(self) -> str:
-        """What calls to an upstream name: this relay, and those that are connected to it now, directly or not."""
+        """The header of calls to an upstream: this relay, and those connected to it."""
         return ",".join((self.own, *self._below)[:MOST_IDS])
 
     @property
     def downwards(self) -> str:
-        """What responses name: this relay, and those that are above it. Empty where it is none."""
+        """The header of responses: this relay, and those above it; empty without an upstream."""
         above = dict.fromkeys(relay for relays in self._above.values() for relay in relays)
         return ",".join((self.own, *above)[:MOST_IDS]) if self.own else ""
 
@@ -68,7 +68,7 @@ class RelayIds:
 
     @contextmanager
     def calling(self, relays: Collection[str]) -> Iterator[None]:
-        """Count the relays that a call names as below, while the context lasts.
+        """Count the relays of a call as below this one while the context lasts.
 
         Raises:
             LoopError: this relay is among them, or one that is above it.
@@ -89,9 +89,9 @@ class RelayIds:
             self._below += Counter()
 
     def receive(self, upstream: object, relays: tuple[str, ...]) -> str:
-        """Take the relays that a response names as above; return why there is a loop, in words, empty where there is none.
+        """Record the relays of a response as above this one; return the description of a loop, or "".
 
-        Those of a response with a loop are not above: it is not taken in.
+        The relays of a response with a loop are not recorded, because it is not accepted.
         """
         own = {self.own, *self._below}
         if found := [relay for relay in relays if relay in own]:
@@ -101,12 +101,12 @@ class RelayIds:
         return ""
 
     def disconnected(self, upstream: object) -> None:
-        """Forget what is above by an upstream that is not connected any more."""
+        """Forget the relays above an upstream."""
         self._above.pop(upstream, None)
 
 
 def relays_in(text: str) -> tuple[str, ...]:
-    """Return the ids in a header; what is none is passed over.
+    """Return the ids in a header; other parts are skipped.
 
     >>> relays_in("00112233aabbccdd, nonsense,0123456789abcdef")
     ('00112233aabbccdd', '0123456789abcdef')
@@ -125,12 +125,12 @@ def relays_of_identifier(identifier: str) -> tuple[str, ...]:
 
 
 def relays_of_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, ...]:
-    """Return the ids that the headers of a gRPC call name."""
+    """Return the ids in the headers of a gRPC call."""
     return relays_in(",".join(str(value) for key, value in metadata if key == HEADER))
 
 
 def relays_of_words(words: str) -> tuple[str, ...]:
-    """Return the ids in the words of a loop.
+    """Return the ids in the description of a loop.
 
     >>> relays_of_words("relay 0123456789abcdef is its own upstream")
     ('0123456789abcdef',)

@@ -1,11 +1,11 @@
-"""Structured names of resources, `xdstp://authority/type/path?parameters`, and locators, which may have directives. Pure.
+"""Structured resource names, `xdstp://authority/type/path?parameters`, and locators, which may have directives. Pure.
 
 | rule | source |
 | --- | --- |
-| A name is an authority, a type, a path and context parameters; equal ones are one name, however they are written. | xRFC TP1, "Logical resource naming", "URI encoding" |
-| `udpa:` is what `xdstp:` was called; both are read, `xdstp:` is written. | xDS API, `xds.core.v3.ResourceName` |
-| Parameters are sorted, and what a URI cannot hold is percent-encoded. Envoy leaves spaces as they are. | xRFC TP1, "URI encoding"; ENVOY.md E72, E74 |
-| A path that ends with `/*` is a glob: it stands for what is in this directory, and for nothing deeper. | xRFC TP1, "Glob"; ENVOY.md E73, E76, E77 |
+| A name is an authority, a type, a path and context parameters; equal ones are one name, in any spelling. | xRFC TP1, "Logical resource naming", "URI encoding" |
+| `udpa:` is the former name of `xdstp:`; both are read, `xdstp:` is written. | xDS API, `xds.core.v3.ResourceName` |
+| Parameters are sorted, and characters that a URI cannot hold are percent-encoded. Envoy leaves spaces as they are. | xRFC TP1, "URI encoding"; ENVOY.md E72, E74 |
+| A path that ends with `/*` is a glob: it stands for all resources in this directory, and for no deeper ones. | xRFC TP1, "Glob"; ENVOY.md E73, E76, E77 |
 | All parameters match exactly, and there are no others. | xRFC TP1, "Resource locators" |
 | Directives `#alt=` and `#entry=` belong to a reference, and never to a name. | xRFC TP1, "Resource locators"; ENVOY.md E75 |
 | A value that begins with `constraint:` is reserved. | xRFC TP1, "Context parameters" |
@@ -23,32 +23,31 @@ from fsxds.model.values import TypeUrl
 SCHEME = "xdstp://"
 FILE_SCHEME = "file://"
 GLOB = "/*"
-# Of alternatives of alternatives.
+# The maximum nesting of alternatives.
 DEEPEST = 10
 
 _TYPE_PREFIX = "type.googleapis.com/"
-# As they are read; the first is written.
+# All are read; the first is written.
 SCHEMES = ("xdstp:", "udpa:")
 # grpcio writes a name without an authority with one slash: `xdstp:/type/path` (ENVOY.md E78).
 _URI = re.compile(r"(?:xdstp|udpa):(?://([^/?#]*))?/([^/?#]+)/([^?#]*)(?:\?([^#]*))?(?:#([^#]*))?")
 _FILE_URI = re.compile(r"file://(?:localhost)?(/[^?#]*)(?:#([^#]*))?")
 _TYPE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# Most names are canonical as they are written: they have neither codes nor parameters.
+# Most names are canonical as written: they have neither codes nor parameters.
 _AS_WRITTEN = re.compile(r"xdstp://[\w.~-]+/([A-Za-z_][\w.]*)/[\w!$&'()*+,;=@.~-]+(?:/[\w!$&'()*+,;=@.~-]+)*", re.ASCII)
 _DOTS = re.compile(r"/\.\.?(?:/|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ENTRY = re.compile(r"[a-zA-Z0-9_\-./]+")
-# What stays as it is, beside letters, digits and `_.-~`.
+# Characters that are not encoded, beside letters, digits and `_.-~`.
 _IN_AUTHORITY, _IN_PATH, _IN_PARAMETER = "!$&'()*+,;=:@[]", "!$&'()*+,;=@/", "!$'()*,;:@/?"
 
 
 class MalformedName(ValueError):  # noqa: N818 - as what int() raises, it is a ValueError
-    """A text is no structured name, or no locator.
+    """A text is not a structured name, or not a locator.
 
     Attributes:
-        fact: why. It repeats nothing of the text, in which a secret may be.
-        remedy: what to write.
+        fact: the reason, without quotes of the text, which may contain a secret.
     """
 
     def __init__(self, fact: str, remedy: str) -> None:
@@ -61,24 +60,24 @@ _FORM = "write xdstp://<authority>/<type>/<path>, such as xdstp://example.com/en
 
 
 def is_structured(text: str) -> bool:
-    """Whether a text means to be a structured name or a locator of one; it may be malformed."""
+    """Whether a text is meant as a structured name or its locator; it may be malformed."""
     return text.startswith(SCHEMES)
 
 
 def names_no_authority(text: str) -> bool:
-    """Whether a structured name, which is not malformed, is written without an authority: `xdstp:///…`, or `xdstp:/…`."""
+    """Whether a well-formed structured name has no authority: `xdstp:///...`, or `xdstp:/...`."""
     rest = text.partition(":")[2]
     return is_structured(text) and (rest.startswith("///") or not rest.startswith("//"))
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceName:
-    """A structured name; equal ones name one resource. `str` of it is the canonical form.
+    """A structured name; `str` of it is the canonical form.
 
     Attributes:
-        authority: who is responsible for the resource; empty for nobody in particular.
-        message_type: the full name of its message, such as `envoy.config.cluster.v3.Cluster`.
-        path: what follows the type, decoded: `foo/bar`. It ends with `/*` (or is `*`) for a glob.
+        authority: the owner of the resource, or empty.
+        message_type: such as `envoy.config.cluster.v3.Cluster`.
+        path: after the type, decoded: `foo/bar`. It ends with `/*` (or is `*`) for a glob.
         context: the context parameters, decoded, sorted.
     """
 
@@ -89,19 +88,18 @@ class ResourceName:
 
     @classmethod
     def parse(cls, text: str, authority: str = "") -> ResourceName:
-        """Read a name in any spelling; one without an authority gets this one. Raises MalformedName."""
+        """Read a name in any spelling; `authority` completes one without. Raises MalformedName."""
         name, fragment = _split(text, authority)
         if fragment is not None:
             raise MalformedName("has directives, and a name has none", "write it without what follows `#`")
         return name
 
     def __str__(self) -> str:
-        """Return the canonical form."""
         return f"{SCHEME}{quote(self.authority, _IN_AUTHORITY)}{self.without_authority}"
 
     @property
     def without_authority(self) -> str:
-        """What follows the authority: `/type/path?parameters`."""
+        """The part after the authority: `/type/path?parameters`."""
         query = query_of(self.context)
         return f"/{self.message_type}/{quote(self.path, _IN_PATH)}{'?' if query else ''}{query}"
 
@@ -112,28 +110,28 @@ class ResourceName:
 
     @property
     def is_glob(self) -> bool:
-        """Whether it stands for all that is in a directory."""
+        """Whether it stands for all resources in a directory."""
         return self.path == "*" or self.path.endswith(GLOB)
 
     @property
     def glob(self) -> ResourceName:
-        """The glob of its directory, of which it is a member; a glob is its own."""
+        """The glob of its directory; a glob returns itself."""
         directory, slash, _ = self.path.rpartition("/")
         return replace(self, path=f"{directory}{slash}*")
 
     def with_context(self, context: Mapping[str, str]) -> ResourceName:
-        """Return this name with more parameters; those that it has stay (xRFC TP1, "Context parameters")."""
+        """Return this name with more parameters; existing ones are kept (xRFC TP1, "Context parameters")."""
         return replace(self, context=tuple(sorted({**context, **dict(self.context)}.items())))
 
 
 def query_of(context: tuple[tuple[str, str], ...]) -> str:
-    """Return context parameters as the query of a URI, without its `?`."""
+    """Return context parameters as the query of a URI, without `?`."""
     return "&".join(f"{quote(key, _IN_PARAMETER)}={quote(value, _IN_PARAMETER)}" for key, value in context)
 
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """A file, or all files of a directory where the path ends with `/*`; `str` of it is its URI.
+    """A file, or all files of a directory if the path ends with `/*`; `str` of it is its URI.
 
     Attributes:
         path: absolute, decoded, without `.` and `..`.
@@ -142,23 +140,22 @@ class FileName:
     path: str
 
     def __str__(self) -> str:
-        """Return `file:///path`."""
         return FILE_SCHEME + quote(self.path, _IN_PATH)
 
     @property
     def is_glob(self) -> bool:
-        """Whether it stands for all that is in a directory."""
+        """Whether it stands for all files in a directory."""
         return self.path.endswith(GLOB)
 
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """Where a resource is found; `str` of it is the canonical form.
+    """A reference to a resource; `str` of it is the canonical form.
 
     Attributes:
         target: the name of the resource or of a collection, or a file.
         entry: the name of an inline entry of this list collection; empty for the whole.
-        alternatives: what is used, in this order, where that is absent or cannot be reached.
+        alternatives: tried in this order if the target is absent or cannot be reached.
     """
 
     target: ResourceName | FileName
@@ -167,7 +164,7 @@ class Locator:
 
     @classmethod
     def parse(cls, text: str, authority: str = "") -> Locator:
-        """Read a locator: `xdstp://…`, `udpa://…` or `file:///…`, with or without directives. Raises MalformedName."""
+        """Read an `xdstp:`, `udpa:` or `file:` URI, with or without directives. Raises MalformedName."""
         return _locator(text, authority, DEEPEST)
 
     def __str__(self) -> str:
@@ -177,7 +174,7 @@ class Locator:
         return f"{self.target}{'#' if directives else ''}{','.join(directives)}"
 
     def choices(self) -> Iterator[Locator]:
-        """Yield what to try, in order, each without alternatives."""
+        """Yield the locators to try, in order, each without alternatives."""
         yield replace(self, alternatives=())
         for alternative in self.alternatives:
             yield from alternative.choices()
@@ -187,23 +184,23 @@ _IN_ALTERNATIVE = "!$&'()*+;=:@/?"
 
 
 def canonical(text: str, authority: str = "") -> str:
-    """Return the canonical form of a structured name, and any other name as it is. Raises MalformedName."""
+    """Return the canonical form of a structured name, else the name. Raises MalformedName."""
     return str(ResourceName.parse(text, authority)) if is_structured(text) else text
 
 
 def is_glob(name: str) -> bool:
-    """Whether a canonical name stands for all that is in a directory. It is asked of every name that stands for others."""
+    """Whether a canonical name is a glob. Called for every indirect name, so it is fast."""
     return name.startswith(SCHEME) and name.partition("?")[0].endswith(GLOB)
 
 
 def glob_of(name: str) -> str:
-    """Return the canonical glob of which a canonical name is a member; a glob is its own. It is asked of every member."""
+    """Return the canonical glob of a canonical name; a glob returns itself. Called for every member."""
     path, mark, context = name.partition("?")
     return f"{path.rpartition('/')[0]}{GLOB}{mark}{context}"
 
 
 def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
-    """Return the canonical form of a structured name of a type, and any other name as it is.
+    """Return the canonical form of a structured name of a type, else the name.
 
     Raises:
         MalformedName: it is malformed, or of another type.
@@ -219,18 +216,18 @@ def canonical_of_type(text: str, type_url: TypeUrl, authority: str = "") -> str:
 
 
 def is_as_written(text: str, type_url: TypeUrl) -> bool:
-    """Whether a text is certain to be a canonical name of a type: it has an authority, and neither codes nor parameters."""
+    """Whether a text is certainly a canonical name of a type, with an authority, without codes and parameters."""
     found = _AS_WRITTEN.fullmatch(text)
     return found is not None and _TYPE_PREFIX + found[1] == type_url and not _DOTS.search(text)
 
 
 def is_locator(text: str) -> bool:
-    """Whether a text is meant as a locator: it begins as one does."""
+    """Whether a text begins like a locator."""
     return is_structured(text) or text.startswith(FILE_SCHEME)
 
 
 def parse_or_none(text: str) -> ResourceName | None:
-    """Return a structured name; None for any other, also where it is malformed."""
+    """Return a structured name, or None if it is malformed or plain."""
     if not is_structured(text):
         return None
     try:
@@ -261,7 +258,7 @@ def _locator(text: str, authority: str, depth: int) -> Locator:
 
 
 def _split(text: str, authority: str) -> tuple[ResourceName, str | None]:
-    """Return a name, and what follows `#`; None for nothing."""
+    """Return a name, and the part after `#` or None."""
     found = _URI.fullmatch(text)
     if found is None:
         raise MalformedName("is no structured name", _FORM)

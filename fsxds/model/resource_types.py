@@ -1,4 +1,4 @@
-"""The table of xDS resource types: everything about a type is in its row, and adding a type means adding a row."""
+"""The table of xDS resource types: a row has everything about its type; adding a type means adding a row."""
 
 from __future__ import annotations
 
@@ -17,36 +17,34 @@ PREFIX = "type.googleapis.com/"
 
 @dataclass(frozen=True, slots=True)
 class ResourceType:
-    """What is particular about one resource type.
+    """The properties of one resource type.
 
     Attributes:
-        short_name: what users call its discovery service, such as `cds`.
-        message_type: the full name of its message.
-        noun: what users call its resources, such as `clusters`; also a word that names its files.
-        rest_path: the last part of `/v3/discovery:…`, None where the type has no REST form.
-        name_field: the field that holds the resource's name, None where only a `Resource` wrapper has it.
-        full_state_in_sotw: a SotW response has all resources, and what is not in it is removed.
+        short_name: the users' name of its discovery service, such as `cds`.
+        noun: the users' name of its resources, such as `clusters`; also a word in names of its files.
+        rest_path: the last part of `/v3/discovery:...`, None if the type has no REST form.
+        name_field: the field with the resource's name, None if only a `Resource` wrapper has it.
+        full_state_in_sotw: a SotW response has all resources, and removes those missing from it.
         may_be_empty: Envoy takes a response without resources as "there is none"; else it rejects it (ENVOY.md E15).
-        file_words: more words that name its files.
-        grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty
-            where ADS alone serves it.
+        file_words: more words in names of its files.
+        grpc: the package of its gRPC service below `envoy.service`, the service, and the noun of its methods; empty if
+            only ADS serves it.
         has_sotw: its service has the SotW method and the unary one beside the Delta one.
-        is_user: in a rollout its resources change after what they use was added and before that is removed. The others are
-            used.
-        followed_by: the short name of the type whose resources an Envoy needs again with a resource of this one, by
-            Delta; empty for none.
-        comes_and_goes: an Envoy lets go of its resources, and takes them up again within one flight without a request that
-            shows it (ENVOY.md E36): of a route configuration that another scope uses now, it requests only what else it
-            wants. Endpoints follow their clusters anyway, and runtime layers stay as long as the Envoy runs.
-        absence_hangs_envoy: when Delta reports that a name which it waits for does not exist, Envoy 1.40 waits for ever, and
-            its start with it; without a report, it goes on after `initial_fetch_timeout`.
-        lets_go_of_removed: that holds for names that it waits for: of one that it has, it lets go (ENVOY.md E86).
+        is_user: it uses other types: in a rollout it changes after additions to these and before removals from them.
+        followed_by: the short name of the type that an Envoy needs again, by Delta, after a resource of this type, or
+            empty.
+        comes_and_goes: an Envoy drops its resources, and takes them up again within one flight without a request that
+            shows it (ENVOY.md E36): it does not request a route configuration again that another scope uses now.
+            Endpoints follow their clusters anyway, and runtime layers stay as long as the Envoy runs.
+        absence_hangs_envoy: when Delta reports that an awaited name does not exist, Envoy 1.40 waits for ever, and its
+            start with it; without a report, it continues after `initial_fetch_timeout`.
+        lets_go_of_removed: that holds for awaited names; Envoy drops a resource that it has (ENVOY.md E86).
         survives_expiry: Envoy 1.40 survives the end of a time to live of its resources (ENVOY.md E40).
-        is_secret: nothing of its resources is shown, and their mirrored files are for the user of fsxds alone.
-        holds_config_sources: its resources may say from where Envoy is to get others.
-        file_order: where its files come among those that the mirror writes: what others name by path must exist first
-            (ENVOY.md E26), so it is below that of clusters; what may come to name new clusters is above it.
-        new_file_order: the same of a file that is not there yet, None where that makes no difference.
+        is_secret: its resources are never shown, and their mirrored files are readable by the user of fsxds only.
+        holds_config_sources: its resources may name the source of other resources.
+        file_order: the position of its files in the order of mirror writes: files that others name by path must exist
+            first (ENVOY.md E26), so it is below that of clusters; types that may reference new clusters are above.
+        new_file_order: the same for a file that does not exist yet, None if that makes no difference.
     """
 
     short_name: str
@@ -70,7 +68,7 @@ class ResourceType:
     file_order: int = 30
     new_file_order: int | None = None
 
-    # The type URL that requests and responses carry: made once, because it is asked for with every push.
+    # The type URL in requests and responses: computed once, because every push needs it.
     type_url: TypeUrl = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -78,11 +76,11 @@ class ResourceType:
 
     @property
     def words(self) -> frozenset[str]:
-        """Every word by which the name of a file or folder means this type."""
+        """All words in names of files or folders for this type."""
         return frozenset((self.short_name, self.noun, *self.file_words))
 
 
-# In push order: what is used comes before what uses it. Source: xDS protocol, "Eventual consistency considerations".
+# In push order: used types before their users. Source: xDS protocol, "Eventual consistency considerations".
 RESOURCE_TYPES: tuple[ResourceType, ...] = (
     ResourceType("rtds", "envoy.service.runtime.v3.Runtime", "runtime", "runtime",
                  grpc="runtime.v3.RuntimeDiscoveryService Runtime", survives_expiry=True,
@@ -134,9 +132,9 @@ def in_push_order(by_type: Mapping[TypeUrl, Value]) -> dict[TypeUrl, Value]:
 def type_from_path(path: PurePosixPath) -> ResourceType | None:
     """Return the type that a file's name means, else its nearest folder's, else None.
 
-    Names of which a whole part between dots is a word of the table come first, that of the file before those of folders.
-    Only where there is none, dots, hyphens and underscores alike separate words, and a word may be in the singular:
-    `prod-clusters.yaml`, `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` means routes.
+    Names with a word of the table as a whole part between dots come first, the file's before its folders'. Otherwise
+    dots, hyphens and underscores alike separate words, and a word may be in the singular: `prod-clusters.yaml`,
+    `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` means routes.
     """
     exact = exact_type_from_path(path)
     if exact is not None:
@@ -146,10 +144,10 @@ def type_from_path(path: PurePosixPath) -> ResourceType | None:
 
 
 def exact_type_from_path(path: PurePosixPath) -> ResourceType | None:
-    """Return the type that a name made for fsxds means, None for others; such a file is taken to hold no other.
+    """Return the type if a name was made for fsxds, else None; such a file holds no other type.
 
-    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters. A name is cut at its
-    dots, and the last part before the suffix that is a word of the table decides.
+    `cds.yaml`, `clusters.yaml`, `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters: the last part between dots
+    that is a word of the table, without the suffix, decides.
     """
     parts = path.name.split(".")[:-1]
     words = (*reversed(parts), *reversed(path.parts[:-1]))
@@ -179,15 +177,15 @@ _LOOSE_WORDS = {
 
 
 def route_configuration_of(name: str) -> str:
-    """Return the route configuration that a virtual host belongs to, by its name; it may have slashes itself."""
+    """Return the route configuration of a virtual host's name; it may contain slashes itself."""
     return name.rpartition("/")[0]
 
 
 def name_of_domain(route_configuration: str, domain: str) -> str:
-    """Return the name by which a domain of a route configuration is asked for."""
+    """Return the name by which Envoy requests a domain of a route configuration."""
     return f"{route_configuration}/{lowered(domain)}"
 
 
 def lowered(domain: str) -> str:
-    """Return a domain in lower case as Envoy understands it: the letters of ASCII alone."""
+    """Return a domain in lower case as Envoy does: ASCII letters only."""
     return domain.encode().lower().decode()

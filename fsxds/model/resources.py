@@ -1,4 +1,4 @@
-"""Resources, the rows that they make up by type, and the snapshots that rows make up; immutable, no I/O."""
+"""Resources, rows of one type, and snapshots of rows; immutable, no I/O."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from fsxds.model.values import FieldPath, PlainValue, Problem, Severity, TypeUrl
 
 Derived = TypeVar("Derived")
 
-# What rows keep. Streams advance together: differences to a few earlier rows are all that is asked for again.
+# Cache sizes of rows. Streams advance together, so only differences to a few earlier rows are needed again.
 MOST_CHANGES = 16
 MOST_LISTS = 256
 MOST_VERSIONS = 4096
 
-# The names of a change are kept as long as answers from before it hold; those of a larger one take more than the answers.
+# A change with more names is not kept for reuse of earlier answers: its names take more memory than the answers.
 MOST_TAKEN_OVER = 10_000
 
-# Of so large a part of all resources, those that are wanted are found faster by walking over all of them.
+# From this share of all resources on, a selection is made faster by visiting all of them.
 LARGE_SHARE = 0.25
 
 Key = tuple[TypeUrl, str]
-"""Type and name, of which there may be one resource."""
+"""Type and name of a resource; there may be one resource per key."""
 
 
 ADDRESS = TypeUrl("address")
-"""Stands for the type of a mention that is no reference but a claim: no other resource may make the same."""
+"""The type of a mention that is not a reference but a claim: no other resource may make the same claim."""
 
 HOST = TypeUrl("host")
-"""Stands for the type of a claim of virtual hosts: their names, and the names by which their domains are asked for."""
+"""The type of a claim of virtual hosts: their names, and the names by which their domains are requested."""
 
 HOST_NAME = TypeUrl("host name")
-"""Stands for the type of a claim of virtual hosts: what Envoy keeps them by, which is `VirtualHost.name`."""
+"""The type of a claim of virtual hosts: `VirtualHost.name`, Envoy's key of them."""
 
 UNNAMED = TypeUrl("unnamed listener")
-"""Stands for the type of a claim of listeners without a name, of which there may be one."""
+"""The type of a claim of listeners without a name; there may be one."""
 
 CLAIMED = frozenset({ADDRESS, HOST, HOST_NAME, UNNAMED})
-"""What stands for the type of a claim."""
+"""All types of claims."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a resource was written: its file, and the line (from 1) on which it begins; 0 where it came from elsewhere.
+    """The place of a resource: its file, and its first line (from 1); 0 if it does not come from a file.
 
-    `document` counts the documents of the file from 0; `field_path` leads from the top of the document to the resource.
-    A resource that a layer patched is that of the patch; `patched` says which of its fields were written elsewhere.
+    `document` counts from 0; `field_path` leads from the top of the document to the resource. For a patched resource it
+    is the place in the patch; `patched` has the places of other fields.
     """
 
     path: PurePosixPath
@@ -66,18 +66,18 @@ class Origin:
     patched: Patched | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """`edge/cds.yaml:12`, or `upstream 10.0.0.1:18000`."""
+        """Return `edge/cds.yaml:12`, or `upstream 10.0.0.1:18000`."""
         return f"{self.path}:{self.line}" if self.line else str(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """Where the fields of a patched resource were written.
+    """The places of the fields of a patched resource.
 
     Attributes:
-        base: the origin of the resource that was patched.
-        sources: of paths in the patched resource, whether the patch wrote what is there, and its path in the patch, or in the
-            base. The longest path that leads to a field counts; the base wrote all else.
+        base: the origin of the original resource.
+        sources: by path in the patched resource: whether the patch wrote the value, and its path there or in the base.
+            The longest path that leads to a field counts; other fields are from the base.
     """
 
     base: Origin
@@ -87,9 +87,9 @@ class Patched:
 class Reference(NamedTuple):
     """One resource's mention of another by its name.
 
-    `field_path` leads from the top of the resource to the mention, in the API's own spelling. `severity` is that of nothing
-    having this name: an ERROR where Envoy would reject the resource or wait until a timeout.
-    `is_static`: it has to be one of the bootstrap's static resources; none of the tree will do.
+    `field_path` leads from the top of the resource to the mention, in the API's own spelling. `severity` is that of a
+    dangling reference: an ERROR if Envoy would reject the resource or wait until a timeout. `is_static`: it has to name
+    a static resource of the bootstrap.
     """
 
     type_url: TypeUrl
@@ -103,9 +103,9 @@ class Reference(NamedTuple):
 class Resource:
     """One named xDS resource.
 
-    `body` is its deterministic binary serialization, `version` the digest of type and body. `ttl_s` is in seconds,
-    None for no expiry. `references` are its mentions of other resources, in the order of its fields. `redirect` is the
-    canonical locator that it leads to, empty where it is no redirect; as it was read from a file, such a one has no body.
+    `body` is its deterministic binary serialization, `version` the digest of type and body. `ttl_s` is None for no
+    expiry. `references` are in the order of its fields. `redirect` is the canonical locator of its target, or empty; a
+    redirect from a file has no body.
     """
 
     type_url: TypeUrl
@@ -119,30 +119,30 @@ class Resource:
     redirect: str = ""
 
     def equals_for_clients(self, other: Resource) -> bool:
-        """Whether a client that was sent `other` has this: its content, time to live and aliases."""
+        """Whether content, time to live and aliases are equal."""
         return self is other or (
             self.version == other.version and self.ttl_s == other.ttl_s and self.aliases == other.aliases
         )
 
 
 def key_of(resource: Resource) -> Key:
-    """Return what makes a resource one and the same, whatever it holds."""
+    """Return the identity of a resource."""
     return resource.type_url, resource.name
 
 
 def claims_of(resource: Resource) -> frozenset[Key]:
-    """Return what no other resource of a view may claim too."""
+    """Return the claims that no other resource of a view may make."""
     return frozenset((one.type_url, one.name) for one in resource.references if one.type_url in CLAIMED)
 
 
 def version_of_body(type_url: TypeUrl, body: bytes) -> Version:
-    """Return the version of one resource: 32 hex digits of SHA-256 over its type and its serialized body."""
+    """Return the version of one resource: 32 hex digits of SHA-256 over type and body."""
     return Version(hashlib.sha256(type_url.encode() + b"\0" + body).hexdigest()[:32])
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadResource:
-    """A resource that has a mistake and is no message therefore, but whose name could be read."""
+    """A resource with a mistake and a readable name."""
 
     type_url: TypeUrl
     name: str
@@ -151,14 +151,11 @@ class UnreadResource:
 
 @dataclass(frozen=True, slots=True)
 class LayerEdit:
-    """What a layer does to a resource of the layers below it.
+    """A layer's edit of a resource of the layers below it.
 
     Attributes:
-        type_url: the type of the resource.
-        name: its name.
-        origin: where it is written.
         column: counts from 1.
-        patch: what is merged into the resource; None deletes it. It is never changed.
+        patch: merged into the resource; None deletes it. It is never changed.
     """
 
     type_url: TypeUrl
@@ -175,11 +172,10 @@ class LayerEdit:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a file: what it holds, and what it declares.
+    """One document of a file.
 
-    `declared` are the types that it lists, more than those of its resources where a list is empty on purpose.
-    `version_info` is what its author wrote, None where nothing was. `unread` are not among the resources. `edits` are of
-    resources in layers below that of the file.
+    `declared` are the types of its lists, even empty ones. `version_info` is the author's, or None. `unread` are not
+    among the resources. `edits` are of resources in lower layers.
     """
 
     path: PurePosixPath
@@ -192,10 +188,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """The documents of one file and the problems found in it; `digest` is that of the content that was parsed.
+    """The documents of one file and its problems; `digest` is that of the parsed content.
 
-    `takes` are the resources of layers below that it deletes or patches, where that was done.
-    `mark` is of this one object alone, so that what is worked out of it can be found by it without keeping it alive.
+    `takes` are the resources of lower layers that it deleted or patched. `mark` is unique to this object, so that
+    derived results can be keyed by it without keeping it alive.
     """
 
     path: PurePosixPath
@@ -207,22 +203,22 @@ class ParsedFile:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing in it is so wrong that it must not be served."""
+        """Whether it has no error, so that it may be served."""
         return not any(problem.severity is Severity.ERROR for problem in self.problems)
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """The resources of all its documents, in the order of the file."""
+        """The resources of all its documents, in order."""
         return tuple(resource for document in self.documents for resource in document.resources)
 
     @property
     def unread(self) -> tuple[UnreadResource, ...]:
-        """What has a mistake and a name, of all its documents."""
+        """The unread resources of all its documents."""
         return tuple(resource for document in self.documents for resource in document.unread)
 
     @property
     def edits(self) -> tuple[LayerEdit, ...]:
-        """What it does to resources of layers below, of all its documents."""
+        """The edits of all its documents."""
         return tuple(edit for document in self.documents for edit in document.edits)
 
     @property
@@ -232,29 +228,26 @@ class ParsedFile:
 
 
 class ResourceList(Collection[Resource]):
-    """Resources of one type in the order of their names, as one object for all clients that are sent them.
+    """Resources of one type sorted by name, as one object for all clients.
 
-    It is equal to itself alone, so that what is made of it can be found by it at no cost.
+    Compares by identity, so that derived results can be keyed by it at no cost.
     """
 
     __slots__ = ("_names", "_resources")
 
     def __init__(self, resources: NameTable[Resource] | Iterable[Resource] = ()) -> None:
-        """Take resources in the order of their names; a table is not copied."""
+        """Take resources sorted by name; a table is not copied."""
         self._resources: Collection[Resource]
         self._resources = resources.values() if isinstance(resources, NameTable) else tuple(resources)
         self._names: frozenset[str] | None = None
 
     def __iter__(self) -> Iterator[Resource]:
-        """Yield the resources by name."""
         return iter(self._resources)
 
     def __len__(self) -> int:
-        """Return how many they are."""
         return len(self._resources)
 
     def __contains__(self, resource: object) -> bool:
-        """Whether a resource is one of them."""
         return resource in self._resources
 
     @property
@@ -270,10 +263,10 @@ NO_RESOURCES = ResourceList()
 
 @dataclass(frozen=True, slots=True)
 class RowsChange:
-    """How the resources of one type differ from earlier ones, by name.
+    """The difference between resources of one type and earlier ones, by name.
 
-    `fresh` are new or have other content, `renewed` have only another time to live or other aliases. `moved` are only
-    written elsewhere, which is no difference for clients.
+    `fresh` are new or have other content, `renewed` differ only in time to live or aliases, `moved` only in their
+    place, which clients do not see.
     """
 
     fresh: frozenset[str] = frozenset()
@@ -282,7 +275,7 @@ class RowsChange:
     moved: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __bool__(self) -> bool:
-        """Whether there is any difference for clients."""
+        """Whether there is a difference for clients."""
         return bool(self.fresh or self.renewed or self.removed)
 
     @property
@@ -292,10 +285,10 @@ class RowsChange:
 
 
 class Rows(NameTable[Resource]):
-    """The resources of one type in a snapshot, by name, in the order of the names; never changed.
+    """The resources of one type in a snapshot, sorted by name; never changed.
 
-    What is worked out from them is worked out once, for all clients, and goes when they go. What a change does not touch is
-    taken over from the rows before it.
+    Derived results are computed once, for all clients, and are dropped with the rows. A change keeps the results that
+    it does not touch.
     """
 
     __slots__ = (
@@ -317,10 +310,10 @@ class Rows(NameTable[Resource]):
         resources: Mapping[str, Resource] | None = None,
         since: tuple[Rows, RowsChange] | None = None,
     ) -> None:
-        """Take resources by name, and how they differ from earlier rows, where that is known."""
+        """Take resources by name, and their known difference to earlier rows."""
         super().__init__(resources)
         self.type_url = type_url
-        # Stands for these rows where others remember how they differ from them, and keeps nothing alive.
+        # Stands for these rows in caches of others, without keeping them alive.
         self._mark = object()
         self._everything: ResourceList | None = None
         self._timed: NameTable[Resource] | None = None
@@ -333,7 +326,7 @@ class Rows(NameTable[Resource]):
             self._follow(*since)
 
     def _follow(self, earlier: Rows, change: RowsChange) -> None:
-        """Take over what still holds of what is known of earlier rows."""
+        """Take over the valid results of earlier rows."""
         names = change.names
         self._changes.put(earlier._mark, change)
         if len(names) <= MOST_TAKEN_OVER:
@@ -344,7 +337,7 @@ class Rows(NameTable[Resource]):
 
     @property
     def by_name(self) -> NameTable[Resource]:
-        """The resources alone, without what was worked out from them."""
+        """The resources alone, without derived results."""
         return NameTable(self)
 
     @property
@@ -355,7 +348,7 @@ class Rows(NameTable[Resource]):
         return self._everything
 
     def select(self, names: AbstractSet[str]) -> ResourceList:
-        """Return those resources that have these names."""
+        """Return the resources with these names."""
         return self._lists.find(frozenset(names), lambda: ResourceList(self._in_order(names)))
 
     def _in_order(self, names: AbstractSet[str]) -> Iterator[Resource]:
@@ -365,14 +358,14 @@ class Rows(NameTable[Resource]):
 
     @property
     def timed(self) -> NameTable[Resource]:
-        """Those resources that have a time to live."""
+        """The resources with a time to live."""
         if self._timed is None:
             self._timed = NameTable({name: resource for name, resource in self.items() if resource.ttl_s is not None})
         return self._timed
 
     @property
     def shortest_ttl_s(self) -> float | None:
-        """The shortest time to live of any resource, None where none has one."""
+        """The shortest time to live of any resource, or None."""
         shortest_s = min((chunk.once(_shortest_ttl_s) for chunk in self.timed.chunks), default=inf)
         return None if shortest_s == inf else shortest_s
 
@@ -384,22 +377,19 @@ class Rows(NameTable[Resource]):
         return self._version
 
     def prepared(self) -> Rows:
-        """Return these rows with their version worked out: for a hundred thousand it takes longer than clients should wait."""
+        """Compute the version, which takes longer for a hundred thousand rows than clients should wait."""
         self._version = self.version
         return self
 
     def version_of(self, names: frozenset[str]) -> Version:
-        """Return the version of what these names stand for, whether it exists or not."""
+        """Return the version of the resources with these names, existing or not."""
         return self._versions.find(names, lambda: version_of_set(self.type_url, self._members(names)))
 
     def _members(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:
         return ((name, self[name].version if name in self else "") for name in sorted(names))
 
     def with_changes(self, updated: Iterable[Resource], removed: Iterable[str]) -> Rows:
-        """Return these rows with some that are new or others, and without some names; they know how they differ.
-
-        The cost follows the number of changes: the rows of a type may be a hundred thousand.
-        """
+        """Apply a change; the result knows its difference to these rows, and the cost follows the change."""
         new = {resource.name: resource for resource in updated if self.get(resource.name) is not resource}
         gone = frozenset(self.among(removed))
         if not new and not gone:
@@ -408,9 +398,9 @@ class Rows(NameTable[Resource]):
         return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
     def with_those_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
-        """Return these rows and those of earlier ones that have these names, of which none is in these.
+        """Add the earlier rows with these names, none of which is in these rows.
 
-        They know how they differ from the earlier ones, and take over what still holds of what is known of those.
+        The result knows its difference to the earlier rows, and keeps their valid results.
         """
         change = self.changes_since(earlier)
         change = replace(change, removed=change.removed - names)
@@ -420,23 +410,22 @@ class Rows(NameTable[Resource]):
         return Rows(self.type_url, table, (earlier, change))
 
     def _change(self, new: Mapping[str, Resource], gone: frozenset[str]) -> RowsChange:
-        """Return how rows differ from these in which some are new or others, and some are missing."""
         kept = self.among(new)
         moved = frozenset(name for name in kept if new[name].equals_for_clients(self[name]))
         renewed = frozenset(name for name in kept if new[name].version == self[name].version) - moved
         return RowsChange(frozenset(new.keys() - renewed - moved), renewed, gone, moved)
 
     def changes_since(self, earlier: Rows) -> RowsChange:
-        """Return how these differ from earlier rows of the type; they are compared where that is not known yet."""
+        """Return the difference to earlier rows of the type, from the cache or by comparing."""
         if earlier is self:
             return RowsChange()
         if not earlier:
-            # Not kept: those are all names, and it is the first load alone that asks.
+            # Not cached: these are all names, and only the first load asks.
             return RowsChange(frozenset(self))
         return self._changes.find(earlier._mark, lambda: self._compare(earlier, self.differing(earlier)))
 
     def changes_over(self, below: Rows, earlier: Rows, earlier_below: Rows) -> RowsChange:
-        """Return how these differ from earlier rows, where both were made of others by a few changes; it costs these."""
+        """Return the difference to earlier rows, if both were made from others by a few changes, which it costs."""
         if earlier is self or not earlier:
             return self.changes_since(earlier)
         names = self.changes_since(below).names | earlier.changes_since(earlier_below).names
@@ -458,7 +447,7 @@ class Rows(NameTable[Resource]):
         return found
 
     def derived(self, made: type[Derived]) -> Derived | None:
-        """Return the object of a class that was made from these rows; None where there is none yet."""
+        """Return the object of a class that was made from these rows, or None."""
         found = self._derived.get(made)
         return found if isinstance(found, made) else None
 
@@ -469,10 +458,10 @@ def _shortest_ttl_s(chunk: Chunk[Resource]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """The last change of a type: the generation of its snapshot, the names, and the files in which they were written.
+    """The last change of a type: the generation of its snapshot, the names, and their files.
 
-    A resource of which only the time to live or the aliases are others is `changed` too. Of `removed` names, `files` has
-    those that held them.
+    `changed` includes resources with only another time to live or other aliases. For `removed` names, `files` has their
+    former files.
     """
 
     generation: int
@@ -489,16 +478,16 @@ class Snapshot:
     Attributes:
         generation: counts up in this process, and is never sent.
         by_type: rows for every known type.
-        authored: the versions to send instead of those of rows, where the authors' own are wanted.
+        authored: the authors' versions to send instead of the rows'.
         changes: the last change of each type.
-        incomplete: the types that a file which was never good may define, so that what is missing from them may not be
-            reported as removed.
-        withheld: those of them of which nothing at all was ever good.
+        incomplete: the types that a never-good file may define, so that missing resources must not be reported as
+            removed.
+        withheld: the subset of these types for which no file was ever good.
         undeclared: the types that no document ever listed.
-        unresolved: the redirects that lead to nothing that is served here.
-        tombstones: by type and collection: the names of members that were removed from the view, the latest last.
-        let_go: by type, names of upstreams that went though no upstream removed them; see `UpstreamContent`.
-        upstreams: by the names of upstreams: the `sequence` of the content of each that is merged into it.
+        unresolved: the redirects without a target that is served here.
+        tombstones: by type and collection: the names of removed members, the latest last.
+        let_go: by type, names of upstreams that are gone though no upstream removed them; see `UpstreamContent`.
+        upstreams: by upstream name: the `sequence` of its merged content.
     """
 
     generation: int
@@ -521,12 +510,12 @@ class Snapshot:
         return MappingProxyType({type_url: rows.version for type_url, rows in self.by_type.items()})
 
     def resources(self, type_url: TypeUrl) -> Rows:
-        """Return the resources of a type by name, none for a type that is not served."""
+        """Return the resources of a type by name; empty if it is not served."""
         rows = self.by_type.get(type_url)
         return Rows(type_url) if rows is None else rows
 
     def beyond(self, other: Snapshot) -> Iterator[Resource]:
-        """Yield the resources that the other one has not, or with other content; it costs what differs."""
+        """Yield the resources that differ in `other`, or are missing; the cost follows the difference."""
         for type_url, rows in self.by_type.items():
             others = other.resources(type_url)
             for name in rows.changes_since(others).names:

@@ -1,4 +1,4 @@
-"""The versions of sets of resources: digests of their names and versions, equal in every process and every release."""
+"""Versions of sets of resources: digests of their names and versions, equal in every process and every release."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol, TypeVar
 from fsxds.model.name_table import Chunk, NameTable, begins_chunk
 from fsxds.model.values import TypeUrl, Version
 
-# The versions of larger sets are digests of digests. It must never change.
+# The versions of larger sets are digests of digests. This number must never change.
 MOST_IN_ONE_DIGEST = 1000
 
 
 class Versioned(Protocol):
-    """What has a version of its own."""
+    """An object with a version."""
 
     @property
     def version(self) -> Version:
@@ -30,15 +30,13 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
     A member's line is its name, a zero byte, its version and a newline, all in UTF-8. The digest is taken of
 
     - up to 1000 members: the type, a newline, and the lines of all members;
-    - more: a zero byte, the type, a newline, and the SHA-256, in 32 bytes each, of the lines of each chunk. A chunk begins
-      with the first member, and with each one whose name has a CRC-32 (that of zlib, in UTF-8) that 128 divides. So a change
-      costs the digest of one chunk and of the list of them, and equal sets have equal versions however they came about.
+    - more: a zero byte, the type, a newline, and the SHA-256, in 32 bytes each, of the lines of each chunk. A chunk
+      begins with the first member, and with each name with a CRC-32 (that of zlib, in UTF-8) that 128 divides. So a
+      change costs the digest of one chunk and of their list, and equal sets have equal versions however they came
+      about.
 
-    Neither may ever change: clients would fetch everything again after an upgrade.
-
-    Args:
-        type_url: the type of all of them.
-        members: name and version of each, sorted by name; an empty version is that of a name which does not exist.
+    Neither may ever change: clients would fetch everything again after an upgrade. `members` are sorted; a name that
+    does not exist has an empty version.
     """
     members = tuple(members)
     if len(members) <= MOST_IN_ONE_DIGEST:
@@ -52,7 +50,7 @@ def version_of_set(type_url: TypeUrl, members: Iterable[tuple[str, str]]) -> Ver
 
 
 def version_of_table(type_url: TypeUrl, members: NameTable[Member]) -> Version:
-    """Return the version of a set of resources; what it shares with another one is not read again."""
+    """Return the version of a set of resources; chunks shared with another set are not read again."""
     if len(members) <= MOST_IN_ONE_DIGEST:
         return _version_of_lines(type_url, (chunk.once(_lines_of) for chunk in members.chunks))
     return _version_of_digests(type_url, (chunk.once(_digest_of) for chunk in members.chunks))

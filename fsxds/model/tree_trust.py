@@ -1,4 +1,4 @@
-"""Which trees may be loaded: each one, or those that a verifier finds no fault with. What was trusted last stays.
+"""Decides which trees may be loaded: all, or only verified ones; otherwise the last trusted tree stays.
 
 The verifier is a capability: see `signing/`.
 """
@@ -15,38 +15,38 @@ MANIFEST_PATH = PurePosixPath(MANIFEST)
 
 
 class TrustedSigners(Protocol):
-    """Who is trusted to sign. Equal ones trust the same."""
+    """The trusted signers. Equal objects trust the same signers."""
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
-        """Verify that a manifest is signed by one who is trusted, and return who that is; see `signatures.TrustAnchors`."""
+        """Return the trusted signer of a manifest; see `signatures.TrustAnchors`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenManifest:
-    """Which manifest was trusted: its serial, and the digest of its bytes."""
+    """The serial of a trusted manifest, and the digest of its bytes."""
 
     serial: int
     digest: str
 
 
 class SeenManifests(Protocol):
-    """Remembers the newest manifest that was trusted of each subject, so that an older one is known as such."""
+    """Remembers the newest trusted manifest of each subject, to detect older ones."""
 
     def newest(self, subject: str) -> SeenManifest | None:
-        """Return the newest one; None for a subject of which none was seen."""
+        """Return the newest one, or None."""
 
     def keep(self, subject: str, seen: SeenManifest) -> None:
         """Remember a newer one."""
 
 
 class SeenInProcess:
-    """Remembers as long as the process lasts."""
+    """Remembers manifests until the process ends."""
 
     def __init__(self) -> None:
         self._seen: dict[str, SeenManifest] = {}
 
     def newest(self, subject: str) -> SeenManifest | None:
-        """Return the newest one."""
+        """Return the newest one, or None."""
         return self._seen.get(subject)
 
     def keep(self, subject: str, seen: SeenManifest) -> None:
@@ -55,20 +55,19 @@ class SeenInProcess:
 
 
 class TreeVerifier(Protocol):
-    """Verifies trees as a whole, one after the other."""
+    """Verifies whole trees, one by one."""
 
     def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
-        """Return why a tree is not trusted at a time, in seconds since 1970; nothing if it is. It may block."""
+        """Return why a tree is not trusted at a time, in seconds since 1970. It may block."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrustDecision:
-    """What of a tree may be loaded.
+    """The tree that may be loaded.
 
     Attributes:
-        tree: what is to be loaded.
-        faults: why that is not what was read; nothing where it is.
-        has_last_good: it is what was trusted before.
+        faults: why it is not the tree that was read; empty if it is.
+        has_last_good: there is a trusted tree to load.
     """
 
     tree: SourceTree
@@ -77,24 +76,24 @@ class TrustDecision:
 
 
 class TreeTrust:
-    """Decides which trees of one server may be loaded, one after the other."""
+    """Decides which trees of one server may be loaded, one by one."""
 
     def __init__(self) -> None:
         self._last: SourceTree | None = None
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
-        """The manifest of the tree that was trusted last, and its signature, if it has both."""
+        """The manifest and signature of the last trusted tree, if it has both."""
         return (NO_MANIFEST if self._last is None else self._last.signed).offered
 
     def decide(
         self, tree: SourceTree, verifier: TreeVerifier | None, now_s: float, *, has_layers: bool = False
     ) -> TrustDecision:
-        """Return what of a tree may be loaded: all of it, or what was trusted last.
+        """Return the tree to load: this one, or the last trusted one.
 
         Args:
-            tree: the tree as it was read.
-            verifier: finds what is wrong with it; None if every tree is trusted.
+            tree: the tree that was read.
+            verifier: None if every tree is trusted.
             now_s: seconds since 1970.
             has_layers: folders of the tree are layers of views.
         """
@@ -107,7 +106,7 @@ class TreeTrust:
 
 
 def nothing_of(tree: SourceTree, faults: tuple[Problem, ...], *, has_layers: bool = False) -> SourceTree:
-    """Return a tree in which nothing can be read, since it is not trusted and no other one was."""
+    """Return an empty tree with problems, if neither this tree nor an earlier one is trusted."""
     folders = {folder for file in tree.files for folder in file.path.parents} if has_layers else set[PurePosixPath]()
     paths = ({MANIFEST_PATH} | folders) - {PurePosixPath(), *(problem.path for problem in faults)}
     fact, remedy = "nothing here is read: the tree is not trusted", "see what is wrong with its manifest and its files"

@@ -1,4 +1,4 @@
-"""The values that every part of fsxds shares: names, versions, problems, source files; immutable, no I/O."""
+"""The values that all parts of fsxds share: names, versions, problems, source files; immutable, no I/O."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Nonce = NewType("Nonce", str)
 """Identifies one response."""
 
 PlainValue: TypeAlias = "dict[str, PlainValue] | list[PlainValue] | str | int | float | bool | None"
-"""What YAML and JSON are made of."""
+"""The values of YAML and JSON."""
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the top of a document down to a value, as the author spelled them."""
 
 Layers: TypeAlias = tuple[str, ...]
-"""The layers of a view for one node, in order: folders of the tree as posix paths, of which later ones win.
+"""The layers of a view for one node, in order: folders of the tree as posix paths; later ones win.
 
-Those that stand for a template exist. `()` is the whole tree. A name that begins with `/` is no folder and has no files:
-`/staging`, always the last, says that the variables of the view `staging` hold; `NO_LAYERS` is a view of nothing.
+Folders that replace a template exist. `()` is the whole tree. A name that begins with `/` is not a folder and has no
+files: `/staging`, always the last, means that the variables of the view `staging` apply; `NO_LAYERS` is an empty view.
 """
 
 WHOLE_TREE: Layers = ()
@@ -39,7 +39,7 @@ NO_LAYERS: Layers = ("/",)
 
 
 class Severity(Enum):
-    """How bad a problem is: an ERROR holds its file back, the others do not."""
+    """The severity of a problem: only an ERROR holds its file back."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -48,9 +48,9 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong in one text, reported before its file is known.
+    """A mistake in a text, before its file is known.
 
-    `line` and `column` count from 1; None where only `field_path` is known, of which `formats.positions` finds them.
+    `line` and `column` count from 1; None if `formats.positions` has to find `field_path`.
     """
 
     rule: str
@@ -64,11 +64,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """What is wrong in a file: its place, the fact and the remedy. Sorts by place.
+    """A mistake in a file: its place, the fact and the remedy. Sorts by place.
 
-    `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text
-    (`resources[2].name`), or empty. `rule` is the stable name of the rule that was broken.
-    `elsewhere` is the same problem where another file wrote what is wrong, None where this one did.
+    `line` and `column` count from 1; 1:1 is the whole file. `pointer` is a field path as text (`resources[2].name`), or
+    empty. `rule` is the stable name of the broken rule. `elsewhere` is the same problem in the file that wrote the
+    mistake, or None.
     """
 
     path: PurePosixPath
@@ -83,11 +83,11 @@ class Problem:
 
     @classmethod
     def of_file(cls, path: PurePosixPath, rule: str, message: str, remedy: str) -> Self:
-        """Make an error of a whole file."""
+        """Create an error of a whole file."""
         return cls(path, 1, 1, "", rule, message, remedy)
 
     def __str__(self) -> str:
-        """`edge/routes.yaml:3:5: error: resources[2].name: the fact; the remedy`."""
+        """Return `edge/routes.yaml:3:5: error: resources[2].name: the fact; the remedy`."""
         place = f"{self.path}:{self.line}:{self.column}"
         pointer = f"{self.pointer}: " if self.pointer else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
@@ -95,7 +95,7 @@ class Problem:
 
 
 def pointer_of(field_path: FieldPath) -> str:
-    """Write a field path as users read it: `resources[2].virtual_hosts[0].name`."""
+    """Format a field path for users: `resources[2].virtual_hosts[0].name`."""
     text = ""
     for step in field_path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -103,7 +103,7 @@ def pointer_of(field_path: FieldPath) -> str:
 
 
 def scalar_text(value: object) -> str | None:
-    """Return a text, number or truth value as JSON would write it, without quotes; None for anything else."""
+    """Return a text, number or truth value as in JSON, without quotes; None for anything else."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -119,10 +119,10 @@ def scalar_text(value: object) -> str | None:
     return str(int(number)) if is_whole else repr(number)
 
 
-# Level 1 packs a hundred megabytes of text or more in a second, and other threads go on meanwhile.
+# Level 1 packs a hundred megabytes of text or more per second, and other threads continue meanwhile.
 PACKING_LEVEL = 1
 
-# Smaller files gain little when they are packed, and there may be a hundred thousand of them.
+# Smaller files gain little from packing, and there may be a hundred thousand of them.
 SMALLEST_PACKED_BYTES = 16 * 1024
 
 
@@ -131,13 +131,12 @@ VARIABLES_MARK = b"# fsxds: variables"
 
 
 class SourceFile:
-    """One file as it was read; equal to another one of the same path and content.
+    """One file as it was read; compares by path and content.
 
     Attributes:
-        has_variables: its first line asks for variables to be replaced.
-        path: is relative to the tree.
+        has_variables: its first line requests the replacement of variables.
+        path: relative to the tree.
         digest: the SHA-256 of the content.
-        size_bytes: of the content.
     """
 
     __slots__ = ("_content", "_packed", "digest", "has_variables", "path", "size_bytes")
@@ -151,43 +150,41 @@ class SourceFile:
 
     @classmethod
     def of(cls, path: PurePosixPath, content: bytes) -> SourceFile:
-        """Make the value and compute its digest."""
+        """Create a file and compute its digest."""
         return cls(path, content, hashlib.sha256(content).hexdigest())
 
     @property
     def content(self) -> bytes:
-        """What was read."""
+        """The bytes that were read."""
         # Read once: another thread may pack it meanwhile.
         content = self._content
         return zlib.decompress(self._packed) if content is None else content
 
     def begins_with(self, other: SourceFile) -> bool:
-        """Whether the content begins with all of another."""
+        """Whether the content begins with the whole content of another file."""
         if self.size_bytes < other.size_bytes:
             return False
         return hashlib.sha256(memoryview(self.content)[: other.size_bytes]).hexdigest() == other.digest
 
     def pack(self) -> None:
-        """Keep the content compressed from now on: it is seldom needed when it was parsed, and a tree may take gigabytes."""
+        """Compress the content: it is seldom needed after parsing, and a tree may take gigabytes."""
         if self._content is not None and self.size_bytes >= SMALLEST_PACKED_BYTES:
             self._packed = zlib.compress(self._content, PACKING_LEVEL)
             self._content = None
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other is a file of this path and content."""
         return isinstance(other, SourceFile) and (self.path, self.digest) == (other.path, other.digest)
 
     def __hash__(self) -> int:
-        """Hash what makes files equal."""
         return hash((self.path, self.digest))
 
     def __repr__(self) -> str:
-        """Without the content, which may have secrets."""
+        """Omits the content, which may have secrets."""
         return f"SourceFile({str(self.path)!r}, digest={self.digest!r})"
 
 
 class ProjectedFile(SourceFile):
-    """A file of which something else is served than it holds; it has a digest of its own, and shares the content."""
+    """A file that is served differently from its content, with a separate digest."""
 
     __slots__ = ("_original",)
 
@@ -198,20 +195,20 @@ class ProjectedFile(SourceFile):
 
     @property
     def content(self) -> bytes:
-        """What was read."""
+        """The bytes that were read."""
         return self._original.content
 
     def pack(self) -> None:
-        """Keep the content compressed from now on."""
+        """Compress the content."""
         self._original.pack()
 
 
 class VariedFile(ProjectedFile):
-    """A file whose variables have other values in a view than elsewhere.
+    """A file with other values for its variables in a view.
 
     Attributes:
         texts: the values, by name.
-        unset: the names in the environment of those that have no value there.
+        unset: environment names of variables without a value there, by name.
     """
 
     __slots__ = ("texts", "unset")
@@ -224,22 +221,22 @@ class VariedFile(ProjectedFile):
 
 
 class Tree(Protocol):
-    """Files at one settled moment, sorted by path; `problems` name those that exist and could not be read."""
+    """Files at one settled moment, sorted by path; `problems` name unreadable ones."""
 
     @property
     def files(self) -> tuple[SourceFile, ...]:
-        """All of them; to ask for those of a tree that lies over another costs a look at each."""
+        """All files; a tree over another visits each."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What could not be read."""
+        """The files that could not be read."""
 
     def file_at(self, path: PurePosixPath) -> SourceFile | None:
-        """Return the file at a path; None where there is none."""
+        """Return the file at a path, or None."""
 
 
 MANIFEST = ".fsxds-manifest"
-"""The name of the file at the top of a signed tree that says what is in it."""
+"""The name of the file at the top of a signed tree that lists its content."""
 
 MANIFEST_SIGNATURE = ".fsxds-manifest.sig"
 """The name of the file with its signature."""
@@ -247,7 +244,7 @@ MANIFEST_SIGNATURE = ".fsxds-manifest.sig"
 
 @dataclass(frozen=True, slots=True)
 class OfferedManifest:
-    """A manifest and its signature file, as they were read; nobody here has to trust them."""
+    """A manifest and its signature file as read, trusted or not."""
 
     manifest: bytes = field(repr=False)
     signature: bytes = field(repr=False)
@@ -255,9 +252,9 @@ class OfferedManifest:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFiles:
-    """The manifest of a tree and its signature, as they were read; None for what is not there, or cannot be read.
+    """The manifest of a tree and its signature; None if missing or unreadable.
 
-    `problems` name those that exist and could not be read.
+    `problems` name unreadable ones.
     """
 
     manifest: SourceFile | None = None
@@ -266,7 +263,7 @@ class ManifestFiles:
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
-        """Both, for relays; nothing if one of them is not there."""
+        """Both, for relays; empty if one of them is missing."""
         if self.manifest is None or self.signature is None:
             return ()
         return (OfferedManifest(self.manifest.content, self.signature.content),)
@@ -279,9 +276,9 @@ NO_MANIFEST = ManifestFiles()
 class SourceTree:
     """All files of a tree at one settled moment, sorted by path.
 
-    `problems` name files that exist and could not be read (too large, no permission): what they last held stays.
-    `ignored` are the files whose suffix no format claims, `excluded` the files and directories that the user excludes.
-    `signed` is what says who vouches for it; it is no file of the tree.
+    `problems` name unreadable files (too large, no permission): their last content stays. `ignored` are files with a
+    suffix of no format, `excluded` files and directories that the user excludes. `signed` is the manifest with its
+    signature.
     """
 
     files: tuple[SourceFile, ...]
@@ -291,17 +288,14 @@ class SourceTree:
     signed: ManifestFiles = NO_MANIFEST
 
     def file_at(self, path: PurePosixPath) -> SourceFile | None:
-        """Return the file at a path; None where there is none. It costs a look at few of the files."""
+        """Return the file at a path, or None; a binary search."""
         place = bisect_left(self.files, path.parts, key=lambda file: file.path.parts)
         return self.files[place] if place < len(self.files) and self.files[place].path == path else None
 
 
 @dataclass(frozen=True, slots=True)
 class OverlaidTree:
-    """A tree over another one: some files are others, or new. It costs what it changes.
-
-    `problems` are those of all files of both.
-    """
+    """A tree over another one, with changed and new files, which it costs."""
 
     below: Tree
     changed: Mapping[PurePosixPath, SourceFile]
@@ -314,15 +308,15 @@ class OverlaidTree:
         return tuple(sorted({**below, **self.changed}.values(), key=lambda file: file.path.parts))
 
     def file_at(self, path: PurePosixPath) -> SourceFile | None:
-        """Return the file at a path; None where there is none."""
+        """Return the file at a path, or None."""
         return self.changed.get(path) or self.below.file_at(path)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFile:
-    """A file of which something older is served, or nothing.
+    """A file that is served in an older version, or not at all.
 
-    `problem` is the first thing that is wrong with it, None where it waits for others; `digest` is that of what it has now.
+    `problem` is its first problem, None if it waits for other files; `digest` is that of its current content.
     """
 
     path: PurePosixPath
@@ -333,11 +327,10 @@ class HeldFile:
 
 @dataclass(frozen=True, slots=True)
 class LostLayer:
-    """A layer that the settings name and no folder stands for.
+    """A layer of the settings without a folder.
 
     Attributes:
-        problem: says so, at its folder.
-        folders: those that stood for it, or that would.
+        folders: its former folders, or possible ones.
         is_kept: the tree before had it.
     """
 
@@ -347,13 +340,13 @@ class LostLayer:
 
     @property
     def held(self) -> HeldFile | None:
-        """What is held for it; None where it is no error, and the layer is just empty."""
+        """The held file for it; None if the layer is just empty, which is no error."""
         is_error = self.problem.severity is Severity.ERROR
         return HeldFile(self.problem.path, self.problem, self.is_kept) if is_error else None
 
 
 class PlainText(str):
-    """Text that YAML has without quotes, where that makes a difference: `${NAME}`."""
+    """Text that YAML has without quotes, if that makes a difference: `${NAME}`."""
 
     __slots__ = ()
 
@@ -370,24 +363,21 @@ class SpelledFloat(float):
     text: str
 
     def __new__(cls, text: str, value: float) -> Self:
-        """Make the number `value`, spelled `text`."""
+        """Create the number `value`, spelled `text`."""
         spelled = super().__new__(cls, value)
         spelled.text = text
         return spelled
 
     def __reduce__(self) -> tuple[type[SpelledFloat], tuple[str, float]]:
-        """Copy and pickle with the text."""
         return SpelledFloat, (self.text, float(self))
 
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """How long to wait before something that failed is tried again: 1, 2, 4, … 30 seconds.
+    """The pauses between retries: 1, 2, 4, ... 30 seconds.
 
     Attributes:
-        first_s: the first pause, which doubles with each failure.
-        longest_s: the longest pause.
-        well_after_s: what went well for so long begins with the first pause when it fails again.
+        well_after_s: after a success of this length, the next failure begins with the first pause again.
     """
 
     first_s: float = 1.0

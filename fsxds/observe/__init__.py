@@ -1,1 +1,1 @@
-"""What the people who run fsxds see."""
+"""Observability: the log, the metrics, and reports of problems."""

@@ -1,4 +1,4 @@
-"""Report what became of a change: one line when the clients that waited for it were answered, others for mirrored files."""
+"""Reports of changes: one line when the waiting clients were answered, and lines about mirrored files."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from fsxds.events.phrases import LONGEST_NAME, MOST_NAMES, count_of, noun_of, so
 from fsxds.model.resources import Snapshot, TypeChange
 from fsxds.model.values import PlainValue, TypeUrl
 
-# Held polls are answered within milliseconds; a change is reported when so long nobody more was answered …
+# Held polls are answered within milliseconds; a change is reported after so long without a further answer ...
 QUIET_S = 0.2
 
-# … or after this time at the latest, however many clients there are.
+# ... or after this time at the latest, however many clients there are.
 MOST_GATHERING_S = 5.0
 
 
 @dataclass(slots=True)
 class PublishedChange:
-    """One snapshot that was published, and the clients that it was sent to.
+    """One published snapshot, and the clients that got it.
 
     Attributes:
-        types: what changed, by type; types without a change are not in it.
-        detected_s: clock reading at the first sign of the change.
-        last_s: clock reading at publication, later at the last answer.
-        clients: the node ids that were answered, in order; an ordered set.
-        rejected_by: the node ids that rejected something of it, likewise.
+        types: the changes of changed types.
+        detected_s: monotonic time of the first sign of the change.
+        last_s: monotonic time of the publication, then of the last answer.
+        clients: node ids, an ordered set.
+        rejected_by: ids of the nodes that rejected a part of it, likewise.
     """
 
     types: Mapping[TypeUrl, TypeChange]
@@ -39,7 +39,7 @@ class PublishedChange:
     rejected_by: dict[str, None] = field(default_factory=dict)
 
     def line(self) -> LogLine:
-        """Word the report: what changed, from which files, which clients were sent it, and how long it took."""
+        """Return the report."""
         counts = [_counts(type_url, change) for type_url, change in self.types.items()]
         files = sorted({str(path) for change in self.types.values() for path in change.files})
         took_ms = round((self.last_s - self.detected_s) * 1000)
@@ -60,7 +60,7 @@ class PublishedChange:
 
 
 class ChangeReports:
-    """Gathers answers for the changes that were published last, and reports each change when it is quiet."""
+    """Collects the answers to the last changes, and reports each change when no more answers come."""
 
     def __init__(self, write: Callable[[LogLine], None], now_s: Callable[[], float]) -> None:
         self._write = write
@@ -69,7 +69,7 @@ class ChangeReports:
         self._gathering: list[PublishedChange] = []
 
     def publish(self, snapshot: Snapshot, detected_s: float) -> None:
-        """Start the report of a snapshot that was just published."""
+        """Start the report of a new snapshot."""
         types = {
             type_url: change
             for type_url, change in snapshot.changes.items()
@@ -83,13 +83,13 @@ class ChangeReports:
         self._inbox.put_nowait(change)
 
     def answer(self, type_url: TypeUrl, client: str) -> None:
-        """Count a response to a client for the newest change of its type that was not reported yet."""
+        """Count a response to a client for the newest unreported change of its type."""
         if change := self._newest_of(type_url):
             change.clients[client[:LONGEST_NAME]] = None
             change.last_s = self._now_s()
 
     def reject(self, type_url: TypeUrl, client: str) -> None:
-        """Note that a client rejected the newest change of a type, as long as that was not reported yet."""
+        """Record that a client rejected the newest change of a type, unless it is reported already."""
         if change := self._newest_of(type_url):
             change.rejected_by[client[:LONGEST_NAME]] = None
 
@@ -97,7 +97,7 @@ class ChangeReports:
         return next((change for change in reversed(self._gathering) if type_url in change.types), None)
 
     async def report(self) -> Never:
-        """Report every change when its answers are in; what is open when it is cancelled is reported as it is."""
+        """Report each change when its answers are in; cancellation reports the open ones at once."""
         try:
             while True:
                 await self._inbox.get()
@@ -133,7 +133,7 @@ def _audience(clients: tuple[str, ...], took_ms: int) -> str:
 
 
 class MirrorReports:
-    """Words what became of the mirrored files; each remark once as long as it holds."""
+    """Makes lines about mirrored files; each remark once while it holds."""
 
     def __init__(self) -> None:
         self._reported: frozenset[str] = frozenset()
@@ -141,7 +141,7 @@ class MirrorReports:
         self._has_failed = False
 
     def written(self, report: FilesWritten) -> Iterator[LogLine]:
-        """Yield the lines about a snapshot that was written."""
+        """Yield the lines about a written snapshot."""
         if report.restored:
             names = [str(path) for path in report.restored]
             text = f"mirror: somebody else removed or changed {some_of(names)}; written again"
@@ -167,7 +167,7 @@ class MirrorReports:
 
 
 def summary(report: FilesWritten) -> str:
-    """Word a report in one line: `2 files written (cds.pb, eds/web.pb), 1 removed, 7 unchanged, in 12 ms`."""
+    """Return a report in one line: `2 files written (cds.pb, eds/web.pb), 1 removed, 7 unchanged, in 12 ms`."""
     names = [str(path) for path in dict.fromkeys(report.written)]
     written = f"{count_of(len(names), 'file')} written{f' ({some_of(names)})' if names else ''}"
     took_ms = round(report.duration_s * 1000)
@@ -175,7 +175,7 @@ def summary(report: FilesWritten) -> str:
 
 
 def remark_lines(report: FilesWritten) -> Iterator[LogLine]:
-    """Yield a line for everything that was not done as asked."""
+    """Yield a line for each deviation."""
     for event, level, remarks in (
         ("file_blocked", Level.ERROR, report.blocked),
         ("resource_kept", Level.INFO, report.kept),

@@ -1,7 +1,6 @@
-"""Report errors of fsxds itself and what libraries report, with tracebacks, and no error again and again.
+"""Reports of errors of fsxds itself and messages of libraries, with tracebacks and limited repetition.
 
-What a client caused by its mistake or departure is a `debug` line. All else that libraries, or Python itself, would
-write to stderr is a `library_error`.
+A message caused by a client's mistake or departure is a `debug` line, any other message for stderr a `library_error`.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from fsxds.events.event import Details, Event, Level, LogLine, Observer
 from fsxds.events.phrases import omitted, shortened
 from fsxds.events.process_events import InternalError, place_of
 
-# asyncio's words when something is written to a client that is gone; aiohttp finds out by itself.
+# asyncio's message about a write to a client that is gone; aiohttp detects that by itself.
 _DEPARTURES = ("socket.send() raised exception",)
 MOST_IN_TEN_SECONDS = 20
 MOST_KEYS = 100
 
 
 class RepeatLimit:
-    """Lets each key through once per `pause_s` seconds, and at most `most` different ones in that time."""
+    """Admits each key once per `pause_s` seconds, and at most `most` different ones in that time."""
 
     def __init__(self, most: int = MOST_KEYS, pause_s: float = 10.0) -> None:
         self._most = most
         self._pause_s = pause_s
-        self._seen: OrderedDict[Hashable, float] = OrderedDict()  # {key: when it was let through}, oldest first
+        self._seen: OrderedDict[Hashable, float] = OrderedDict()  # {key: time of admission}, oldest first
         self._left_out = 0
 
     def admit(self, key: Hashable, now_s: float) -> int | None:
-        """Return how many were left out since the last one that was let through; None when this one is left out too."""
+        """Return the number of rejections since the last admission; None if rejected."""
         while self._seen and next(iter(self._seen.values())) <= now_s - self._pause_s:
             self._seen.popitem(last=False)
         if key in self._seen or len(self._seen) >= self._most:
@@ -48,18 +47,14 @@ class RepeatLimit:
 
 
 class InternalErrors:
-    """Counts errors by where they happened, and words each that was not logged lately.
-
-    Attributes:
-        counts: how many there were, by what they ended: `mirror`, `REST request`.
-    """
+    """Counts errors by the task that they ended (`mirror`, `REST request`), and logs each at most once a minute."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._limit = RepeatLimit(pause_s=60.0)
 
     def lines(self, event: InternalError, now_s: float) -> Iterator[LogLine]:
-        """Count an error and yield its line; none when the same one was logged a moment ago."""
+        """Count an error and yield its line, unless the same one was just logged."""
         where, error = event.where, event.error
         self.counts[where] += 1
         name, place = type(error).__name__, place_of(error)
@@ -79,12 +74,11 @@ class InternalErrors:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Write the traceback of an exception without the data that exceptions quote."""
+    """Return the traceback of an exception without the data that exceptions quote."""
     return "\n".join(_trace(error))
 
 
 def _trace(error: BaseException) -> Iterator[str]:
-    """Yield the parts of a traceback, causes first."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None:
         yield from _trace(before)
@@ -99,9 +93,9 @@ def _trace(error: BaseException) -> Iterator[str]:
 
 @contextmanager
 def library_logs(write: Callable[[LogLine], None]) -> Iterator[None]:
-    """Pass what libraries log, warnings, and errors that nobody can catch to `write`, as long as the context lasts.
+    """Pass log records, warnings and uncatchable errors of libraries to `write` within the context.
 
-    `write` is called by any thread.
+    Any thread may call `write`.
     """
     handler = LibraryLogs(write)
     root = logging.getLogger()
@@ -136,7 +130,7 @@ class LibraryLogs(logging.Handler):
         self._report(record.name, level, message, error)
 
     def unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Report an exception of a destructor or a callback of C: a `sys.unraisablehook`."""
+        """Report an exception of a destructor or a C callback: a `sys.unraisablehook`."""
         message = f"{unraisable.err_msg or 'exception ignored in'}: {unraisable.object!r}"
         with self._own_lock():
             self._report("python", Level.ERROR, message, unraisable.exc_value)
@@ -174,13 +168,13 @@ class LibraryLogs(logging.Handler):
 
 
 def observed_by(log: Observer, **others: Observer) -> Callable[[Event], None]:
-    """Return an observer that passes each event to all; an error of another one is reported to `log`, and reaches nobody else."""
+    """Return an observer that passes each event to all; errors of `others` are reported to `log` and not raised."""
 
     def receive(event: Event) -> None:
         for name, other in others.items():
             try:
                 other(event)
-            # The edge of whoever counts: everybody sends events, in the midst of their own work.
+            # Senders of events must not fail by an error of a receiver.
             except Exception as error:  # noqa: BLE001
                 log(InternalError(name, error))
         log(event)

@@ -1,7 +1,6 @@
-"""The log: what becomes of events, line by line, on stderr.
+"""The log: turns events into lines on stderr, for people or programs.
 
-A line is rendered for people or for programs, and written without ever waiting for a reader. Of lines of which many may be
-caused at once, the same one is written once in a while, and few altogether.
+Writing never waits for a reader. Lines that may be caused in large numbers are limited, each and in total.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from fsxds.observe.problem_reports import ProblemReports
 
 LAST_FLUSH_S = 1.0
 
-# Events that read like the success of an edit, of which a part may be held back.
+# Events that read like the success of an edit, although a part of it may be held.
 ENDS_WELL = frozenset({"snapshot_published", "envoy_acked"})
 
 
@@ -55,7 +54,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The two clocks of the log: one that only counts seconds, and the time of day."""
+    """The two clocks of the log: a monotonic one, and the time of day."""
 
     now_s: Callable[[], float] = time.monotonic
     moment: Callable[[], datetime] = _now
@@ -63,7 +62,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class LogOutput:
-    """How lines are rendered, where they are written, and the minimum level to log."""
+    """The renderer of lines, their output, and the minimum level to log."""
 
     render: Renderer
     write: Callable[[str], None]
@@ -71,14 +70,14 @@ class LogOutput:
 
 
 class Reporter(Protocol):
-    """What makes the lines of some events."""
+    """Makes the lines of some events."""
 
     def lines(self, event: Event, now_s: float) -> Iterator[LogLine]:
-        """Yield the lines of an event; none where the same was said a moment ago."""
+        """Yield the lines of an event, unless equal ones were just logged."""
 
 
 class Log:
-    """Receives the events of all components, and writes lines. `report_changes` has to run as a task.
+    """Receives the events of all components, and writes lines. `report_changes` must run as a task.
 
     Attributes:
         internal_errors: counts errors of fsxds itself.
@@ -90,7 +89,7 @@ class Log:
         self._reports = ChangeReports(self.write, self._clock.now_s)
         self._problems = ProblemReports(output.level)
         self._tree = TreeLoaded((), ())
-        # What clients rejected of it.
+        # Problems of its held and rejected resources.
         self._held_resources: tuple[Problem, ...] = ()
         self._mirror = MirrorReports()
         self._rejections = RepeatLimit()
@@ -105,7 +104,7 @@ class Log:
         return self._output.level
 
     def write_from(self, level: Level) -> None:
-        """Log from another level on."""
+        """Change the minimum level."""
         self._output = replace(self._output, level=level)
         self._problems.show_from(level)
 
@@ -114,7 +113,7 @@ class Log:
         await self._reports.report()
 
     def receive(self, event: Event) -> None:
-        """Log an event, at once or with others that belong to it."""
+        """Log an event, at once or with related ones."""
         if isinstance(event, ResponseSent):
             self._reports.answer(event.subscription.type_url, name_of(event.node))
         elif isinstance(event, NackReceived):
@@ -125,15 +124,15 @@ class Log:
             self.write(line)
 
     def write(self, line: LogLine) -> None:
-        """Write one line, if its level is logged; what was served or taken names what is not served beside it.
+        """Write one line, if its level is logged; a successful edit also names held files.
 
-        A line that cannot be written is counted, and nothing else fails for it.
+        A line that cannot be written is only counted.
         """
         if (line.admitted_as or line.level) < self._output.level:
             return
         try:
             self._write(line)
-        # The edge of the log: everybody logs, in the midst of their own work.
+        # Components that log must not fail by an error of the log.
         except Exception:  # noqa: BLE001
             self.internal_errors.counts["log"] += 1
 
@@ -177,13 +176,13 @@ class Log:
         return (*self._tree.problems, *self._held_resources)
 
     def rejected(self, type_url: TypeUrl, client: str) -> None:
-        """Have the report of a type's newest change say that a client NACKed it."""
+        """Add a client that NACKed a type to the report of the type's newest change."""
         self._reports.reject(type_url, client)
 
     def _lines_about_peers(
         self, event: RequestRejected | HandshakeFailed | LimitReached | NackReceived
     ) -> Iterator[LogLine]:
-        """Yield the line about what a client must not do, or rejects, which it may do all the time."""
+        """Yield the line about a client's mistake or rejection, which it may repeat at any rate."""
         match event:
             case RequestRejected():
                 return self._limited(self._rejections, (event.peer, event.reason), event, "rejection")
@@ -197,7 +196,7 @@ class Log:
                 return self._limited(self._nacks, about, event, "NACK")
 
     def _limited(self, limit: RepeatLimit, said: Hashable, event: Event, noun: str) -> Iterator[LogLine]:
-        """Yield the line of an event, and how many before it were omitted; of those that say the same, one in ten seconds."""
+        """Yield the line of an event, at most one of equal ones in ten seconds."""
         repeats = limit.admit(said, self._clock.now_s())
         if repeats is not None:
             line = event.line()
@@ -211,7 +210,7 @@ def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
     Args:
         log_format: `human`, `json`, or `auto` for human on a terminal and JSON elsewhere.
         log_level: `debug`, `info`, `warning` or `error`.
-        worker: the number of this process, which its lines name; 0 if it is the only one, or the first.
+        worker: the number of this process in its lines; 0 for none.
     """
     is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
     render = human_renderer(Console(stderr=True)) if is_human else json_renderer
@@ -226,9 +225,9 @@ def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
         sink.flush(patience_s=LAST_FLUSH_S)
 
 
-# poll() promises room for so many bytes in a pipe (PIPE_BUF), and no more.
+# poll() guarantees space for this many bytes in a pipe (PIPE_BUF), and no more.
 CHUNK_BYTES = 4096
-# About what a reader that is away for a minute misses; more would only cost memory.
+# About the number that a reader misses in a minute; more would only cost memory.
 MOST_WAITING_LINES = 1000
 RETRY_S = 0.2
 STYLES = {Level.DEBUG: "dim", Level.INFO: "none", Level.WARNING: "yellow", Level.ERROR: "bold red"}
@@ -237,7 +236,7 @@ Renderer = Callable[[LogLine, datetime], str]
 
 
 def human_renderer(console: Console) -> Renderer:
-    """Render lines for people: `12:03:11 text`, with colours where the console has them."""
+    """Return a renderer for people: `12:03:11 text`, with colours if the console has them."""
 
     def render(line: LogLine, moment: datetime) -> str:
         text = Text.assemble((f"{moment:%H:%M:%S} ", "dim"), (escape(mask_text(line.text)), STYLES[line.level]))
@@ -249,7 +248,7 @@ def human_renderer(console: Console) -> Renderer:
 
 
 def _numbered(render: Renderer, worker: int) -> Renderer:
-    """Return what renders lines of one of several processes, with its number."""
+    """Return a renderer that adds the number of this process to its lines."""
 
     def numbered(line: LogLine, moment: datetime) -> str:
         named = replace(line, text=f"worker {worker}: {line.text}", details={**line.details, "worker": worker})
@@ -259,7 +258,7 @@ def _numbered(render: Renderer, worker: int) -> Renderer:
 
 
 def json_renderer(line: LogLine, moment: datetime) -> str:
-    """Render lines for programs: one JSON object with `ts`, `level`, `event`, `message` and the details."""
+    """Render a line for programs: one JSON object with `ts`, `level`, `event`, `message` and details."""
     facts = {
         "ts": moment.isoformat(timespec="milliseconds"),
         "level": line.level.name.lower(),
@@ -272,7 +271,7 @@ def json_renderer(line: LogLine, moment: datetime) -> str:
 
 def _masked(fact: PlainValue) -> PlainValue:
     if isinstance(fact, str):
-        # A file name may hold half a surrogate pair, which is no JSON.
+        # A file name may have half a surrogate pair, which is invalid in JSON.
         return mask_text(fact).encode(errors="replace").decode()
     return [_masked(member) for member in fact] if isinstance(fact, list) else fact
 
@@ -280,7 +279,7 @@ def _masked(fact: PlainValue) -> PlainValue:
 class LineSink:
     """Writes whole lines to a file descriptor and never waits for its reader. Any thread may write.
 
-    Where the reader is behind, lines wait here; when too many wait, new ones are dropped and counted.
+    Lines for a slow reader are queued; if too many are queued, new ones are dropped and counted.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -291,7 +290,7 @@ class LineSink:
         self._retry: asyncio.TimerHandle | None = None
 
     def write(self, line: str) -> None:
-        """Write one line, now or as soon as there is room."""
+        """Write one line, now or as soon as there is space."""
         with self._lock:
             if len(self._waiting) >= MOST_WAITING_LINES:
                 self._dropped += 1
@@ -302,12 +301,12 @@ class LineSink:
             self.flush(patience_s=0)
 
     def flush(self, *, patience_s: float) -> None:
-        """Write what waits, and wait for room up to `patience_s` seconds each time there is none."""
+        """Write queued lines, waiting up to `patience_s` seconds each time that there is no space."""
         with self._lock:
             try:
                 self._write_while_there_is_room(patience_s)
             except OSError:
-                # Nobody reads the log any more (a closed pipe, a full disk); serving goes on without it.
+                # The log has no reader (a closed pipe, a full disk); serving continues without it.
                 self._waiting.clear()
             if self._waiting and self._retry is None:
                 self._retry = self._retry_later()
@@ -325,7 +324,7 @@ class LineSink:
         try:
             return asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
         except RuntimeError:
-            return None  # Outside of a loop the next line, or the last flush, takes these along.
+            return None  # Without a loop the next line, or the last flush, writes these too.
 
     def _try_again(self) -> None:
         self._retry = None

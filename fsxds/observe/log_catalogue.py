@@ -1,4 +1,4 @@
-"""The catalogue of the log's lines: what becomes of events, and what each field means."""
+"""The catalogue of log lines and their fields."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ REPORTED = (
     log_row("envoy_logged", "warning error", "A warning or an error of its own log.", "logger"),
     log_row("envoy_ended", "error", "It ended without being asked to.", "status"),
 )
-"""Lines that are made of several events, of what libraries report, and of a local Envoy."""
+"""Lines that combine several events, and lines about libraries and a local Envoy."""
 
 
 def _rows() -> tuple[LogRow, ...]:
@@ -77,7 +77,7 @@ def _rows() -> tuple[LogRow, ...]:
 
 
 CATALOGUE = _rows()
-"""All lines: those of single events, by families, and then those that are reported."""
+"""All lines: those of single events, by families, and then `REPORTED`."""
 
 EVENTS_BY_NAME = MappingProxyType({row.event: row for row in CATALOGUE})
 
@@ -161,4 +161,4 @@ FIELDS = MappingProxyType(
         "written": "how many files were written",
     }
 )
-"""What each field of a line means; one word has one meaning in all of them."""
+"""The meaning of each field of a line, the same in all lines."""

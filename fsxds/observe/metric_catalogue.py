@@ -1,4 +1,4 @@
-"""The catalogue of metrics: what `/metrics` may show, by name, and what each label means."""
+"""The catalogue of metrics at `/metrics` and of their labels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class MetricRow:
     """One metric.
 
     Attributes:
-        name: as Prometheus writes it in queries; a histogram has `_bucket`, `_sum` and `_count` behind it.
+        name: as in queries; a histogram has `_bucket`, `_sum` and `_count` appended.
         metric_type: `counter`, `gauge` or `histogram`.
         meaning: one sentence.
-        labels: their names, in the order in which values are given; `LABELS` has their meanings.
+        labels: in the order of the values; see `LABELS`.
     """
 
     name: str
@@ -54,7 +54,7 @@ CATALOGUE = (
     _histogram("update_publish_seconds", "From the first file event of a change to its publication."),
     _histogram("update_send_seconds", "From the first file event of a change to its response to a client.", "type"),
     _histogram("update_ack_seconds", "From the first file event of a change to the ACK of a client.", "type"),
-    # What is served.
+    # Served resources.
     _gauge("resources", "Resources that are served.", "view type"),
     _gauge("version_info", "Always 1; the version of what is served.", "view type version"),
     # Clients.
@@ -165,4 +165,4 @@ LABELS = MappingProxyType(
         "where": "what ended: a request, a stream or a component",
     }
 )
-"""What each label means; each has few values, whoever connects."""
+"""The meaning of each label; each has a bounded number of values, whatever clients connect."""

@@ -1,7 +1,7 @@
-"""The metrics: events are counted as they come, and what is there now is asked for when somebody reads them.
+"""The metrics: events are counted as they come, current values are read on each scrape.
 
-Counting is on the path of each response, and all of it happens in the event loop: numbers in a dict need no lock. The
-library makes what is read of them.
+Each response is counted, always in the event loop: numbers in a dict need no lock, and the library's objects are made
+on a scrape only.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ Labels: TypeAlias = tuple[str, ...]
 """The values of the labels of a row of the catalogue, in its order."""
 
 Readings: TypeAlias = Iterable[tuple[str, Labels, float]]
-"""What is there now: names of the catalogue's gauges, labels and values."""
+"""Current values: names of the catalogue's gauges, labels and values."""
 
-# An edit of a small file takes 20 ms, one of a hundred thousand clusters seconds; steps wait for clients 5 s by default.
+# An edit of a small file takes 20 ms, one of a hundred thousand clusters seconds; steps wait for clients 5 s by
+# default.
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
-# Whoever connects may call itself anything.
+# A limit, because a client may use any name.
 MOST_NODES = 200
 OTHER = "other"
 
-# Responses of which the ACK is waited for: of that many clients, and for so long.
+# The maximum number of responses with an awaited ACK, and how long it is awaited.
 MOST_UNACKED = 10_000
 ACKED_WITHIN_S = 300.0
 
 TYPE_LABELS = {row.type_url: (row.short_name,) for row in RESOURCE_TYPES}
 
-# What is there from the start, so that the first of them is seen as an increase.
+# Values that exist from the start, so that the first event is seen as an increase.
 _ALWAYS: dict[str, tuple[str, ...]] = {
     "fsxds_reloads_total": ("good", "held", "failed"),
     "fsxds_rollouts_total": ("completed", "superseded"),
@@ -66,7 +67,7 @@ _ALWAYS: dict[str, tuple[str, ...]] = {
 
 
 class Distribution:
-    """How many values were up to each of `BOUNDS_S` and above the one before, and their sum."""
+    """A histogram: the number of values in each interval between `BOUNDS_S`, and their sum."""
 
     __slots__ = ("counts", "total")
 
@@ -81,7 +82,7 @@ class Distribution:
 
     @property
     def buckets(self) -> list[tuple[str, float]]:
-        """How many values were up to each bound, the last being infinite, as the library takes them."""
+        """The number of values up to each bound, as the library takes them."""
         buckets, count = [], 0
         for bound, own in zip((*BOUNDS_S, "+Inf"), self.counts, strict=True):
             count += own
@@ -90,14 +91,10 @@ class Distribution:
 
 
 class Metrics(Collector):
-    """Counts events. To be called in the event loop alone, where its registry is read too.
-
-    Attributes:
-        registry: what the library exposes: the rows of the catalogue, and what it knows of the process.
-    """
+    """Counts events. Call it only in the event loop, as must the reader of its registry."""
 
     def __init__(self, read: Callable[[], Readings] = tuple) -> None:
-        """Count from now on; `read` returns what is there now."""
+        """Count from now on; `read` returns the current values of gauges."""
         self.registry = CollectorRegistry()
         self._read = read
         self._counts: dict[str, dict[Labels, float]] = {row.name: {} for row in CATALOGUE}
@@ -108,7 +105,7 @@ class Metrics(Collector):
         self._acks: defaultdict[TypeUrl, int] = defaultdict(int)
         self._answers: defaultdict[tuple[str, int | str], int] = defaultdict(int)
         self._nodes: set[str] = set()
-        # When the change of each response was detected whose ACK is waited for, the oldest first.
+        # {response with an awaited ACK: time at which its change was detected}, the oldest first.
         self._unacked: OrderedDict[tuple[str, str, TypeUrl, str], float] = OrderedDict()
         self._sent = self._distributions["fsxds_update_send_seconds"]
         self._acked = self._distributions["fsxds_update_ack_seconds"]
@@ -126,7 +123,7 @@ class Metrics(Collector):
             self._take(event, measure)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric of the catalogue, also those that have no value yet."""
+        """Yield every metric of the catalogue, also those without a value yet."""
         self._take_frequent()
         values = {name: {**counts} for name, counts in self._counts.items()}
         for name, labels, value in self._read():
@@ -142,7 +139,6 @@ class Metrics(Collector):
             yield family
 
     def _begin(self) -> None:
-        """Set what is there from the start."""
         for row in CATALOGUE:
             if row.metric_type == "histogram" and not row.labels:
                 self._distributions[row.name][()]
@@ -157,7 +153,7 @@ class Metrics(Collector):
         self._set("fsxds_state_failing", 0)
 
     def _find_receivers(self) -> dict[type[Event], Callable[[Any], None]]:
-        """Return what counts the events of which more has to be known than their `measures` say."""
+        """Return the methods for events with more effects than `measures`."""
         return {
             ResponseSent: self._receive_response,
             AckReceived: self._receive_ack,
@@ -193,7 +189,7 @@ class Metrics(Collector):
     def _observe(self, name: str, value: float) -> None:
         self._distributions[name][()].observe(value)
 
-    # Of these there may be thousands at once: they are counted by what they have, and get their labels when they are read.
+    # Thousands of these may come at once: they are counted by their attributes and get labels on a scrape.
     def _receive_response(self, event: ResponseSent) -> None:
         type_url = event.subscription.type_url
         self._responses[type_url] += 1
@@ -218,7 +214,7 @@ class Metrics(Collector):
         self._answers[event.name, event.status] += 1
 
     def _take_frequent(self) -> None:
-        """Give what is frequent its labels."""
+        """Add labels to the counts of frequent events."""
         for name, counts in (("fsxds_responses_sent_total", self._responses), ("fsxds_acks_total", self._acks)):
             self._counts[name] = {(type_name(type_url),): count for type_url, count in counts.items()}
         self._counts["fsxds_requests_total"] = {
@@ -283,5 +279,5 @@ def _family(row: MetricRow) -> CounterMetricFamily | GaugeMetricFamily | Histogr
 
 
 def _sendable(labels: Labels) -> Labels:
-    """Return labels without halves of surrogate pairs, which names of files and nodes may have, and UTF-8 has not."""
+    """Return labels without lone surrogates, which file and node names may have, and which UTF-8 cannot encode."""
     return tuple(label if label.isascii() else label.encode(errors="replace").decode() for label in labels)

@@ -1,4 +1,4 @@
-"""Report problems: each once when it is found and once when it is fixed, and which files are not served for it."""
+"""Reports of problems: each once when found and once when fixed, and of the files that are held because of them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from fsxds.model.values import HeldFile, Problem, Severity
 
 LEVELS = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.DEBUG}
 
-# More lines of one severity at once would push the rest out of sight; `fsxds check` lists them all.
+# More lines of one severity at once would hide the rest; `fsxds check` lists them all.
 MOST_LINES = 20
 
 Identity: TypeAlias = tuple[PurePosixPath, str, str, str]
 
-# What moves when others are put before: indices in pointers, and the lines of other places in messages.
+# Parts that change when lines or resources are inserted before: indices in pointers, and line numbers in messages.
 _INDEX = re.compile(r"\[\d+\]")
 _LINE = re.compile(r"(?<=:)\d+\b")
 
 
 class ProblemReports:
-    """Remembers which problems were reported, and since when which files are held.
+    """Remembers the reported problems, and since when files are held.
 
     Args:
-        level: the minimum level that the log writes. What is below it is reported neither as found nor as fixed.
+        level: the minimum level of the log. Problems below it are reported neither as found nor as fixed.
     """
 
     def __init__(self, level: Level = Level.INFO) -> None:
@@ -40,14 +40,14 @@ class ProblemReports:
         self._since: dict[PurePosixPath, datetime] = {}
 
     def show_from(self, level: Level) -> None:
-        """Report problems from this level on; those that were reported before are still known."""
+        """Report problems from this level on; reported ones stay known."""
         before = self._reported
         self._reported = {
             severity: before.get(severity) or _Reported() for severity, own in LEVELS.items() if own >= level
         }
 
     def update(self, problems: Iterable[Problem], held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Yield the lines about what is new of the problems and held files of a tree: fixed, found, not served."""
+        """Yield the lines about changed problems and held files: fixed, found, not served."""
         present: dict[Severity, dict[Identity, list[Problem]]] = {severity: {} for severity in LEVELS}
         for problem in problems:
             present[problem.severity].setdefault(_identity(problem), []).append(problem)
@@ -62,11 +62,11 @@ class ProblemReports:
 
     @property
     def held(self) -> tuple[PurePosixPath, ...]:
-        """The files of which something older is served, or nothing."""
+        """The files that are served with an older content or not at all."""
         return tuple(self._held)
 
     def _state(self, held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Yield the line about what is not served, whenever that changes, or is edited."""
+        """Yield the line about held files, whenever these change or are edited."""
         before, self._held = self._held, {file.path: file for file in held}
         if [_edition(file) for file in held] == [_edition(file) for file in before.values()]:
             return
@@ -82,8 +82,6 @@ class ProblemReports:
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """What is to be reported of one severity, and how many more there are that are not."""
-
     fixed: list[Problem]
     fixed_unreported: int
     found: list[Problem]
@@ -91,9 +89,9 @@ class _Update:
 
 
 class _Reported:
-    """The problems of one severity that were reported, and how many were not because there were too many.
+    """The reported problems of one severity, and the number of those beyond the limit.
 
-    In a held file a problem may be missing because another hides it. It counts as fixed when the file is served.
+    Another problem may hide one in a held file, which counts as fixed only when the file is served.
     """
 
     def __init__(self) -> None:
@@ -101,7 +99,6 @@ class _Reported:
         self._unreported: dict[Identity, int] = {}
 
     def update(self, present: dict[Identity, list[Problem]], held: frozenset[PurePosixPath]) -> _Update:
-        """Return what to report, given the problems that there are."""
         gone = {identity: known[len(present.get(identity, ())) :] for identity, known in self._reported.items()}
         fixed = [one for identity, ones in gone.items() if identity[0] not in held for one in ones]
         still = {identity: group[: len(self._reported.get(identity, ()))] for identity, group in present.items()}
@@ -112,7 +109,7 @@ class _Reported:
             waited = self._unreported.get(identity, 0)
             older += rest[:waited]
             fresh += rest[waited:]
-        # Those that were too many before are reported as soon as others are gone.
+        # Problems beyond the limit are reported as soon as others are gone.
         candidates = fresh + (older if any(gone.values()) else [])
         now = candidates[:MOST_LINES]
         for one in now:
@@ -138,7 +135,7 @@ def _merged(
 
 
 def _identity(problem: Problem) -> Identity:
-    """Return what stays the same when lines or resources are put before a problem."""
+    """Return the parts of a problem that do not change if lines or resources are inserted before it."""
     return problem.path, _INDEX.sub("[]", problem.pointer), problem.rule, _LINE.sub("", problem.message)
 
 
@@ -182,7 +179,7 @@ def _fixed_line(problem: Problem) -> LogLine:
 def _details(problem: Problem) -> Details:
     identity = "\0".join(map(str, _identity(problem)))
     return {
-        # The same when it is found and when it is fixed, wherever its line has moved to.
+        # Equal when found and when fixed, even if the line has moved.
         "problem": hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:12],
         "path": str(problem.path),
         "line": problem.line,

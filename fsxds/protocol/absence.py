@@ -1,4 +1,4 @@
-"""Which names that do not exist are reported as removed on a Delta stream, and when."""
+"""Decides which names that do not exist are reported as removed on a Delta stream, and when."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fsxds.rollout.uses import names_in_use
 
 
 class Absence:
-    """Decides which names are reported as removed; the others once it is certain that they do not exist.
+    """Decides which names are reported as removed now; others are reported once they certainly do not exist.
 
-    | where | not reported |
+    | if | not reported |
     | --- | --- |
     | a file that was never good may define the type | names that may be in that file |
-    | no file ever mentioned the type | what the client brings from another process, which may have had files of it |
-    | another server may have it that has not answered | the name, and of hosts of virtual hosts that these are unknown |
-    | the client brings it from another process, and what is served names it | the name: requests would fail |
-    | it would hang an Envoy (ENVOY.md E38) | anything; of a type of which it lets go (E86), what it waits for |
+    | no file ever mentioned the type | resources that the client brings from another process, which may have had files of it |
+    | an upstream that may have the name has not answered | the name; for hosts of virtual hosts, that these are unknown |
+    | the client brings it from another process, and a served resource references it | the name: requests would fail |
+    | it would hang an Envoy (ENVOY.md E38) | all names; of a type that Envoy lets go of (E86), the names it waits for |
 
-    What this process saw removed from files is reported in any case: the client got it from here.
+    Removals that this process observed are always reported, because the client received the resource from it.
     """
 
     __slots__ = ("_brought", "_in_use", "_is_hidden", "_lets_go", "_type_url", "_unanswered", "unreported")
@@ -34,22 +34,23 @@ class Absence:
         self.unreported = NOTHING
         self._type_url, self._unanswered = row.type_url, unanswered
         self._is_hidden, self._lets_go = is_envoy and row.absence_hangs_envoy, row.lets_go_of_removed
-        # What the client got before this process began, and has not existed since.
+        # The names that the client received before this process started, and that have not existed since.
         self._brought = NOTHING
-        # Those of them that something served named: they stay until the client connects again, when it is led.
+        # The subset of them that a served resource referenced: they stay until the client connects again and goes
+        # through the steps.
         self._in_use = NOTHING
 
     def begin(self, brought: frozenset[str]) -> None:
-        """Note which names a client brings that do not exist."""
+        """Record the brought names that do not exist."""
         self._brought = brought
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to decide again."""
+        """Whether any name has to be decided again."""
         return bool(self.unreported or self._brought)
 
     def reconsider(self, names: frozenset[str], after: Lookup) -> frozenset[str]:
-        """Return what was not reported, does still not exist, and is still wanted: `withhold` decides again."""
+        """Return the unreported names that are still absent and wanted, for `withhold` to decide again."""
         if not self.is_open:
             return NOTHING
         absent = self.unreported | self._brought
@@ -59,14 +60,7 @@ class Absence:
         return unreported & (names | self._brought)
 
     def withhold(self, changes: Changes, snapshot: Snapshot, subscribed: frozenset[str], acks: Acks) -> Changes:
-        """Return changes without what is not reported now.
-
-        Args:
-            changes: what is to be reported.
-            snapshot: what is served.
-            subscribed: the names that the client subscribed to.
-            acks: knows what it was sent, and may not hold.
-        """
+        """Return the changes without the names that are not reported now."""
         if self._is_hidden:
             removed = changes.removed - acks.unconfirmed if changes.removed and self._lets_go else NOTHING
             changes = replace(changes, absent=NOTHING, removed=removed)
@@ -84,7 +78,7 @@ class Absence:
         brought = changes.removed & self._brought
         named = (changes.removed | changes.absent) & self._brought
         self._in_use |= names_in_use(snapshot, self._type_url, named - self._in_use)
-        # What nobody asked for any more was let go, and may be asked for again just now.
+        # A name that no client asks for any more was forgotten, and may be asked for again just now.
         unanswered = self._unanswered_among(
             changes.absent | changes.unpopulated | (changes.removed & subscribed), brought - subscribed, subscribed
         )
@@ -98,9 +92,10 @@ class Absence:
     def _unanswered_among(
         self, names: frozenset[str], brought: frozenset[str], subscribed: frozenset[str]
     ) -> frozenset[str]:
-        """Return those of `names` and of `brought` that may exist elsewhere.
+        """Return the names that may exist elsewhere.
 
-        Nobody asks for what a client brings that did not subscribe to it by its name, but for its collection or for everything.
+        For a brought resource the collection or the wildcard counts if the client subscribed to that, because upstreams
+        are not asked for the name.
         """
         if not names and not brought:
             return NOTHING
@@ -109,5 +104,5 @@ class Absence:
         return (unanswered & names).union(name for name, asked in asked_as.items() if asked in unanswered)
 
     def reportable(self, removed: frozenset[str]) -> frozenset[str]:
-        """Return those of these names, which the client was sent, that may be reported as removed."""
+        """Return the subset of `removed`, all sent to the client, that may be reported."""
         return NOTHING if self._is_hidden else removed

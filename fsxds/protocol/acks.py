@@ -1,14 +1,14 @@
-"""ACK and NACK: what became of each response, and when content that was NACKed is sent again.
+"""ACK and NACK: the outcome of each response, and when NACKed content is sent again.
 
 | rule | source |
 | --- | --- |
-| The nonce says which response is ACKed or NACKed; those before it that were never answered count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
+| The nonce identifies the response that is ACKed or NACKed; unanswered responses before it count as ACKed. | xDS protocol, "ACK and NACK semantics summary" |
 | A request with another nonce than the last response's is stale: SotW ignores the rest of it, Delta does not. | xDS protocol, "Resource updates" |
-| A NACK of the response that was ACKed last is a late one: what it names of all that the client holds is rejected. | xRFC TP1, "xDS relay proxy" |
+| A NACK of the response that was ACKed last is a late NACK: it rejects the resources that it names among all that the client holds. | xRFC TP1, "xDS relay proxy" |
 | A NACKed response may have been applied in part: each of its names is pending until a response with it is ACKed. | ENVOY.md E12 |
 | The same content is sent again with back-off (`Pending`). | ENVOY.md E10 |
-| A poll has no nonce: its version, or the lack of one, shows what became of the response before it. | xDS protocol, "REST-JSON polling subscriptions" |
-| A step of a rollout is taken when what was sent of it is answered: who rejects something is served something else. | `rollout`; ENVOY.md E70 |
+| A poll has no nonce: its version, or the lack of one, reveals the outcome of the response before it. | xDS protocol, "REST-JSON polling subscriptions" |
+| A client has taken a step of a rollout once it answered its responses: a client that rejects a resource is served another snapshot. | `rollout`; ENVOY.md E70 |
 
 Times are readings of any clock that only goes forward, in seconds.
 """
@@ -27,10 +27,10 @@ from fsxds.rollout import late_nack_of, nack_of
 from fsxds.rollout.pending import BACK_OFF, Pending, Share
 from fsxds.rollout.rejections import MOST_SUSPECTS
 
-# So many late NACKs count of one response: each may be about other resources.
+# The maximum number of late NACKs of one response that count: each may be about other resources.
 MOST_LATE = 16
 
-# A client that never answers is assumed to ACK what is older than this many responses.
+# A client that never answers is assumed to ACK responses that are older than this many.
 MOST_UNANSWERED = 64
 
 NOTHING: frozenset[str] = frozenset()
@@ -38,11 +38,10 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A response that awaits its ACK or NACK: its resources, and the names in it that have none.
+    """A response that awaits its ACK or NACK; `absent` names in it have no resource.
 
-    `fresh` are the names that the client may not have held as they are, `unrequested` those that it did not subscribe to,
-    `unpopulated` hosts that no virtual host serves. With `is_retry`, something in it was NACKed before. `generation` is that
-    of the snapshot that it brings; 0 for a heartbeat, which brings nothing.
+    `fresh`: names that the client may not hold as sent. `unpopulated`: hosts that no virtual host serves. `is_retry`: a
+    name in it was NACKed before. `generation`: that of its snapshot; 0 for a heartbeat, which changes nothing.
     """
 
     version: Version
@@ -62,7 +61,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The ACK or NACK of a response, and the names that are pending because of it."""
+    """The ACK or NACK of a response, and the names that it made pending."""
 
     acknowledgement: Acknowledgement
     sent: Sent
@@ -70,20 +69,20 @@ class Answer:
 
 
 Held = Callable[[], Collection[Resource]]
-"""Returns what a client should hold."""
+"""Returns the resources that a client should hold."""
 
 
 class Acks:
-    """Matches the ACKs and NACKs of one type on one stream with its responses, and knows what is pending.
+    """Matches the ACKs and NACKs of one type on one stream with its responses, and tracks pending names.
 
-    `sent`, `acked` and `nacked` are the last versions of that kind, None where there is none. `nacked`, and its `reason`,
-    last as long as something is pending. `since_s` is when `state` changed last, None before it did.
+    `sent`, `acked` and `nacked` are the last such versions, or None. `nacked` and its `reason` are kept while any name
+    is pending. `since_s` is the time of the last change of `state`, or None.
 
     Args:
-        is_full_state: each response replaces those before it, so that the last one alone counts.
-        is_whole: all that is pending can only be sent again in one response.
-        most_retries: so many responses may be on their way that have something pending.
-        share: returns names as the one set that streams which NACK the same have of them.
+        is_full_state: each response replaces those before it, so that only the last one counts.
+        is_whole: all pending names can only be sent again in one response.
+        most_retries: the maximum number of unanswered responses with pending names.
+        share: interns a set of names.
     """
 
     __slots__ = (
@@ -118,19 +117,19 @@ class Acks:
         self.reason: str | None = None
         self.since_s: float | None = None
         self.pending: Pending[str] = Pending(is_whole=is_whole or is_full_state, share=share)
-        # The names that were fresh in full states that were NACKed: they are again when these are sent again.
+        # The names that were fresh in NACKed full states: they are fresh again when these are sent again.
         self.unapplied = NOTHING
         self._is_full_state = is_full_state
         self._most_retries = most_retries
         self._unanswered: dict[Nonce, Sent] = {}
         self._answered: Nonce | None = None
-        # The version that was ACKed with that nonce, and the names in it; and how often it may be NACKed yet.
+        # The version that was ACKed with that nonce and the names in it; and how many late NACKs of it still count.
         self._accepted: tuple[Version, frozenset[str]] | None = None
         self._late_left = 0
 
     @property
     def state(self) -> SyncState:
-        """How the client stands with what it was sent."""
+        """The client's state for this type."""
         if self.pending.names and self.nacked is not None:
             return SyncState.NACK
         if self.sent is None:
@@ -140,12 +139,12 @@ class Acks:
 
     @property
     def in_flight(self) -> frozenset[str]:
-        """The names in the responses that were not ACKed or NACKed yet."""
+        """The names in unanswered responses."""
         return NOTHING.union(*(sent.names for sent in self._unanswered.values()))
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that the client was sent, and may not hold as they were sent: it NACKed them, or has not answered."""
+        """The names that the client may not hold as sent: NACKed, or not answered yet."""
         rejected = self.unapplied if self._is_full_state else self.pending.names
         awaited = (
             sent.fresh if self._is_full_state or sent.fresh else sent.names
@@ -156,13 +155,13 @@ class Acks:
 
     @property
     def held_back(self) -> frozenset[str]:
-        """The names that were NACKed, and wait until they are sent again."""
+        """The NACKed names that wait to be sent again."""
         names = self.pending.names
         return names - self.in_flight if names else names
 
     @property
     def retry_at_s(self) -> float | None:
-        """When something pending is sent again; None for never, or while enough of it awaits its ACK."""
+        """When a pending name is sent again; None for never, or while enough retries await their ACK."""
         return self.pending.retry_at_s if self._room else None
 
     @property
@@ -170,11 +169,11 @@ class Acks:
         return max(self._most_retries - sum(sent.is_retry for sent in self._unanswered.values()), 0)
 
     def due(self, now_s: float) -> tuple[frozenset[str], ...]:
-        """Return the pending names that are sent again now, for one response each."""
+        """Return the pending names to send again now, one set per response."""
         return self.pending.due(now_s, self._room) if self.pending.names else ()
 
     def record(self, nonce: Nonce, sent: Sent, now_s: float) -> None:
-        """Note a response that is sent now."""
+        """Record a response that is being sent."""
         before = self.state
         self.last_nonce, self.sent = nonce, sent.version
         is_retry = bool(self.pending.names) and not self.pending.names.isdisjoint(sent.names)
@@ -185,22 +184,22 @@ class Acks:
             self.since_s = now_s
 
     def is_stale(self, nonce: Nonce | None) -> bool:
-        """Whether a request has another nonce than the last response: its client had not seen that, or it is of another stream.
+        """Whether the client had not seen the last response when it sent this nonce.
 
-        One without a nonce is the first of its client, which may come at any time.
+        The first request of a client has no nonce, and may come at any time.
         """
         return nonce is not None and self.last_nonce is not None and nonce != self.last_nonce
 
     def is_answered(self, nonce: Nonce | None) -> bool:
-        """Whether this is the nonce of the last response, or of the one that was ACKed or NACKed last."""
+        """Whether this nonce is that of the last response, or of the last answered one."""
         return nonce is not None and nonce in (self.last_nonce, self._answered)
 
     def receive(
         self, nonce: Nonce | None, error_detail: str | None, now_s: float, held: Held = tuple[Resource, ...]
     ) -> Answer | None:
-        """Take the nonce of a request, and the message of a NACK; None where it answers nothing, or answered it before.
+        """Process the nonce of a request and the message of a NACK.
 
-        `held` is asked at a late NACK.
+        Returns None if it answers no response, or one answered before. `held` is called at a late NACK.
         """
         before = self.state
         if nonce is not None and nonce in self._unanswered:
@@ -233,7 +232,7 @@ class Acks:
         return Answer(Acknowledgement(sent.version, accepted=True), sent)
 
     def _take_late(self, words: str, now_s: float, held: Held) -> Answer | None:
-        """Take the NACK of what was ACKed; what is NACKed already, or known with a response on its way, counts no more."""
+        """Process the NACK of an ACKed response; pending resources and those in flight do not count."""
         if self._accepted is None or not self._late_left:
             return None
         self._late_left -= 1
@@ -260,7 +259,7 @@ class Acks:
             rejected = NOTHING if self._unanswered else sent.names or frozenset((WILDCARD,))
             self.unapplied |= sent.fresh if rejected else NOTHING
         else:
-            # What a later response has again is answered with that one.
+            # A later response that has the same name again is answered by its own nonce.
             excepted = self.in_flight | sent.unrequested
             rejected = sent.names - excepted if excepted else sent.names
         if rejected:
@@ -268,7 +267,7 @@ class Acks:
         return rejected
 
     def has_answered(self, generation: int, *, selects: bool) -> bool:
-        """Whether the client answered what it was sent of a snapshot; if it `selects` some of its change, also all before."""
+        """Whether the client answered a snapshot; if it `selects` part of the change, also all earlier ones."""
         # A step may be joined with one that clients have not taken yet.
         since = 1 if selects else generation
         return all(sent.generation < since for sent in self._unanswered.values())
@@ -276,10 +275,7 @@ class Acks:
     def status(
         self, subscription: Subscription, resources: Collection[Resource], missing: tuple[str, ...], generation: int
     ) -> WatchStatus:
-        """Return the state of the type for one client, with the resources that it should hold and the names it misses.
-
-        `generation` is that of the snapshot that it was sent all of.
-        """
+        """Return the status of the type; `generation` is that of the last snapshot sent completely."""
         return WatchStatus(
             subscription.type_url,
             None if subscription.wildcard else subscription.names,
@@ -298,10 +294,10 @@ class Acks:
 
 
 class PollEvidence(Enum):
-    """What a poll shows of the response before it. It has no nonce, so that its version has to tell.
+    """The outcome of the previous response, inferred from the version in a poll, which has no nonce.
 
-    ELSEWHERE: the client holds what this process did not send it last, and what it did not hold before that either: it took
-    it from another replica, whole.
+    ELSEWHERE: the client took a version from another replica, which neither this process sent last nor the client held
+    before.
     """
 
     ACK = auto()
@@ -311,7 +307,7 @@ class PollEvidence(Enum):
 
 
 class PollState(Enum):
-    """What is known of the version that was sent last to one client for one subscription.
+    """The state of the version that was sent last to one client for one subscription.
 
     | state | means | at an ACK | at a NACK | at nothing |
     | --- | --- | --- | --- | --- |
@@ -321,8 +317,8 @@ class PollState(Enum):
     | UNKNOWN | the response was lost, or the client restarted | ACKED | UNKNOWN | UNKNOWN |
     | NACKED_BEFORE | a previous process sent it, or another replica | FORGOTTEN | NACKED_BEFORE | FORGOTTEN |
 
-    Where the client holds something from elsewhere, each of them becomes FORGOTTEN.
-    Only a change is reported. Sending makes each of them SENT, a lost response UNKNOWN.
+    With the evidence ELSEWHERE, every state becomes FORGOTTEN. Only a change is reported. Sending leads from every
+    state to SENT, a lost response to UNKNOWN.
     """
 
     SENT = auto()
@@ -340,9 +336,8 @@ _AFTER_NACK = {PollState.UNKNOWN: PollState.UNKNOWN, PollState.NACKED_BEFORE: Po
 class PolledVersion:
     """The version that was sent last to one client for one subscription.
 
-    `nacks` counts the NACKs in a row; times are readings of the caller's clock in seconds. `ended_at_s` is when the last
-    poll was answered, with the version or with nothing new. `held_before` are the versions that the polls had to which it was
-    sent: a client that rejects it holds one of these. `resources` are those of the response.
+    `nacks` counts the NACKs in a row. `ended_at_s` is when the last poll was answered, with the version or without a
+    change. `held_before` are the versions in the polls that it answered: a client that rejects it holds one of these.
     """
 
     version: Version
@@ -354,7 +349,7 @@ class PolledVersion:
     resources: ResourceList = NO_RESOURCES
 
     def receive(self, evidence: PollEvidence) -> bool:
-        """Take what a poll shows of the version; return whether that is new."""
+        """Apply the evidence of a poll; return whether the state changed."""
         before = self.state
         if evidence is PollEvidence.NACK:
             self.state = _AFTER_NACK.get(before, PollState.NACKED)
@@ -368,14 +363,14 @@ class PolledVersion:
         return self.state is not before
 
     def may_leave(self, version: Version | None) -> bool:
-        """Whether a client that was sent it may hold a version, none included; another one is from elsewhere."""
+        """Whether a client that was sent this version may then hold `version` (None: no version)."""
         return version in {None, self.version, *self.held_before}
 
     def receive_lost(self) -> None:
-        """Note that the response did not arrive: what the client holds next is no sign that it NACKed the version."""
+        """Record that the response was lost: the next version that the client reports is no sign of a NACK."""
         self.state, self.nacks = PollState.UNKNOWN, 0
 
     def retry_at_s(self, allowed: int) -> float:
-        """Return when the version may be sent again, if so many NACKs call for no back-off."""
+        """Return when to send the version again; the first `allowed` NACKs cause no back-off."""
         nacks = self.nacks - allowed
         return self.sent_at_s + (BACK_OFF.pause_s(nacks) if nacks > 0 else 0.0)

@@ -1,17 +1,17 @@
-"""Delta streams: what to send next.
+"""Delta streams: decides which response to send next.
 
 | rule | source |
 | --- | --- |
-| Names are added and given up one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS protocol, "Incremental xDS" |
-| What a name stands for, and what answers it: `lookup.DeltaNames`, of virtual hosts `virtual_hosts.HostNames`. | xDS protocol, "Subscribing to Resources" |
-| A client that brings `initial_resource_versions` is sent what differs from them, in the order of a rollout (`delta_order.py`). | xDS protocol, "Reconnect"; ENVOY.md E39 |
-| A client that begins with a collection is told which members were removed: it does not say which it holds. | ENVOY.md E43 |
+| Names are added and removed one by one (`Subscription`); the nonce matters for ACK and NACK alone (`Acks`). | xDS protocol, "Incremental xDS" |
+| `lookup.DeltaNames`, for virtual hosts `virtual_hosts.HostNames`, resolves names to resources. | xDS protocol, "Subscribing to Resources" |
+| A client with `initial_resource_versions` is sent the differences, in the order of a rollout (`delta_order.py`). | xDS protocol, "Reconnect"; ENVOY.md E39 |
+| A client that begins with a collection is sent its removed members: it does not report which members it holds. | ENVOY.md E43 |
 | A name that does not exist, or not any more, is reported as removed once it is certain (`absence.py`). | xDS protocol, "Deleting Resources" |
-| What was NACKed is sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
-| One snapshot goes out as one batch, in push order (`RESOURCE_TYPES`): what is used before what uses it; removals of what is used come last. | xDS protocol, "Eventual consistency considerations" |
+| NACKed resources are sent again with back-off, in ever smaller responses (`Acks`). | ENVOY.md E10, E12 |
+| One snapshot is sent as one batch, in push order (`RESOURCE_TYPES`): used resources before their users; removals of used resources come last. | xDS protocol, "Eventual consistency considerations" |
 | The endpoints of a new or changed cluster are sent again after it: an Envoy waits for them, and does not ask. | ENVOY.md E34 |
 | So are virtual hosts after their route configuration, and locality endpoints after their endpoints. | ENVOY.md E44, E45 |
-| An Envoy is sent the endpoints of a new cluster before it asks: what moves to it in the same batch would find none. | ENVOY.md E35 |
+| An Envoy is sent the endpoints of a new cluster before it asks: routes that move to it in the same batch would find none. | ENVOY.md E35 |
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 LISTENERS = BY_SHORT_NAME["lds"].type_url
 
-# With a resource of the first type, what it needs of the second is sent again.
+# With a resource of the first type, the resources of the second type that it needs are sent again.
 FOLLOWED_BY = {row.type_url: BY_SHORT_NAME[row.followed_by].type_url for row in RESOURCE_TYPES if row.followed_by}
 
-# So many names that a client may need are noted at least.
+# The least number of names that are kept for types the client has not subscribed to yet.
 LEAST_NEEDED = 100
 
 NOTHING_HELD: Mapping[str, Version] = MappingProxyType({})
@@ -83,29 +83,27 @@ class DeltaStream:
         self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
         # In push order.
         self._watches: dict[TypeUrl, _DeltaWatch] = {}
-        # What is current, also where nothing of it could be sent yet.
+        # The current snapshot, even if no part of it could be sent yet.
         self._snapshot: Snapshot | None = None
         self._nonces = 0
-        # By type: names that resources which were sent refer to, until the client subscribes to the type.
+        # By type: names that sent resources reference, until the client subscribes to the type.
         self._needed: dict[TypeUrl, frozenset[str]] = {}
-        # When there are more of one type, those are forgotten that nothing refers to any more.
+        # If a type has more, names that no resource references any more are dropped.
         self._most_needed = LEAST_NEEDED
         self._arrival = Arrival()
 
     @property
     def timer_at_s(self) -> float | None:
-        """When `receive_timer` has something to send; None for never."""
+        """When to call `receive_timer`; None for never."""
         return earliest(self._arrival.timer_at_s, *(watch.timer_at_s for watch in self._watches.values()))
 
     def receive_request(
         self, request: DeltaRequest, snapshot: Snapshot | None, now_s: float
     ) -> Reaction[DeltaResponse]:
-        """Apply a request, and return the responses to send and what it ACKs or NACKs.
+        """Process a request; return the responses to send, and the ACK or NACK in it.
 
-        `snapshot` is what is current, None before anything was loaded. `now_s` is of the clock of all other calls. Source: xDS
-        protocol, "How the client specifies what resources to return".
-
-        A request for a type that does not exist is ignored.
+        A request for an unknown type is ignored. Source: xDS protocol, "How the client specifies what resources to
+        return".
         """
         self.node = self.node or request.node
         row = BY_TYPE_URL.get(request.type_url)
@@ -117,12 +115,12 @@ class DeltaStream:
         return Reaction(self._batch(now_s), acknowledgement)
 
     def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[DeltaResponse, ...]:
-        """Take what is current from now on; return what is sent of it."""
+        """Process a new snapshot; return the responses to send."""
         self._snapshot = snapshot
         return self._batch(now_s)
 
     def receive_timer(self, now_s: float) -> tuple[DeltaResponse, ...]:
-        """Return what is due at this time: what was NACKed before, and heartbeats."""
+        """Return the responses that are due: retries and heartbeats."""
         return self._batch(now_s)
 
     @property
@@ -132,35 +130,35 @@ class DeltaStream:
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether it may be time to send something when more is known of what is nowhere."""
+        """Whether a new answer of an upstream may cause a response."""
         return any(watch.awaits_answers for watch in self._watches.values())
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the client has answered what a step changed of its subscriptions."""
+        """Return whether the client has answered a step."""
         watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
         return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names of a type that the client subscribes to."""
+        """Return the subset of `names` that the client subscribes to."""
         watch = self._watches.get(type_url)
         return NOTHING if watch is None else watch.names.may_select(names)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return the subscription to a type; to nothing where the client never requested it."""
+        """Return the subscription to a type, empty if it was never requested."""
         watch = self._watches.get(type_url)
         return watch.subscription if watch else Subscription.initial(type_url)
 
     @property
     def name_count(self) -> int:
-        """How many names its subscriptions have."""
+        """The number of names in its subscriptions."""
         return sum(len(watch.names.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield how the client stands with each type that it wants, where the snapshot of this generation is served."""
+        """Yield the client's state for each wanted type, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return the state of each type, in push order."""
+        """Return the status of each type, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
     def _begin(self, row: ResourceType) -> _DeltaWatch:
@@ -210,7 +208,7 @@ class DeltaStream:
         return tuple(self._responses(updates, now_s))
 
     def _names_needed(self, watch: _DeltaWatch, snapshot: Snapshot) -> frozenset[str]:
-        """Return what is sent again to a client that subscribes to a type first, or that waits for any virtual hosts."""
+        """Return the names to send again because the client is new to a type, or waits for any virtual hosts."""
         if not watch.waits_for_hosts:
             return NOTHING if watch.is_initialized else self._needed.get(watch.type_url, NOTHING)
         routes = self._watches.get(ROUTES)
@@ -218,7 +216,7 @@ class DeltaStream:
         return ends_of_any_wait(snapshot) if known is None else ends_of_wait(known)
 
     def _follow(self, update: DeltaUpdate, again: dict[TypeUrl, frozenset[str]]) -> None:
-        """Note in `again` what the client needs again with an update."""
+        """Add to `again` the names that the client needs again after an update."""
         needed = FOLLOWED_BY.get(update.type_url)
         if needed is None or not self._is_aggregated or not update.resources:
             return
@@ -229,15 +227,15 @@ class DeltaStream:
                 self._need(needed, self._needed.get(needed, NOTHING) | names, self._watches[update.type_url])
             return
         if update.type_url == ENDPOINTS:
-            # An Envoy that gets other endpoints of the same cluster has kept those of its localities.
+            # An Envoy that receives changed endpoints of the same cluster has kept those of its localities.
             users = (resource for resource in users if resource.name in again.get(ENDPOINTS, NOTHING))
         if names := watch.names.needed_by(users):
             again[needed] = again.get(needed, NOTHING) | names
 
     def _need(self, type_url: TypeUrl, names: frozenset[str], users: _DeltaWatch) -> None:
-        """Note names that a client needs when it subscribes to a type, which it may never do."""
+        """Keep names for the time when the client subscribes to a type, if ever."""
         if len(names) > self._most_needed:
-            # What refers to the others was removed, or refers to something else now.
+            # The users of the other names were removed, or reference other names now.
             names &= references_to(type_url, users.resources())
             self._most_needed = max(LEAST_NEEDED, 2 * len(names))
         self._needed[type_url] = names
@@ -255,9 +253,9 @@ class DeltaStream:
 
 
 class _DeltaWatch:
-    """One type on one stream: what was sent. `names` has the subscription, the stream the order between types.
+    """One type on one stream.
 
-    What the client holds is not kept by name: it is what `_base` has of the subscription, except for what is pending.
+    The resources that the client holds are not kept by name: they are the selection from `_base`, without pending ones.
     """
 
     __slots__ = (
@@ -282,71 +280,62 @@ class _DeltaWatch:
         self._memory, self._ttl, self._absence = memory, ttl, absence
         self._acks = Acks(is_whole=self.names.keeps_together, most_retries=MOST_PARTS, share=memory.share)
         self._heartbeats = Heartbeats()
-        # The rows that the client was last sent something of; None until it is known what it holds.
+        # The rows that were sent last; None until it is known which resources the client holds.
         self._base: Rows | None = None
-        # That of the snapshot that was looked at last.
+        # The generation of the snapshot that was processed last.
         self._generation = 0
-        # Names that are to be answered as soon as something can be sent.
+        # Names to answer as soon as a response can be sent.
         self._asked = NOTHING
-        # What the client has from another stream, until it was compared.
+        # The versions that the client has from another stream, until they were compared.
         self._held = NOTHING_HELD
-        # Names in flight when the client unsubscribed from `*`. If it resubscribes, those that were removed meanwhile have
-        # to be reported.
+        # Names in flight when the client unsubscribed from `*`. If it resubscribes, the ones that were removed
+        # meanwhile have to be reported.
         self._left = NOTHING
-        # Why names of the subscription are rejected.
+        # Reasons of the rejected names in the subscription.
         self._rejected: Mapping[str, str] = NO_REJECTIONS
-        # What the client brought that is used by others, does not exist, and is removed when these are up to date.
+        # Resources that the client brought and that do not exist; removed once their users are up to date.
         self.gone = NOTHING
         self.is_led = False  # removals wait for their users
 
     @property
     def is_user(self) -> bool:
-        """Whether it uses other types."""
         return BY_TYPE_URL[self.type_url].is_user
 
     @property
     def brings_content(self) -> bool:
-        """Whether the client brings something from another stream that was not compared yet."""
         return self._base is None and bool(self._held)
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether the client has not answered what it was sent."""
         return not self._acks.has_answered(1, selects=True)
 
     @property
     def has_taken_all(self) -> bool:
-        """Whether the client ACKed all that it was sent."""
         return not (self.awaits_answer or self._acks.pending.names)
 
     @property
     def named_types(self) -> frozenset[TypeUrl]:
-        """The types that resources of this one name."""
         chunks = () if self._base is None else self._base.chunks
         return frozenset[TypeUrl]().union(*(chunk.once(_named_types) for chunk in chunks))
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it is known what the client holds."""
         return self._base is not None
 
     @property
     def waits_for_hosts(self) -> bool:
-        """Whether the client asked for virtual hosts without naming any."""
+        """Whether the client requested virtual hosts without naming any."""
         return self.names.keeps_together and WILDCARD in self._asked
 
     @property
     def timer_at_s(self) -> float | None:
-        """When time alone gives this watch something to send."""
         return earliest(self._acks.retry_at_s, self._heartbeats.at_s)
 
     @property
     def subscription(self) -> Subscription:
-        """What the client wants."""
         return replace(self.names.subscription, wildcard=self.names.selects_all)
 
     def receive_request(self, request: DeltaRequest, now_s: float) -> Acknowledgement | None:
-        """Take the names of a request; return the ACK or NACK in it."""
         request = self.names.spellings.receive(request, self.names.names)
         if self._base is None and request.initial_resource_versions:
             self._held = {**self._held, **request.initial_resource_versions}
@@ -368,12 +357,11 @@ class _DeltaWatch:
     def update(
         self, snapshot: Snapshot, again: frozenset[str], now_s: float, *, is_pushed: bool = False
     ) -> DeltaUpdate | None:
-        """Return what to send, of the names in `again` also what was sent before; None for nothing.
+        """Return the update to send; names in `again` are included even if they were sent before.
 
-        With `is_pushed`, what exists of `again` is sent also where the client did not subscribe to it. What
-        others may use is not removed yet from a client that brings it.
-
-        Every update has to be sent: from now on the client counts as holding what `snapshot` has.
+        With `is_pushed`, existing names in `again` are sent even without a subscription. Removals of used resources
+        wait if the client brings content. Every update has to be sent: from now on the client counts as holding the
+        state of `snapshot`.
         """
         self._generation = snapshot.generation
         if self.type_url in snapshot.withheld or (self._base is None and not self._asked):
@@ -393,7 +381,7 @@ class _DeltaWatch:
             repeated = self.names.answer_again(again, after, self._acks.held_back, is_first=base is None)
         pushed = frozenset(again & rows.keys()) - self.names.names if is_pushed else NOTHING
         certain = self._absence.reconsider(self.names.names, after)
-        # It does not say which members it holds.
+        # The client does not report which members it holds.
         globs = self.names.new_globs(self._asked)
         members = removed_members(snapshot, self.type_url, globs) if globs else NOTHING
         self.names.settle(self._asked, after)
@@ -411,40 +399,38 @@ class _DeltaWatch:
         return replace(update, unrequested=pushed) if update and pushed else update
 
     def remove_gone(self, snapshot: Snapshot) -> DeltaUpdate | None:
-        """Return what removes at last what the client brought and does not exist."""
         gone, self.gone = names_without(snapshot.resources(self.type_url), self.gone), NOTHING
         return self._update_of(Changes(removed=gone), snapshot, NOTHING) if gone else None
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether it may be time to send something when more is known of what is nowhere."""
         return self._absence.is_open or (self._base is None and self._waits_for_all)
 
     @property
     def _waits_for_all(self) -> bool:
-        """Whether the client wants everything, and nobody knows yet what that is."""
+        """Whether the client wants a wildcard that upstreams have not answered completely."""
         if WILDCARD not in self._asked or not self.names.selects_all:
             return False
         return bool(self._memory.unanswered(self.type_url, frozenset((WILDCARD,))))
 
     def _more(self, pushed: frozenset[str], certain: frozenset[str], members: frozenset[str]) -> Changes:
-        """Return what is sent beside changes and answers; `certain` does not exist, of which that was not certain before."""
+        """Return additional changes; the names in `certain` are now known not to exist."""
         hosts = certain & self.names.names if self.names.keeps_together else NOTHING
         return Changes(pushed, certain - hosts, members, unpopulated=hosts)
 
     @property
     def _has_more(self) -> bool:
-        """Whether there may be something to send although no resource changed."""
+        """Whether there may be an update although no resource changed."""
         is_open = self._asked or self.names.has_given_up or self._acks.pending.names
         return bool(is_open) or self._absence.is_open
 
     def _compare(self, base: Rows | None, rows: Rows) -> Changes:
-        """Return what changed since the client was last sent something, or since another stream sent it what it brings."""
+        """Return the changes since the last update, or since the brought versions."""
         after = self.names.lookup(rows, base)
         if base is None:
             self._absence.begin(names_without(rows, self._held.keys()))
             if self._held and self._ttl is not TtlUse.NONE:
-                # Nobody knows how long ago its time to live was renewed.
+                # It is unknown how long ago its time to live was renewed.
                 self._heartbeats.at_s = 0.0
             return self.names.begin(self._held, after)
         change = rows.changes_since(base)
@@ -456,7 +442,7 @@ class _DeltaWatch:
         return self.names.change(updated, change.removed, self.names.lookup(base), after)
 
     def _renew_pending(self, changed: Changes, now_s: float) -> frozenset[str]:
-        """Return what is pending and has new content, which begins without back-off."""
+        """Restart pending names with new content without back-off; return them."""
         pending = self._acks.pending
         renewed = pending.names & (changed.fresh | changed.removed) if pending.names else NOTHING
         if renewed:
@@ -464,7 +450,6 @@ class _DeltaWatch:
         return renewed
 
     def _answer(self, after: Lookup) -> Changes:
-        """Return what answers the names that were asked for."""
         if not self._asked:
             return NO_CHANGES
         answered = self.names.answer(self._asked, self._held, after, self._acks.pending.names)
@@ -474,7 +459,7 @@ class _DeltaWatch:
         return answered | Changes(removed=names_without(after.rows, left))
 
     def _retry(self, after: Lookup, now_s: float, *, is_due: bool) -> Changes:
-        """Return all that was NACKed, where it can only be sent together, and is due."""
+        """Return all NACKed hosts, which can only be sent together, if they are due."""
         pending = self._acks.pending
         if not isinstance(self.names, HostNames) or not (is_due or self._acks.due(now_s)):
             return NO_CHANGES
@@ -495,7 +480,6 @@ class _DeltaWatch:
         return DeltaUpdate(self.type_url, version, changes, resources, aliases)
 
     def retries(self, snapshot: Snapshot, now_s: float) -> Iterator[DeltaUpdate]:
-        """Yield what was NACKed and is sent again now, apart from each other and from what `update` returned."""
         rows = snapshot.resources(self.type_url)
         if not self._acks.pending.names or self._base is not rows or self.type_url in snapshot.withheld:
             return
@@ -508,7 +492,6 @@ class _DeltaWatch:
                 yield DeltaUpdate(self.type_url, version, Changes(found, removed=removed), rows.select(found))
 
     def send(self, update: DeltaUpdate, nonce: Nonce, now_s: float) -> DeltaResponse:
-        """Make the response of an update, and remember it until its ACK or NACK."""
         changes, resources = update.changes, update.resources
         absence = changes.absent | changes.removed
         names = absence | changes.unpopulated
@@ -538,7 +521,6 @@ class _DeltaWatch:
         )
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> DeltaResponse | None:
-        """Return what renews the time to live of what the client holds, where that is due."""
         version, base = self._acks.sent, self._base
         if version is None or base is None or not self._heartbeats.is_due(now_s):
             return None
@@ -554,18 +536,16 @@ class _DeltaWatch:
         return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
 
     def has_answered(self, step: Step) -> bool:
-        """Whether the client has answered what a step changed of this type."""
         generation, selects = step.snapshot.generation, self.selects(step.changed[self.type_url])
         if self._generation < generation:
             return not selects
         return self._acks.has_answered(generation, selects=selects)
 
     def selects(self, change: RowsChange) -> bool:
-        """Whether the client subscribes to something in a change."""
         return self.names.may_select_any(change)
 
     def resources(self) -> Collection[Resource]:
-        """Return what the client should hold, pending or not."""
+        """Return the resources that the client should hold, pending or not."""
         if self._base is None:
             return ()
         if self.names.selects_all:
@@ -574,21 +554,17 @@ class _DeltaWatch:
 
     @property
     def has_members(self) -> bool:
-        """Whether the client is sent members of a collection."""
         return self._base is not None and self.names.has_members(self.names.lookup(self._base))
 
     @property
     def selects_nothing(self) -> bool:
-        """Whether the client wants nothing of this type."""
         return not (self.names.selects_all or self.names.names)
 
     def sync_state(self, generation: int) -> SyncState:
-        """Return how the client stands with this type, where the snapshot of this generation is served."""
         state = self._acks.state
         return SyncState.STALE if state is SyncState.SYNCED and self._generation < generation else state
 
     def status(self) -> WatchStatus:
-        """Return the state of this type."""
         missing: tuple[str, ...] = ()
         if self._base is not None:
             missing = tuple(sorted(self.names.names - self.names.lookup(self._base).existing(self.names.names)))

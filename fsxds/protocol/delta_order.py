@@ -1,16 +1,16 @@
-"""In which order the updates of one Delta stream go out.
+"""The order in which the updates of one Delta stream are sent.
 
-A client that comes with content is led to what is current as by the steps of a rollout:
+A client that connects with content goes through steps as in a rollout:
 
 | step | sent | source |
 | --- | --- | --- |
-| GROW | what is used, added or changed | xDS protocol, "Eventual consistency considerations" |
-| SWITCH | the users that the client brings, when it answered that | the same; ENVOY.md E70 |
-| SHRINK | what is used and gone, when it ACKed all users, and those that these name | the same |
-| | if there are other listeners, only after what lingers for connections of the old ones: nobody knows what these use | ENVOY.md E66 |
-| | from an Envoy, after a start without state, only after what lingered then: nobody knows what lingers | the same |
+| GROW | used resources that were added or changed | xDS protocol, "Eventual consistency considerations" |
+| SWITCH | the users that the client brings, after it answered GROW | the same; ENVOY.md E70 |
+| SHRINK | removals of used resources, after it ACKed all users and the resources that these reference | the same |
+| | if listeners changed, only after connections of the old ones have drained: it is unknown which resources these use | ENVOY.md E66 |
+| | for an Envoy, after a start without state, only after connections from before have drained: it is unknown which ones exist | the same |
 
-A step waits for `step_timeout_s` at most. Of users that have streams of their own nothing is known: only time counts for them.
+A step waits for at most `step_timeout_s`. The users on other streams are unknown: only time counts for them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ AT_ONCE = RolloutOptions(is_on=False)
 
 @dataclass(frozen=True, slots=True)
 class DeltaUpdate:
-    """What is sent of one type: `changes` by name, and the resources of those that are fresh.
+    """The update of one type: `changes` by name, and the fresh resources.
 
-    `unrequested` are the names of resources that the client did not subscribe to.
+    `unrequested` are names of resources that the client did not subscribe to.
     """
 
     type_url: TypeUrl
@@ -45,17 +45,16 @@ class DeltaUpdate:
     unrequested: frozenset[str] = NOTHING
 
     def divided(self) -> tuple[DeltaUpdate | None, DeltaUpdate]:
-        """Return the part that removes nothing from the client, None where there is none, and the removal."""
+        """Return the part that removes nothing from the client, or None if it is empty, and the removal."""
         rest = replace(self.changes, removed=NOTHING)
         removal = DeltaUpdate(self.type_url, self.version, Changes(removed=self.changes.removed))
         return replace(self, changes=rest) if rest else None, removal
 
 
 def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
-    """Yield the updates of one batch, the removals of what others use at its end.
+    """Yield the updates of one batch, removals of used resources last.
 
-    In a rollout they come in a step of their own. A client that missed steps, because it was away or late, has users of
-    what is removed until it has the rest of the batch.
+    Outside of a rollout, a client that missed steps has users of removed resources until it has the rest of the batch.
     """
     removals = []
     for update in updates:
@@ -70,41 +69,41 @@ def removals_last(updates: list[DeltaUpdate]) -> Iterator[DeltaUpdate]:
 
 
 class ArrivingWatch(Protocol):
-    """One type on the stream of a client that comes with content."""
+    """One type on the stream of a client that connects with content."""
 
     type_url: TypeUrl
 
     @property
     def is_user(self) -> bool:
-        """Whether it uses other types."""
+        """Whether its resources use other types."""
 
     @property
     def brings_content(self) -> bool:
-        """Whether the client brings something from another stream that was not compared yet."""
+        """Whether the client brings content from another stream that was not compared yet."""
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it is known what the client holds."""
+        """Whether it is known which resources the client holds."""
 
     @property
     def has_taken_all(self) -> bool:
-        """Whether the client ACKed all that it was sent."""
+        """Whether the client ACKed all responses."""
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether the client has not answered what it was sent."""
+        """Whether a response to the client is unanswered."""
 
     @property
     def named_types(self) -> frozenset[TypeUrl]:
-        """The types that what is served of it names."""
+        """The types that the served resources of this type reference."""
 
 
 class Arrival:
-    """How far one client is. Times are readings of the clock of its stream.
+    """The place of one client in these steps; times are of the clock of its stream.
 
     Attributes:
-        timer_at_s: when to ask again without an answer of the client; None for never.
-        has_new_listeners: the client has other listeners than it brought, and connections of those may be open.
+        timer_at_s: when to decide again without an answer; None for never.
+        has_new_listeners: connections of replaced listeners may be open.
     """
 
     __slots__ = ("_came_s", "_has_waited", "_rollout", "_unknown_until_s", "has_new_listeners", "timer_at_s")
@@ -112,17 +111,17 @@ class Arrival:
     def __init__(self) -> None:
         self.timer_at_s: float | None = None
         self.has_new_listeners = False
-        # When the client brought something first; None before that.
+        # When the client first brought content; None before that.
         self._came_s: float | None = None
         self._rollout = AT_ONCE
-        # Until then, its draining listeners may use what is not served: other clients than Envoys have none.
+        # Until then, draining listeners of an Envoy may use resources that are not served; other clients have none.
         self._unknown_until_s = 0.0
         self._has_waited = False
 
     def begin_batch(
         self, watches: Iterable[ArrivingWatch], now_s: float, rollout: Callable[[], RolloutOptions], *, is_envoy: bool
     ) -> None:
-        """Look at all types before anything is sent; the time begins when the client first brings something."""
+        """Prepare for a batch, before anything is sent; time counts from the first brought content."""
         self.timer_at_s = None
         if self._came_s is None and any(watch.brings_content for watch in watches):
             self._came_s, self._rollout = now_s, rollout()
@@ -130,17 +129,11 @@ class Arrival:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the client is led by steps."""
+        """Whether the client goes through the steps."""
         return self._rollout.is_on
 
     def holds_users(self, watches: Iterable[ArrivingWatch], now_s: float, *, grows: bool) -> bool:
-        """Whether users that the client brings wait: it has not answered what they may use.
-
-        Args:
-            watches: all types of the stream.
-            now_s: the time.
-            grows: something of what they may use is about to be sent.
-        """
+        """Whether brought users wait, because the client has not answered the resources that they may use."""
         at_s = self._until_s(1)
         if at_s <= now_s or not (grows or any(watch.awaits_answer for watch in watches if not watch.is_user)):
             return False
@@ -148,13 +141,7 @@ class Arrival:
         return True
 
     def holds_removals(self, watches: Iterable[ArrivingWatch], now_s: float, *, has_more: bool) -> bool:
-        """Whether removals of what is used wait: the client may use it still.
-
-        Args:
-            watches: all types of the stream.
-            now_s: the time.
-            has_more: something else is about to be sent.
-        """
+        """Whether removals of used resources wait, because the client may still use them."""
         lingers_s = self._rollout.linger_s if self.has_new_listeners else 0.0
         at_s = max(self._until_s(1 + self._has_waited) + lingers_s, self._unknown_until_s)
         may_linger = lingers_s > 0 or self._unknown_until_s > now_s
@@ -171,7 +158,8 @@ def _have_moved_on(watches: tuple[ArrivingWatch, ...]) -> bool:
     users = {watch.type_url: watch for watch in watches if watch.is_user}
     if not users or not all(watch.has_taken_all for watch in watches):
         return False
-    # Requests for several types come one by one: those for routes after that for the listeners that name them.
+    # Requests for several types come one by one: the request for routes comes after the one for the listeners that
+    # reference them.
     named = frozenset[TypeUrl]().union(*(watch.named_types for watch in users.values()))
     awaited = {url for url in named if url in BY_TYPE_URL and BY_TYPE_URL[url].is_user}
     return all(url in users and users[url].is_initialized for url in awaited | users.keys())

@@ -1,12 +1,12 @@
-"""HTTP GET: what a URL asks for, and what a snapshot has for it. Pure.
+"""HTTP GET: reads a URL, and finds the resources that a snapshot has for it. Pure.
 
 | rule | source |
 | --- | --- |
 | `xdstp://authority` in front of the path of a URL is the name of its resource. | xRFC TP1, "HTTP transport" |
 | The authority is that of the server, none, or the `Host` of the request; a plain name comes last. | fsxds |
-| All parameters match exactly, or else all but `xds.node.…`, which say which node asks. | xRFC TP1, "Resource locators", "Context parameters" |
+| All parameters match exactly, or else all but `xds.node....`, which describe the requesting node. | xRFC TP1, "Resource locators", "Context parameters" |
 | A path that ends with `/*` lists a directory, and nothing deeper; without a name, a type is listed. | xRFC TP1, "Glob" |
-| Of secrets, lists have the names alone. | fsxds |
+| Lists of secrets have only the names. | fsxds |
 """
 
 from __future__ import annotations
@@ -46,13 +46,12 @@ NODE_PREFIX = "xds.node."
 _METADATA = f"{NODE_PREFIX}metadata."
 _LOCALITY = {name: f"{NODE_PREFIX}locality.{name}" for name in ("region", "zone", "sub_zone")}
 
-# Of several parts, of which the last one is no number.
+# Several labels, the last of which is not a number.
 _DOMAIN = re.compile(r"(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*\.?")
 
-# Above the length of any type.
 LONGEST_TYPE = 80
 
-# So many lists of one type are kept until it changes.
+# The maximum number of lists of one type that are cached until it changes.
 MOST_LISTS = 256
 
 Parameters = tuple[tuple[str, str], ...]
@@ -61,16 +60,16 @@ Parameters = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class GetTarget:
-    """What a URL asks for.
+    """The target of a URL.
 
     Attributes:
         row: the type; None for the index of all types.
-        path: what follows the type, decoded; empty for all resources of the type.
-        names: what the resource may be called, in the order in which it is looked for.
-        directories: for a list, what the names of its members may begin with, and what they end with then.
-        node: the parameters that say which node asks.
-        wait: how long to wait for a change, as it was written; None for not at all.
-        authority: that of the server.
+        path: after the type, decoded; empty for all resources of the type.
+        names: the candidate names of the resource, in the order of lookup.
+        directories: for a list, prefix and suffix of the members' names.
+        node: the parameters that describe the requesting node.
+        wait: how long to wait for a change, as written; None for not at all.
+        authority: the authority of the server.
     """
 
     row: ResourceType | None
@@ -88,13 +87,13 @@ class GetTarget:
 
     @property
     def asked(self) -> frozenset[str]:
-        """The names by which another server may have it: those of the resource, or of the collection, `*` for a type."""
+        """The names to ask upstreams for: of the resource or the collection, `*` for a type."""
         if not self.path:
             return frozenset((WILDCARD,))
         return frozenset(name for name in self.names if not is_structured(name) or self._may_be_elsewhere(name))
 
     def _may_be_elsewhere(self, name: str) -> bool:
-        """Whether the authority of a structured name is that of the server, or a domain: an address in a `Host` is neither."""
+        """Whether a name has the server's authority or a domain; an address from a `Host` is neither."""
         authority = name.removeprefix(SCHEME).partition("/")[0]
         return (bool(authority) and authority == self.authority) or _DOMAIN.fullmatch(authority) is not None
 
@@ -108,9 +107,9 @@ class FoundResource:
 
 @dataclass(frozen=True, slots=True)
 class FoundList:
-    """Several resources of one type, in the order of their names, and a digest of names and versions.
+    """Several resources of one type, sorted by name, and a digest of names and versions.
 
-    `has_versions` is false for secrets, of which only the names are listed: the digest is of these then.
+    Lists of secrets have and digest only names (`has_versions` is false).
     """
 
     row: ResourceType
@@ -121,7 +120,7 @@ class FoundList:
 
 @dataclass(frozen=True, slots=True)
 class FoundIndex:
-    """All types, and a digest of what they have."""
+    """All types, and a digest of their contents."""
 
     snapshot: Snapshot = field(repr=False)
     version: Version
@@ -129,14 +128,14 @@ class FoundIndex:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There is nothing, for this reason."""
+    """Nothing exists, for this reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRedirect:
-    """A resource that is another one: its name, and the entry where that is a list collection; empty for all of it."""
+    """A redirect to another resource: its name, and the entry of a list collection (empty: all of it)."""
 
     name: ResourceName
     entry: str = ""
@@ -146,12 +145,7 @@ Found = FoundResource | FoundRedirect | FoundList | FoundIndex | Absent | Unavai
 
 
 def read_target(url: str, host: str, authority: str) -> GetTarget:
-    """Read a URL.
-
-    Args:
-        url: the path and the query, as they were sent.
-        host: the `Host` of the request, empty for none.
-        authority: that of the server, empty for none.
+    """Read a URL, as it was sent.
 
     Raises:
         ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path begins with no type.
@@ -221,7 +215,6 @@ def _decoded(text: str, place: str) -> str:
 
 
 def _authorities(host: str, authority: str) -> tuple[str, ...]:
-    """Return the authorities that a name may have, in order."""
     host = host.lower()
     name, colon, port = host.rpartition(":")
     without_port = name if colon and port.isdigit() else host
@@ -239,7 +232,7 @@ def _structured_names(
 
 
 def _plain_names(path: str, context: Parameters) -> Iterator[str]:
-    """Yield the names without parameters: a plain one, or a structured one that is written out in the path."""
+    """Yield the names without parameters: a plain one, or a structured one in the path."""
     if not path or context:
         return
     yield path
@@ -257,7 +250,7 @@ def _is_glob(path: str) -> bool:
 def _directories(
     row: ResourceType, path: str, authorities: tuple[str, ...], contexts: tuple[Parameters, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield with what the names of members begin, and end: their directory, and their parameters."""
+    """Yield prefix and suffix of the members' names: directory and parameters."""
     directory = path.removesuffix("*")
     for context in contexts:
         for authority in authorities:
@@ -268,7 +261,7 @@ def _directories(
 
 
 def node_of(parameters: Parameters, peer: str) -> Node:
-    """Return the node that asks, by the parameters that Envoy adds to names. Raises ProtocolError where one is very long.
+    """Return the requesting node from the parameters that Envoy adds to names. Raises ProtocolError if one is too long.
 
     Envoy writes values of metadata as JSON; any other text stands for itself.
     """
@@ -299,13 +292,13 @@ def find(
     elsewhere: Collection[str] = (),
     unanswered: Unanswered = nothing_unanswered,
 ) -> Found:
-    """Return what a snapshot has for a URL.
+    """Find the resource or list that a snapshot has for a URL.
 
     Args:
-        target: what the URL asks for.
-        snapshot: what is served; None before anything was loaded.
-        elsewhere: the authorities whose resources are at URLs of their own.
-        unanswered: knows which names that nothing served has may exist on another server.
+        target: the target of the URL.
+        snapshot: the served snapshot; None before the first.
+        elsewhere: the authorities with their own URLs.
+        unanswered: returns the missing names that may exist on an upstream.
     """
     if snapshot is None:
         return NOTHING_LOADED
@@ -313,7 +306,7 @@ def find(
         return FoundIndex(snapshot, _version_of_index(snapshot))
     is_withheld = target.row.type_url in snapshot.withheld
     found = NOTHING_LOADED if is_withheld else _find_in(snapshot, target, target.row)
-    # As long as something of the type has no answer, a name that has one may wait with it.
+    # While the wildcard of the type is unanswered, an answered name may wait with it.
     asked = target.asked | {WILDCARD} if isinstance(found, Unavailable) else target.asked
     if (isinstance(found, Unavailable) or _is_nothing(found)) and unanswered(target.row.type_url, asked):
         return NOT_ANSWERED
@@ -327,7 +320,7 @@ def _is_nothing(found: Found) -> bool:
 
 
 def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, elsewhere: Collection[str]) -> Found:
-    """Return where a redirect leads first that a client can get; its content where that has no URL, such as a file."""
+    """Return the first choice of a redirect that a client can get; its content if that has no URL, such as a file."""
     for choice in Locator.parse(resource.redirect).choices():
         name = choice.target
         if isinstance(name, ResourceName):
@@ -339,7 +332,7 @@ def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, else
         return FoundResource(resource)
     leads_to = Locator.parse(resource.redirect).target
     if not isinstance(leads_to, ResourceName):
-        # Where the files of the server are is nobody's business.
+        # Clients must not learn where the files of the server are.
         return Absent("this is a redirect to a file of the server that has no such resource; `fsxds check` says why")
     return Absent(f"this is a redirect to {str(leads_to)[:200]}, which is not served here; ask where that is served")
 
@@ -358,7 +351,7 @@ def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:
 
 
 def _absence(row: ResourceType, path: str, rows: Rows) -> str:
-    """Return what is said of a resource that is not there; the names that are there may be for others."""
+    """Return the message for a missing resource; without existing names, which may be for other clients."""
     parent = path.rpartition("/")[0]
     lists = (
         f"GET /{row.message_type}/{parent}{'/' if parent else ''}* lists what is beside it"
@@ -369,14 +362,14 @@ def _absence(row: ResourceType, path: str, rows: Rows) -> str:
 
 
 _Directory = tuple[str, str]
-"""With what the names of its members begin, and end."""
+"""Prefix and suffix of the names of its members."""
 
 _Directories = Mapping[_Directory, tuple[bytes, tuple[Resource, ...]]]
 """The members of each directory, with a digest of them."""
 
 
 class _Lists:
-    """The lists of one type's resources that were asked for; kept with its rows."""
+    """A cache of the lists of one type, kept with its rows."""
 
     __slots__ = ("_known",)
 
@@ -384,7 +377,6 @@ class _Lists:
         self._known: Lru[tuple[_Directory, ...], FoundList] = Lru(MOST_LISTS)
 
     def find(self, row: ResourceType, rows: Rows, directories: tuple[_Directory, ...]) -> FoundList:
-        """Return the members of the first directory that has any."""
         return self._known.find(directories, lambda: _list_of(row, rows, directories))
 
 
@@ -402,13 +394,13 @@ def _list_of(row: ResourceType, rows: Rows, directories: tuple[_Directory, ...])
     return FoundList(row, tuple(chain.from_iterable(resources for _, resources in members)), version, not row.is_secret)
 
 
-# Chunks are shared with later rows: a change in a directory of any size costs what it changes.
+# Chunks are shared with later rows, so a change in a directory of any size only costs the changed chunks.
 def _by_directory(chunk: Chunk[Resource]) -> _Directories:
     return _members_of(chunk, lambda resource: f"{resource.name}\0{resource.version}\0")
 
 
 def _names_by_directory(chunk: Chunk[Resource]) -> _Directories:
-    # A digest of secrets would let somebody try which they are.
+    # A digest of secrets would let clients verify guesses.
     return _members_of(chunk, lambda resource: f"{resource.name}\0")
 
 

@@ -1,4 +1,4 @@
-"""What a Delta client wants, by the names that it subscribes to: resources' own names, aliases, collections.
+"""Resolves the names of a Delta subscription: resources' own names, aliases, collections.
 
 | rule | source |
 | --- | --- |
@@ -27,43 +27,36 @@ from fsxds.protocol.name_index import NameIndex
 from fsxds.protocol.requested_names import Spellings
 from fsxds.protocol.subscription import WILDCARD, SharedMemory, Subscription, names_without
 
-# Names come from clients: of so many that were looked up, those that were asked for last are remembered.
+# The size of the cache of looked-up names, which come from clients.
 MOST_KEPT = 100_000
 
 
 class Lookup:
-    """Finds resources of one type by the names that clients use. One object serves all streams.
-
-    Args:
-        rows: the resources by their own names.
-    """
+    """Finds resources of one type by the names that clients use. All streams share one object."""
 
     __slots__ = ("_found", "_index", "rows")
 
     def __init__(self, rows: Mapping[str, Resource]) -> None:
         self.rows = rows
         self._index = NameIndex(rows)
-        # The own names of what names stand for that are not own names themselves.
+        # Maps names that are not own names to the own names that they stand for.
         self._found: Lru[str, tuple[str, ...]] = Lru(MOST_KEPT)
 
     @classmethod
     def of(cls, rows: Rows, before: Rows | None = None) -> Self:
-        """Return what finds these resources; it is kept with them.
-
-        What was worked out for the rows `before` is not worked out again for what did not change since.
-        """
+        """Return the lookup of these rows, kept with them; reuses unchanged results for the rows `before`."""
         return rows.derive(cls, lambda: cls._make(rows, before))
 
     @classmethod
     def _make(cls, rows: Rows, before: Rows | None) -> Self:
-        # Without the rows, which would wait for the garbage collector if what is kept with them had them.
+        # Given only the table, not the rows: rows that reference themselves would wait for the garbage collector.
         lookup = cls(rows.by_name)
         if before is not None and (last := before.derived(cls)) is not None:
             lookup.take_over(last, rows.changes_since(before))
         return lookup
 
     def take_over(self, last: Lookup, change: RowsChange) -> bool:
-        """Take over what was worked out for earlier rows, which differ in this; return whether all of it still holds."""
+        """Reuse the results for earlier rows, which differ by `change`; return whether all are still valid."""
         self._index = last._index.after(self.rows, change)
         if not self._index.finds_as(last._index):
             return False
@@ -71,13 +64,13 @@ class Lookup:
         return True
 
     def find(self, name: str) -> tuple[Resource, ...]:
-        """Return what a name stands for; nothing where it does not exist."""
+        """Return the resources that a name stands for; empty if it does not exist."""
         return tuple(self.rows[own] for own in self._names_of(name))
 
     def existing(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return those of these names that stand for anything.
+        """Return the subset of `names` that stand for a resource.
 
-        A client may subscribe to a hundred thousand names that do not exist; they are not looked at one by one.
+        A client may subscribe to a hundred thousand names that do not exist; they are not looked up one by one.
         """
         found = names & self.rows.keys() | names & self._index.aliases().keys()
         if self._index.collections():
@@ -90,19 +83,19 @@ class Lookup:
         return bool(collections) and any(name in collections and self.stands_for_collection(name) for name in names)
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the own names of all that these names stand for."""
+        """Return the own names of the resources that these names stand for."""
         return frozenset(own for name in self.existing(names) for own in self._names_of(name))
 
     def stands_for_collection(self, name: str) -> bool:
-        """Whether a name stands for all members of a collection; it may be a resource's own as well."""
+        """Whether a name is a glob, unless it is a resource's own name."""
         return is_glob(name) and name not in self.rows
 
     def collections_among(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the collections that some of these names stand for."""
+        """Return the subset of `names` that stand for collections."""
         return frozenset(name for name in names if self.stands_for_collection(name))
 
     def members_among(self, names: AbstractSet[str], collections: AbstractSet[str]) -> frozenset[str]:
-        """Return those of these names whose resources are members of a collection."""
+        """Return the subset of `names` that are members of these collections."""
         members = (name for name in names & self.rows.keys() if name.startswith(SCHEME))
         return frozenset(name for name in members if glob_of(name) in collections)
 
@@ -120,11 +113,11 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Names in an update of a Delta client; changes of several causes are united by `|`.
+    """The names in an update of a Delta client; `|` merges changes.
 
-    `fresh` are resources to send, each of which exists; with `is_all` all there are. `absent` were subscribed to and do not
-    exist, `unpopulated` are the hosts among them. `removed` are names that the client has to drop, `ends_wait` are sent as
-    removed although they name nothing. With `is_due`, even an empty response is sent.
+    `fresh` are resources to send, with `is_all` all that exist. `absent` were subscribed to and do not exist,
+    `unpopulated` are the hosts among them. `removed` have to be dropped; `ends_wait` are sent as removed although they
+    name no resource. With `is_due`, even an empty response is sent.
     """
 
     fresh: frozenset[str] = NOTHING
@@ -136,18 +129,18 @@ class Changes:
     is_due: bool = False
 
     def __bool__(self) -> bool:
-        """Whether anything is to be sent."""
+        """Whether there is a response to send."""
         names = self.fresh or self.absent or self.removed or self.unpopulated or self.ends_wait
         return bool(names) or self.is_all or self.is_due
 
     def __or__(self, other: Changes) -> Changes:
-        """Unite both, field by field."""
+        """Merge both, field by field."""
         if not self or not other:
             return self or other
         return Changes(*(getattr(self, field) | getattr(other, field) for field in self.__slots__))
 
     def consistent(self) -> Changes:
-        """Return the same with each name in one set: what is sent is not removed, what is removed is not absent too."""
+        """Return the same with each name in one set: fresh before removed before absent."""
         if not self.removed:
             return self
         removed = self.removed - self.fresh
@@ -159,47 +152,46 @@ NO_CHANGES = Changes()
 NO_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 Held = Mapping[str, Version]
-"""The `initial_resource_versions` of a client: what it has from another stream, of this process or of another."""
+"""The `initial_resource_versions` of a client: its resources from another stream, of this process or another."""
 
 
 class DeltaNames:
-    """The names that one client subscribed to, of one type; decides which resources these stand for, and what changed.
+    """The names of one type that one client subscribed to; resolves them to resources and their changes.
 
-    A name may be a resource's own, or stand for one otherwise. What those stand for is looked up again with every change, so
-    they are kept apart.
+    Names that are not a resource's own name are kept separately, because they are resolved again at every change.
     """
 
     __slots__ = ("_indirect", "_memory", "has_given_up", "spellings", "subscription")
 
-    # Whether what was NACKed is sent again together, and removals go with additions.
+    # Whether NACKed resources are sent again together, and removals with additions.
     keeps_together: ClassVar[bool] = False
 
     def __init__(self, type_url: TypeUrl, memory: SharedMemory) -> None:
         self.subscription = Subscription.initial(type_url)
-        # How the client writes the names.
+        # The client's spellings of the names.
         self.spellings = Spellings()
         self._memory = memory
         # Whether names were unsubscribed whose resources the client is to drop.
         self.has_given_up = False
-        # The names that were not resources' own when something was last sent for them.
+        # The names that were not resources' own names when they were last answered.
         self._indirect = NOTHING
 
     @property
     def names(self) -> frozenset[str]:
-        """The names themselves."""
+        """The names of the subscription."""
         return self.subscription.names
 
     @property
     def selects_all(self) -> bool:
-        """Whether everything is wanted."""
+        """Whether the subscription is a wildcard."""
         return self.subscription.wildcard
 
     def lookup(self, rows: Rows, before: Rows | None = None) -> Lookup:
-        """Return what finds resources by the names of this type."""
+        """Return the lookup for names of this type."""
         return Lookup.of(rows, before)
 
     def receive(self, request: DeltaRequest) -> frozenset[str]:
-        """Take the names of a request; return those that are to be answered, `*` among them for everything."""
+        """Process the names of a request; return the names to answer, including `*` for a wildcard."""
         asked, before = frozenset(request.subscribe), self.subscription
         after = before.changed(asked, frozenset(request.unsubscribe))
         if after is before:
@@ -211,21 +203,21 @@ class DeltaNames:
         return asked | given_up if self.selects_all else asked
 
     def begin(self, held: Held, after: Lookup) -> Changes:
-        """Return what a client has to drop of what it brings."""
+        """Return the removals of resources that a client brings."""
         gone = names_without(after.rows, held.keys())
-        # What it did not subscribe to by its own name may be held by a name that stands for nothing any more.
+        # A brought resource with an unsubscribed own name may be held by a name that stands for no resource any more.
         if not gone or self.selects_all or not self.names <= after.rows.keys():
             return Changes(removed=gone)
         return NO_CHANGES
 
     def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
-        """Return what has to be sent because resources changed.
+        """Return the changes to send because resources changed.
 
         Args:
-            updated: the names of the resources that are new or different.
-            removed: the names of those that were removed.
-            before: finds resources as the client was sent them.
-            after: finds them as they are now.
+            updated: the names of new or changed resources.
+            removed: the names of removed resources.
+            before: the lookup at the previous response.
+            after: the lookup now.
         """
         if self.selects_all:
             return Changes(updated, removed=removed)
@@ -248,7 +240,10 @@ class DeltaNames:
     def _stood_for(
         self, indirect: frozenset[str], changed: frozenset[str], before: Lookup, after: Lookup
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the own names of all that other names stood for, and stand for now; of a large collection what changed."""
+        """Return the own names that indirect names stood for, and stand for now.
+
+        Only changed members of large collections are included.
+        """
         collections = before.collections_among(indirect)
         if not collections or collections != after.collections_among(self._indirect):
             return before.names(indirect), after.names(self._indirect)
@@ -260,20 +255,20 @@ class DeltaNames:
 
     @property
     def _own(self) -> frozenset[str]:
-        """The names that stand for resources of these names."""
+        """The subscribed names that are compared with resources' own names."""
         return self.names
 
     def _still_indirect(self, lost: frozenset[str], after: Lookup) -> frozenset[str]:
         return names_without(after.rows, self._indirect | lost)
 
     def _ended(self, indirect: frozenset[str], before: Lookup, after: Lookup) -> frozenset[str]:
-        """Return the names, not resources' own, that stood for something and do not any more."""
+        """Return the indirect names that stand for no resource any more."""
         existed = before.existing(indirect & self._indirect)
         return frozenset(name for name in existed - after.existing(existed) if not is_glob(name))
 
     def answer(self, asked: frozenset[str], held: Held, after: Lookup, pending: frozenset[str]) -> Changes:
-        """Return what answers the names in `asked`, except for what the client already holds; `pending` were NACKed."""
-        # There may be ten thousand names, and most of them are resources' own.
+        """Return the answer to the names in `asked`, without resources that the client holds; `pending` were NACKed."""
+        # There may be ten thousand names, and most of them are own names.
         own = asked & after.rows.keys()
         others = asked - own - {WILDCARD}
         existing = after.existing(others)
@@ -288,25 +283,25 @@ class DeltaNames:
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """Return what is sent again because of other types of the stream, of what is subscribed and not held back.
+        """Return the subscribed names to send again because of other types, without those held back.
 
-        With `is_first`, the client is sent what it subscribed to in any case.
+        With `is_first`, all subscribed names are sent anyway.
         """
         wanted = names if self.selects_all else names & self.names
         existing = after.existing(wanted)
         return Changes(after.names(existing) - held_back, absent=wanted - existing - held_back)
 
     def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:
-        """Return the names of this type that resources of another type refer to."""
+        """Return the names of this type that resources of another type reference."""
         return references_to(self.subscription.type_url, users)
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
-        """Note that the client is sent what the names in `asked` stand for now."""
+        """Record that the names in `asked` have been answered."""
         if asked:
             self._indirect |= names_without(after.rows, asked) & self.names
 
     def new_globs(self, asked: frozenset[str]) -> frozenset[str]:
-        """Return the collections in `asked` that the client was not sent anything of on this stream."""
+        """Return the collections in `asked` that were not answered before on this stream."""
         return frozenset(name for name in asked - self._indirect if is_glob(name)) if asked else NOTHING
 
     def has_members(self, lookup: Lookup) -> bool:
@@ -314,49 +309,49 @@ class DeltaNames:
         return bool(self._indirect) and lookup.has_any_member(self._indirect)
 
     def receive_nack(self, answer: Answer) -> None:
-        """Take a NACK; only `HostNames` has something to note."""
+        """Process a NACK; only `HostNames` keeps a record."""
 
     def aliases(
         self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
     ) -> Mapping[str, tuple[str, ...]]:
-        """Return by name the aliases that resources are sent with, where these are not their own."""
+        """Return the aliases that replace resources' own ones, by resource name."""
         if not self.spellings:
             return NO_ALIASES
         others = ((each, self.spellings.others(each.name)) for each in resources)
         return {each.name: tuple(sorted({*each.aliases, *more})) for each, more in others if more}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
-        """Return the own names of all that is wanted and exists; not to be asked where everything is wanted."""
+        """Return the own names of all selected resources; not for a wildcard."""
         own = self.names & lookup.rows.keys()
         return own | lookup.names(self._indirect) if self._indirect else own
 
     def may_select_any(self, change: RowsChange) -> bool:
-        """Whether any of the changed resources may be wanted; of names that stand for others that is not looked up."""
+        """Whether a changed resource may be selected; indirect names are not looked up."""
         return bool(self._indirect) or self.subscription.selects_any(change)
 
     def may_select(self, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names that may be wanted, likewise."""
+        """Return the subset of `names` that may be selected; indirect names are not looked up."""
         return names if self._indirect else self.subscription.selected(names)
 
     def wants(self, name: str, lookup: Lookup) -> bool:
-        """Whether a resource of this name is wanted."""
+        """Whether a resource of this name is selected."""
         return self.selects_all or name in self.names or name in lookup.names(self._indirect)
 
 
 def references_to(type_url: TypeUrl, users: Iterable[Resource]) -> frozenset[str]:
-    """Return the names of a type that resources refer to."""
+    """Return the names of a type that resources reference."""
     return frozenset(
         reference.name for user in users for reference in user.references if reference.type_url == type_url
     )
 
 
 def unheld(names: AbstractSet[str], held: Held, lookup: Lookup) -> frozenset[str]:
-    """Return those of these resources that the client does not hold as they are."""
+    """Return the names that the client does not hold in the current version."""
     if not held:
         return frozenset(names)
     return frozenset(name for name in names if held.get(name) != lookup.rows[name].version)
 
 
 def _newly(names: frozenset[str], own: frozenset[str], other: Lookup) -> frozenset[str]:
-    """Return those of `names` that are missing from `own` or, as resources, from `other`."""
+    """Return the names missing from `own` or, as resources, from `other`."""
     return frozenset(name for name in names if name not in own or name not in other.rows)

@@ -1,4 +1,4 @@
-"""What goes over a stream in both directions, as values, and the state of a client.
+"""The messages of a stream in both directions, as values, and the status of a client.
 
 Source: xDS protocol, "Basic Protocol Overview", "Incremental xDS".
 """
@@ -21,23 +21,23 @@ from fsxds.rollout.rejections import Nack
 
 
 class SyncState(Enum):
-    """How a client stands with a type, the worst first."""
+    """The state of a client for one type, the worst first."""
 
     NACK = "NACK"
-    """It rejected something, and has not accepted what was sent in its place."""
+    """It rejected a response, and has not accepted a later one."""
     STALE = "STALE"
-    """It was sent something that it has not accepted yet, or is to be sent something newer."""
+    """It has not accepted a response yet, or a newer one is to be sent."""
     NOT_SENT = "NOT SENT"
-    """It asked for the type, and was sent nothing: there is nothing for it."""
+    """It requested the type, and there is no resource to send."""
     SYNCED = "SYNCED"
-    """It accepted all that it is served."""
+    """It accepted everything that is served to it."""
 
 
 _ORDER = (SyncState.NACK, SyncState.STALE, SyncState.SYNCED)
 
 
 def combined_state(states: Iterable[SyncState]) -> SyncState:
-    """Return how a client stands that stands so with its types: the worst, where types without anything count last."""
+    """Return the overall state of a client: the worst, where NOT_SENT counts last."""
     found = set(states)
     return next((state for state in _ORDER if state in found), SyncState.NOT_SENT)
 
@@ -46,21 +46,20 @@ ENVOY = "envoy"
 """The `user_agent_name` of an Envoy."""
 
 
-# What is kept of a client has texts of this length at most: ids, versions and nonces take some dozen characters.
+# The maximum length of texts that are kept of a client: ids, versions and nonces take some dozen characters.
 LONGEST_TEXT = 4096
 
-# Nodes that take more are not kept; an Envoy's takes some hundred bytes, its operator's metadata a few thousand.
+# Larger nodes are not kept; an Envoy's takes some hundred bytes, its operator's metadata a few thousand.
 MOST_KEPT_NODE_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The client: `node.id` and `node.cluster` of a request, and the IP address it came from ("" on a Unix socket).
+    """The client: `node.id` and `node.cluster` of a request, and its IP address ("" on a Unix socket).
 
-    `features` are its `client_features`, `agent` is its `user_agent_name`. `attributes` are what views match beside these:
-    `user_agent_version`, `locality.region`, `metadata.tier`, … with their values (see `node_attributes.py`). `serialized` is the whole node without the list
-    of extensions (61 kB in an Envoy), empty where that takes more than `MOST_KEPT_NODE_BYTES`; it is kept to be shown, and
-    decides nothing.
+    `agent` is its `user_agent_name`. `attributes` are further values that views match: `user_agent_version`,
+    `locality.region`, `metadata.tier`, ... (see `node_attributes.py`). `serialized` is the whole node without the list
+    of extensions (61 kB in an Envoy), for display only; empty if it takes more than `MOST_KEPT_NODE_BYTES`.
     """
 
     id: str
@@ -76,9 +75,9 @@ class Node:
 class SotwRequest:
     """A `DiscoveryRequest`.
 
-    `version_info` and `nonce` are None where they are empty, `node` where the message has none. `error_detail` is the
-    message of a NACK ("" for one without a message), None for an ACK. `names` are canonical; `rejected_names` says why some of
-    them are rejected, `without_authority` is one that the client wrote so, where the settings have an authority.
+    `version_info`, `nonce` and `node` are None if they are empty. `error_detail` is the message of a NACK (may be ""),
+    None for an ACK. `names` are canonical; `rejected_names` maps rejected ones to reasons. `without_authority` is one
+    name that was written without an authority, if the settings have one.
     """
 
     type_url: TypeUrl
@@ -92,11 +91,11 @@ class SotwRequest:
 
     @property
     def holds(self) -> bool:
-        """Whether the client says that it holds something."""
+        """Whether the client reports that it holds a version."""
         return self.version_info is not None
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether the client says that it holds what a snapshot has for it."""
+        """Whether the client reports the version that a snapshot has for it."""
         return self.version_info == version_of(snapshot, Subscription.for_request(self.type_url, self.names))
 
 
@@ -104,9 +103,9 @@ class SotwRequest:
 class SotwResponse:
     """A `DiscoveryResponse`.
 
-    `resources` is the same object on all streams where it is equal, so that its bytes can be kept with it. With
-    `with_ttl`, resources that have a `ttl_s` are wrapped and carry it. `heartbeats` are resources whose time to live is
-    renewed without their content. `errors` says of names that the client asked for why they are rejected.
+    Equal `resources` are the same object on all streams, so that their bytes can be cached. With `with_ttl`, resources
+    with a `ttl_s` are wrapped and carry it. `heartbeats` renew times to live without content. `errors` maps rejected
+    names to reasons.
     """
 
     type_url: TypeUrl
@@ -120,10 +119,10 @@ class SotwResponse:
 
 @dataclass(frozen=True, slots=True)
 class DeltaRequest:
-    """A `DeltaDiscoveryRequest`; what it has in common with a `SotwRequest` is as there.
+    """A `DeltaDiscoveryRequest`; fields are as in a `SotwRequest`.
 
-    Names are as the client writes them; `canonical` has the canonical forms of those that are written otherwise. What is
-    rejected has the name there that it has in the subscription.
+    Names are as written; `canonical` maps other spellings to the canonical one. `rejected_names` has the names of the
+    subscription.
     """
 
     type_url: TypeUrl
@@ -139,11 +138,11 @@ class DeltaRequest:
 
     @property
     def holds(self) -> bool:
-        """Whether the client says that it holds something."""
+        """Whether the client reports that it holds resources."""
         return bool(self.initial_resource_versions)
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether the client says that it holds what a snapshot has, or a part of that."""
+        """Whether the client reports resources, and all are current in a snapshot."""
         rows = snapshot.resources(self.type_url)
         held = ((rows.get(name), version) for name, version in self.initial_resource_versions.items())
         return self.holds and all(one is not None and one.version == version for one, version in held)
@@ -151,11 +150,10 @@ class DeltaRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeltaResponse:
-    """A `DeltaDiscoveryResponse`.
+    """A `DeltaDiscoveryResponse`; fields are as in a `SotwResponse`.
 
-    `version` is its `system_version_info`. `resources`, `with_ttl`, `heartbeats` and `errors` are as in `SotwResponse`. `aliases`
-    replace those of a resource, by its name. `unpopulated` are names that are answered with a `Resource` that has the name
-    as its name and alias and no content: the virtual host does not exist (ENVOY.md E47).
+    `version` is its `system_version_info`. `aliases` replace a resource's own, by name. `unpopulated` are answered with
+    a `Resource` that has the name as name and alias and no content: the virtual host does not exist (ENVOY.md E47).
     """
 
     type_url: TypeUrl
@@ -172,13 +170,12 @@ class DeltaResponse:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """An ACK, or the NACK of a version, reported once.
+    """An ACK or NACK, reported once.
 
     Attributes:
-        version: that of the response.
-        accepted: it is an ACK.
-        reason: the client's words; None for an ACK, and for a NACK without a message.
-        nack: which resources may be meant; None for an ACK, and as long as it may be a lost response.
+        version: the version of the response.
+        reason: the client's message, or None.
+        nack: the resources that may be meant; None for an ACK, and while it may be a lost response.
     """
 
     version: Version
@@ -192,7 +189,7 @@ Response = TypeVar("Response", SotwResponse, DeltaResponse)
 
 @dataclass(frozen=True, slots=True)
 class Reaction(Generic[Response]):
-    """What follows from a request: responses, to be sent in this order, and the ACK or NACK of an earlier one."""
+    """The responses to a request, in this order, and the ACK or NACK of an earlier one."""
 
     responses: tuple[Response, ...] = ()
     acknowledgement: Acknowledgement | None = None
@@ -200,14 +197,13 @@ class Reaction(Generic[Response]):
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """The state of one type on one stream, or of one subscription of a polling client.
+    """The status of one type on one stream, or of one subscription of a polling client.
 
-    `names` is None for everything. `resources` are those that were sent and that the client should hold, `missing` the
-    names it subscribed to that do not exist. `sent`, `acked` and `nacked` are the last versions of that kind, None where
-    there was none. `rejected` are the names in NACKed responses that were not ACKed since, `reason` is the message of
-    the last NACK. `state` is how the client stands with what it was sent, `since_s` when that changed last, None where it
-    never did. `generation` is that of the snapshot that it was sent all of; None where the versions say whether it was.
-    `unconfirmed` are names that it was sent and may not hold as they were sent.
+    `names` is None for a wildcard. `resources` are the ones that the client should hold, `missing` the subscribed names
+    that do not exist. `sent`, `acked` and `nacked` are the last such versions, or None. `rejected` are the names in
+    NACKed responses that were not ACKed since. `since_s` is the time of the last change of `state`, or None.
+    `generation` is that of the last snapshot sent completely; None if only versions show that. `unconfirmed` are names
+    that the client may not hold as sent.
     """
 
     type_url: TypeUrl
@@ -227,12 +223,11 @@ class WatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatus:
-    """The state of one client: of one stream, or of all polls of one node.
+    """The status of one client: of one stream, or of all polls of one node.
 
     `node` has an empty id until the client sends one. `service` is the method of the stream, such as
-    `StreamAggregatedResources`, or `REST`. `watches` may hold several of one type: each list of polled names is a watch of
-    its own. They can be iterated once: an Envoy may have ten thousand, which are made one by one. `since_s` is when it came.
-    Times are of the clock that the cores are given.
+    `StreamAggregatedResources`, or `REST`. `watches` can be iterated once, since an Envoy may have ten thousand: each
+    list of polled names is a separate watch. `since_s` is when the client came, by the clock of the cores.
     """
 
     node: Node
@@ -242,29 +237,29 @@ class ClientStatus:
 
 
 def check_length(field: str, text: str) -> str:
-    """Return a text that a client sent, or raise ProtocolError where it is longer than any that is kept."""
+    """Return a text sent by a client. Raises ProtocolError if it is too long to be kept."""
     if len(text) > LONGEST_TEXT:
         raise ProtocolError(f"{field}: has {len(text)} characters, more than {LONGEST_TEXT}; shorten it")
     return text
 
 
-# Envoy logs the whole message that it rejects, secrets included (ENVOY.md E21), before or after the reason; until 1.36 without the
-# mark in front of it.
+# Envoy logs the whole rejected message, secrets included (ENVOY.md E21), before or after the reason; until 1.36 without
+# the mark in front of it.
 _MESSAGE_BEFORE = re.compile(r"^(?:goo\.gle/debug|[^\n]*\n).*: (?=Proto constraint validation failed)", re.DOTALL)
 _MESSAGE_AFTER = re.compile(r"(: goo\.gle/debug|\): \{).*$", re.DOTALL)
 
-# Reasons are kept with each client, and shown as one line.
+# Reasons are kept per client, and shown on one line.
 LONGEST_REASON = 4096
 
 
 def without_message(reason: str) -> str:
-    """Return the reason of a NACK without the message that Envoy appends to it, and cut to a readable length."""
+    """Return the reason of a NACK, shortened, without the message that Envoy appends."""
     short = _MESSAGE_AFTER.sub(lambda match: ")" if match[1] == "): {" else "", _MESSAGE_BEFORE.sub("", reason))
     return short.strip()[:LONGEST_REASON]
 
 
 class ConfigStatus(IntEnum):
-    """`envoy.service.status.v3.ConfigStatus`: how we see it; unknown where this process is the client."""
+    """`envoy.service.status.v3.ConfigStatus`: the server's view; UNKNOWN if this process is the client."""
 
     UNKNOWN = 0
     SYNCED = 1
@@ -274,7 +269,7 @@ class ConfigStatus(IntEnum):
 
 
 class ClientResourceStatus(IntEnum):
-    """`envoy.admin.v3.ClientResourceStatus`: how the client sees it."""
+    """`envoy.admin.v3.ClientResourceStatus`: the client's view."""
 
     UNKNOWN = 0
     REQUESTED = 1
@@ -285,11 +280,11 @@ class ClientResourceStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """The state of one resource, or of a name that was asked for, with one client.
+    """The status of one resource, or of a requested name, with one client.
 
-    `version` is the one that the client was sent last, or where it rejected that, the one before; None where there was
-    none. `nacked` and `reason` are of a rejected one alone. `resource` is None where nothing was sent. `updated_s` is when
-    the content came, in seconds since 1970, where that is known.
+    `version` is the last one sent, or before it if the client rejected that, or None. `nacked` and `reason` are set for
+    a rejected resource only. `resource` is None if none was sent. `updated_s` is when the content came, in seconds
+    since 1970, or None.
     """
 
     type_url: TypeUrl
@@ -305,13 +300,12 @@ class ResourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class OwnStatus:
-    """The state of this process as a client of others.
+    """The status of this process as a client of upstreams.
 
     Attributes:
-        node: how it shows itself.
-        service: of whom it is a client, and how.
-        count: how many resources there are, or more.
-        resources: their states, and those of names that it asks for; can be iterated once.
+        service: the upstream and the method.
+        count: the number of resources, or an upper bound.
+        resources: the status of each resource and requested name; can be iterated once.
     """
 
     node: Node

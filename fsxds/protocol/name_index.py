@@ -1,4 +1,4 @@
-"""Own names of resources by what else stands for them: aliases and collections. An index follows changes of its rows.
+"""Maps aliases and collections to own names of resources. An index follows changes of its rows.
 
 | rule | source |
 | --- | --- |
@@ -17,23 +17,22 @@ from fsxds.model.name_table import NameTable
 from fsxds.model.resource_names import SCHEME, glob_of
 from fsxds.model.resources import Resource, RowsChange
 
-# So many names are found faster in a sorted list than by sorting that.
+# Up to this many names are found faster by bisection than by sorting the list.
 FEW_CHANGES = 128
 
 KeysOf = Callable[[Resource], Iterable[str]]
-"""Returns what stands for a resource beside its name."""
+"""Returns the aliases or collections of a resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """By alias or collection: the own names, sorted, and the first of them."""
+    """The sorted own names, and the first of them, by alias or collection."""
 
     all: NameTable[tuple[str, ...]]
     first: NameTable[str]
 
     @classmethod
     def of(cls, rows: Mapping[str, Resource], keys_of: KeysOf) -> _Owners:
-        """Return the owners among resources, which are in the order of their names."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for resource in rows.values():
             for key in keys_of(resource):
@@ -42,7 +41,7 @@ class _Owners:
         return cls(NameTable(owners), NameTable({key: names[0] for key, names in owners.items()}))
 
     def after(self, changes: Iterable[tuple[str, Resource | None, Resource | None]], keys_of: KeysOf) -> _Owners:
-        """Return the owners after changes: names, and what they had and have, None for nothing."""
+        """Return the owners after changes of names with their old and new resources, or None."""
         lost, gained = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for name, old, new in changes:
             was, now = (frozenset(keys_of(each) if each is not None else ()) for each in (old, new))
@@ -62,7 +61,7 @@ class _Owners:
         before = self.all.get(key, ())
         if len(lost) + len(gained) > FEW_CHANGES:
             return tuple(sorted((*(name for name in before if name not in lost), *gained)))
-        # A collection may have 20 000 members, of which one goes each second: they are copied, and not compared.
+        # A collection may have 20 000 members, one of which is removed each second: copying is cheaper than comparing.
         names = list(before)
         for name in lost:
             del names[bisect_left(names, name)]
@@ -72,7 +71,7 @@ class _Owners:
 
 
 class NameIndex:
-    """Finds own names by aliases and by collections; each is worked out when it is first needed."""
+    """Finds own names by aliases and by collections; each table is built when it is needed."""
 
     __slots__ = ("_by_alias", "_by_collection", "_rows")
 
@@ -82,19 +81,19 @@ class NameIndex:
         self._by_collection: _Owners | None = None
 
     def aliases(self) -> NameTable[str]:
-        """Return the own names by aliases: of several resources with an alias, the first by name."""
+        """Return the own name for each alias."""
         if self._by_alias is None:
             self._by_alias = _Owners.of(self._rows, _aliases_of)
         return self._by_alias.first
 
     def collections(self) -> NameTable[tuple[str, ...]]:
-        """Return the names in each collection, in order."""
+        """Return the sorted names in each collection."""
         if self._by_collection is None:
             self._by_collection = _Owners.of(self._rows, _collections_of)
         return self._by_collection.all
 
     def after(self, rows: Mapping[str, Resource], change: RowsChange) -> NameIndex:
-        """Return the index of rows after a change; this one where it has the same for them."""
+        """Return the index of rows after a change; unchanged tables are shared."""
         changes = [(name, self._rows.get(name), rows.get(name)) for name in change.names]
         index = NameIndex(rows)
         if self._by_alias is not None:
@@ -104,7 +103,7 @@ class NameIndex:
         return index
 
     def finds_as(self, other: NameIndex) -> bool:
-        """Whether two of the indexes that follow each other are known to have the same own names for all names."""
+        """Whether this index certainly finds the same names as `other`, from which it was derived."""
         has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
         return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
 

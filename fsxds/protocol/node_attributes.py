@@ -1,7 +1,7 @@
-"""What views match of a node beside its id and cluster: its locality, its version, and the values in its metadata.
+"""Node attributes that views match beside id and cluster: locality, version, and values in the metadata.
 
-They are read once per distinct node, of nodes of any size, and what is kept of one is small: an operator's metadata may
-hold annotations of many kilobytes, and a client may send anything.
+They are read once per distinct node, however large, and the kept result is small: an operator's metadata may hold
+annotations of many kilobytes, and a client may send anything.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fsxds.model.values import PlainValue, scalar_text
 Attributes: TypeAlias = tuple[tuple[str, str], ...]
 """Names such as `metadata.labels.tier`, with their values, sorted."""
 
-# Longer values name no view: nobody writes them into a rule, or names a folder so.
+# Longer values match no view: they do not occur in rules or folder names.
 LONGEST_TEXT = 1024
 
-# Of all names and values together, each counted with what an object takes. What is less deep comes first.
+# The limit for all names and values together, each counted with the size of an object. Shallow values come first.
 MOST_BYTES = 16 * 1024
 _OBJECT_BYTES = 64
 
@@ -31,7 +31,7 @@ _LOCALITY = ("region", "zone", "sub_zone")
 
 
 def attributes_of_message(node: base_pb2.Node) -> Attributes:
-    """Return the attributes of a node that came as protobuf."""
+    """Return the attributes of a protobuf node."""
     build = node.user_agent_build_version.version
     version = node.user_agent_version
     if not version and node.HasField("user_agent_build_version"):
@@ -41,12 +41,12 @@ def attributes_of_message(node: base_pb2.Node) -> Attributes:
 
 
 def attributes_of_json(version: object, locality: Mapping[str, object], metadata: Mapping[str, object]) -> Attributes:
-    """Return the attributes of a node that came as JSON."""
+    """Return the attributes of a JSON node."""
     return _attributes(version, locality, metadata.items())
 
 
 def metadata_of(attributes: Iterable[tuple[str, str]]) -> dict[str, PlainValue]:
-    """Return the metadata of a node that has these attributes, as JSON; a name with dots leads into objects."""
+    """Return the attributes of a node's metadata as JSON; dots become nested objects."""
     metadata: dict[str, PlainValue] = {}
     for name, value in attributes:
         first, *steps = name.split(".")
@@ -67,7 +67,7 @@ def _attributes(version: object, locality: Mapping[str, object], metadata: Itera
 
 
 def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
-    """Return the texts, numbers and truth values in metadata by their names, of which those that are less deep come first."""
+    """Return the scalars in metadata by name, shallow ones first."""
     found: dict[str, str] = {}
     left = MOST_BYTES
     waiting = deque([("metadata", members)])
@@ -75,10 +75,10 @@ def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
         prefix, members = waiting.popleft()
         for key, value in members:
             name = f"{prefix}.{key}"
-            # Also of what is not kept: looking at it takes time.
+            # Counts skipped values, too: visiting them takes time.
             left -= len(name) + _OBJECT_BYTES
             if isinstance(value, Mapping | Struct):
-                # A Struct counts as a mapping, whose `items` raise where a value in it is not set.
+                # A Struct counts as a mapping, but its `items` raise if a value in it is not set.
                 waiting.append((name, _members(value) if isinstance(value, Struct) else value.items()))
             elif text := _kept_text(value):
                 left -= len(text)
@@ -90,13 +90,12 @@ def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
 
 
 def _kept_text(value: object) -> str:
-    """Return what is kept of a value, nothing of most."""
     text = scalar_text(value)
     return text if text and len(text) <= LONGEST_TEXT and is_unicode(text) else ""
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text is well-formed: the json module lets half of a surrogate pair through, which cannot be encoded."""
+    """Whether a text can be encoded; the json module accepts half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -105,7 +104,6 @@ def is_unicode(text: str) -> bool:
 
 
 def _members(struct: Struct) -> Iterator[tuple[str, object]]:
-    """Yield the keys and plain values of a message; those within it stay messages."""
     for key, value in struct.fields.items():
         yield key, _plain(value)
 
@@ -117,5 +115,5 @@ def _plain(value: Value) -> object:
 
 @lru_cache(maxsize=4096)
 def _shared(attributes: Attributes) -> Attributes:
-    """Return attributes of which all nodes that have them hold one tuple."""
+    """Intern attributes, so that equal nodes share one tuple."""
     return attributes

@@ -1,9 +1,9 @@
-"""Names that clients ask for, and other servers may have: what is known to be nowhere, and what is not known yet. Pure.
+"""Names that clients request and upstreams may have: known to exist nowhere, or not answered yet. Pure.
 
 | rule | source |
 | --- | --- |
-| A name that no server was asked for yet, or that one has not answered, is not reported as missing: its client waits. | xRFC TP1, "xDS relay proxy"; xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
-| `*` is answered when all that the servers have of the type is known; until then nothing counts as missing from it. | xDS protocol, "Deleting Resources" |
+| A name is not reported as missing while an upstream was not asked for it or has not answered: its client waits. | xRFC TP1, "xDS relay proxy"; xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
+| `*` is answered once all resources of the type on the upstreams are known; until then none counts as missing from it. | xDS protocol, "Deleting Resources" |
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from typing import Protocol, TypeAlias
 from fsxds.model.values import TypeUrl
 
 Unanswered: TypeAlias = Callable[[TypeUrl, AbstractSet[str]], frozenset[str]]
-"""Returns those of some names of a type, `*` for everything, that nothing served has, and that may still exist elsewhere.
+"""Returns the subset of names of a type (`*` for all) that may still exist on an upstream.
 
-It is to be asked only about names that nothing served has: it does not know what is served.
+Only valid for names that are not served: the function does not know which names are served.
 """
 
 
 def nothing_unanswered(_type_url: TypeUrl, _names: AbstractSet[str]) -> frozenset[str]:
-    """Return no names: where there are no other servers, what is not served exists nowhere."""
+    """Return no names: without upstreams, a name that is not served does not exist."""
     return frozenset()
 
 
 class OnDemand(Protocol):
-    """What knows the other servers, and has them asked for what clients ask for.
+    """Asks upstreams for the names that clients request.
 
     Attributes:
-        listeners: by whom they belong to: what is called when more is known of what is nowhere.
+        listeners: callbacks by owner, called when upstreams reported missing names.
     """
 
     listeners: dict[object, Callable[[], object]]
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Note all that a client asks for of a type from now on, `*` for everything."""
+        """Set the names of a type that a client requests, `*` for all."""
 
     def forget(self, client: object) -> None:
-        """Note that a client asks for nothing any more; one that is unknown asked for nothing."""
+        """Drop a client's requests, if it has any."""
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return what `Unanswered` does."""
+        """See `Unanswered`."""
 
 
 class NoUpstreams:
-    """Where there are no other servers."""
+    """The `OnDemand` of a server without upstreams."""
 
     def __init__(self) -> None:
         self.listeners: dict[object, Callable[[], object]] = {}

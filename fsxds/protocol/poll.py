@@ -1,17 +1,17 @@
-"""Polls: whether a poll is answered now or held, and for how long.
+"""Decides whether a poll is answered now or held, and for how long.
 
-A poll has the version that its client holds, and nothing about the response before it. So the server remembers, per client
-and subscription, the version that it sent last, and compares:
+A poll carries the version that its client holds, and no reference to the response before it. So the server remembers,
+per client and subscription, the version that it sent last, and compares:
 
-    the client holds …            and it should hold …     so
-    what was sent last            the same                 hold
-    what was sent last            something else           send
-    something else, or nothing    not what was sent last   send (a NACKed update may be applied in part: ENVOY.md E12)
-    something else, or nothing    what was sent last       it was NACKed or lost: send again, with back-off
-    (nothing is remembered)       what it holds            hold: after a restart of the server no client fetches again
-    what it was never sent here   what it holds            hold: another replica sent it
+    the client holds              it should hold           decision
+    the version sent last         the same                 hold
+    the version sent last         another version          send
+    another version, or none      not the one sent last    send (a NACKed update may be applied in part: ENVOY.md E12)
+    another version, or none      the version sent last    NACKed or lost: send again, with back-off
+    (no version is remembered)    the version it holds     hold: no client fetches again after a restart of the server
+    a version never sent here     the version it holds     hold: another replica sent it
 
-What a poll shows of the response before it, and what follows from that, are `acks.PollEvidence` and `acks.PollState`.
+`acks.PollEvidence` and `acks.PollState` define what a poll reveals about the response before it, and the consequences.
 
 Source: xDS protocol, "REST-JSON polling subscriptions"; ENVOY.md E1 to E11.
 """
@@ -31,15 +31,17 @@ from fsxds.protocol.on_demand import Unanswered, nothing_unanswered
 from fsxds.protocol.polling_node import PolledWatch, PollingNode
 from fsxds.protocol.subscription import WILDCARD, Selection, Subscription, select, version_of
 
-# So many clients are remembered, and so many subscriptions for each on average: an Envoy polls for each cluster's endpoints
-# apart. The one that polled longest ago is forgotten, and counts as new when it comes again.
+# The number of clients that are remembered, and the average number of subscriptions of each: an Envoy polls for the
+# endpoints of each cluster separately. The client that polled longest ago is forgotten, and counts as new when it polls
+# again.
 MOST_NODES = 20_000
 SUBSCRIPTIONS_EACH = 10
 
 # An Envoy that polls without a version within this time after a response did not restart in between: it NACKs every response.
 PROMPT_S = 1.0
 
-# So many prompt polls without a version are answered at once: each cluster update opens a new subscription that has none.
+# This many prompt polls without a version are answered at once: each cluster update opens a new subscription that has
+# none.
 PROMPT_RETURNS_ALLOWED = 5
 
 
@@ -47,8 +49,8 @@ PROMPT_RETURNS_ALLOWED = 5
 class PollRequest:
     """One poll.
 
-    `version_info` is None until the client accepted something. `error_detail` is the message of a NACK, None for none;
-    Envoy never sends it. `from_envoy` is true where the request has Envoy's own deadline.
+    `version_info` is None until the client accepted a version. `error_detail` is the message of a NACK, or None; Envoy
+    never sends it. `from_envoy` is true if the request has Envoy's own deadline.
     """
 
     node: Node
@@ -59,7 +61,7 @@ class PollRequest:
     from_envoy: bool = False
 
     def holds_of(self, snapshot: Snapshot) -> bool:
-        """Whether the client says that it holds what a snapshot has for it."""
+        """Whether the client reports the version that a snapshot has for its subscription."""
         return self.version_info == version_of(snapshot, self.subscription)
 
 
@@ -72,9 +74,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do not answer yet: decide again when there is a newer snapshot, or at `until_s` (None: only then).
+    """Hold the poll until there is a newer snapshot, or until `until_s`, and decide again.
 
-    With `awaits_answers`, decide again also when more is known of what is nowhere.
+    With `awaits_answers`, also until an upstream reports missing names.
     """
 
     until_s: float | None = None
@@ -83,7 +85,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Answer that there is no answer yet; `reason` is for users."""
+    """No answer is known yet; `reason` is for users."""
 
     reason: str
 
@@ -96,7 +98,7 @@ NOT_ANSWERED = Unavailable("another server may have this resource, and has not a
 
 
 def nonce_of(version: Version) -> Nonce:
-    """Return the nonce of a polled response: its version, so that equal responses have equal bytes."""
+    """Return the version as the nonce of a polled response, so that equal responses have equal bytes."""
     return Nonce(version)
 
 
@@ -110,9 +112,9 @@ def patience_s(expected_timeout_ms: float | None, query_timeout_s: float | None,
     """Return for how many seconds a poll may be held; 0.0 means answer at once.
 
     Args:
-        expected_timeout_ms: the client's own deadline (`x-envoy-expected-rq-timeout-ms`), None for none. The response comes
+        expected_timeout_ms: the client's own deadline (`x-envoy-expected-rq-timeout-ms`), or None. The response is sent
             100 ms or 5 % before it, whichever is more: Envoy closes the connection at its deadline and logs a failure.
-        query_timeout_s: the `?timeout=` of the request, None for none; it counts where there is no deadline.
+        query_timeout_s: the `?timeout=` of the request, or None; ignored if there is a deadline.
         max_hold_s: the longest hold that the operator allows.
 
     Source: ENVOY.md E2.
@@ -131,18 +133,17 @@ _Key = tuple[str, str, str]
 
 
 class PollMemory:
-    """Decides what each poll is answered, from the snapshot and from what was sent to its client before.
+    """Decides each poll from the snapshot and from the version sent to its client before.
 
-    Clients without a `node.id` are not remembered: each of their polls stands for itself. Times are readings of any clock
-    that only goes forward, in seconds.
+    Clients without a `node.id` are not remembered: each of their polls is decided alone. Times are readings of any
+    clock that only goes forward, in seconds.
 
     Args:
-        most_nodes: returns how many clients are remembered, and ten times as many subscriptions of all; one of many or long
-            names counts as several (`Subscription.weight`).
-        forget: called with each node that is not remembered any more.
-        unanswered: knows which names that nothing served has may exist elsewhere.
-        recognized: called with each node of which it turns out that it holds what it should, of another process: also while
-            its poll is held, when that is served at last.
+        most_nodes: returns the maximum number of clients; the maximum weight of their subscriptions is ten times that.
+        forget: called with each node that is no longer remembered.
+        unanswered: returns the missing names that may exist elsewhere.
+        recognized: called with each node that turns out to hold the current version from another process; also while
+            its poll is held, as soon as that version is served.
     """
 
     def __init__(
@@ -152,9 +153,8 @@ class PollMemory:
         unanswered: Unanswered = nothing_unanswered,
         recognized: Callable[[PollingNode], object] = lambda _: None,
     ) -> None:
-        # The client that polled last is the last.
+        # Ordered by the time of the last poll.
         self._nodes: OrderedDict[_Key, PollingNode] = OrderedDict()
-        # The weight of all subscriptions.
         self._weight = 0
         self._most_nodes = most_nodes
         self._forget = forget
@@ -162,23 +162,17 @@ class PollMemory:
         self._recognized = recognized
 
     def __len__(self) -> int:
-        """How many clients are remembered."""
+        """The number of remembered clients."""
         return len(self._nodes)
 
     def node_of(self, node: Node) -> PollingNode | None:
-        """Return what is known of a client's polls; None where it is not remembered."""
+        """Return a client's record, or None if it is not remembered."""
         return self._nodes.get(_key(node))
 
     def receive_request(
         self, request: PollRequest, snapshot: Snapshot | None, now_s: float
     ) -> tuple[Decision, Acknowledgement | None]:
-        """Take a poll as it arrives; return what to do, and the ACK or NACK of the response before it.
-
-        Args:
-            request: the poll.
-            snapshot: what is current, None before anything was loaded.
-            now_s: the time.
-        """
+        """Receive a poll; return the decision, and the ACK or NACK of the previous response."""
         acknowledgement = self._receive_ack(request, self._receive_poll(request, now_s), now_s)
         decision = self.receive_snapshot(request, snapshot, now_s)
         if (node := self.node_of(request.node)) is not None:
@@ -186,7 +180,7 @@ class PollMemory:
         return decision, acknowledgement
 
     def receive_snapshot(self, request: PollRequest, snapshot: Snapshot | None, now_s: float) -> Decision:
-        """Decide again for a poll that is held: there is a newer snapshot, or `Wait.until_s` was reached."""
+        """Decide again for a held poll: a snapshot is newer, or `Wait.until_s` was reached."""
         watch = self._watch_of(request)
         sent = watch.sent or _recognize(request, snapshot, now_s)
         decision = _decide(request, snapshot, sent, now_s, self._unanswered)
@@ -208,7 +202,7 @@ class PollMemory:
         return decision
 
     def _receive_recognized(self, request: PollRequest, watch: PolledWatch, sent: PolledVersion, now_s: float) -> None:
-        """Take what a client holds without having been sent it: it has taken that, and polls again after its deadline only."""
+        """Record a version from another process as ACKed: the client polls again only after its deadline."""
         watch.receive_ack(sent, now_s)
         node = self.node_of(request.node)
         if node is not None and request.subscription in node.watches:
@@ -216,19 +210,19 @@ class PollMemory:
             self._recognized(node)
 
     def receive_deadline(self, request: PollRequest, now_s: float) -> None:
-        """Note that a held poll ends now with nothing new."""
+        """Record that a held poll ends without a change."""
         sent = self._watch_of(request).sent
         if sent is not None:
             sent.ended_at_s = now_s
 
     def receive_lost(self, request: PollRequest) -> None:
-        """Note that a response was not received by its client."""
+        """Record that a response did not reach its client."""
         sent = self._watch_of(request).sent
         if sent is not None:
             sent.receive_lost()
 
     def receive_end(self, request: PollRequest, now_s: float, *, is_given_up: bool) -> None:
-        """Note that a poll is over, whatever became of it; `is_given_up`: its client did not wait for the response."""
+        """Record the end of a poll; `is_given_up` if its client did not wait for the response."""
         node = self.node_of(request.node)
         if node is not None:
             node.receive_end(request.subscription, now_s, is_given_up=is_given_up)
@@ -259,7 +253,7 @@ class PollMemory:
             self._forget(oldest)
 
     def _watch_of(self, request: PollRequest) -> PolledWatch:
-        """Return what is remembered of a subscription; of what is not, something that is forgotten at once."""
+        """Return the record of a subscription, or a temporary one."""
         node = self.node_of(request.node)
         if node is None or request.subscription not in node.watches:
             return PolledWatch()
@@ -298,7 +292,7 @@ def _key(node: Node) -> _Key:
 
 
 def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: float) -> Acknowledgement | None:
-    """Take a NACK of what a previous process or another replica sent: the nonce is the version that it sent."""
+    """Record a NACK of a version from another process: the nonce is that version."""
     if request.error_detail is None or not request.response_nonce:
         return None
     version = Version(request.response_nonce)
@@ -308,7 +302,7 @@ def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: fl
 
 
 def _recognize(request: PollRequest, snapshot: Snapshot | None, now_s: float) -> PolledVersion | None:
-    """Return the ACK of a client that this process never answered, if it holds what it should."""
+    """Return the ACK of a client that holds the current version from another process."""
     subscription = request.subscription
     if snapshot is None or subscription.type_url in snapshot.withheld or request.version_info is None:
         return None
@@ -319,22 +313,21 @@ def _recognize(request: PollRequest, snapshot: Snapshot | None, now_s: float) ->
 
 
 def _evidence_of(request: PollRequest, sent: PolledVersion, now_s: float) -> PollEvidence:
-    """Return what a poll shows of the version that was sent last."""
     if request.error_detail is not None and _has_received(request, sent):
         return PollEvidence.NACK
     if request.version_info == sent.version:
         return PollEvidence.ACK
     if not sent.may_leave(request.version_info):
         return PollEvidence.ELSEWHERE
-    # Without a version it is a client that starts, or a new subscription of it; but no Envoy starts that fast.
+    # A poll without a version comes from a starting client or a new subscription; but no Envoy starts that fast.
     is_prompt = request.from_envoy and now_s - sent.ended_at_s < PROMPT_S
     return PollEvidence.NACK if request.version_info is not None or is_prompt else PollEvidence.NOTHING
 
 
 def _has_received(request: PollRequest, sent: PolledVersion) -> bool:
-    """Whether the sender of a poll was sent the version, by its nonce, or else by the version that it holds.
+    """Whether the client received the version, judged by the poll's nonce, or else its version.
 
-    One that has neither can mean only what it was sent last: it holds nothing.
+    Without either, it refers to the last response: its client holds nothing.
     """
     if request.response_nonce:
         return request.response_nonce == nonce_of(sent.version)
@@ -342,17 +335,17 @@ def _has_received(request: PollRequest, sent: PolledVersion) -> bool:
 
 
 def _allowed_nacks(request: PollRequest) -> int:
-    """Return how many NACKs in a row are neither reported nor backed off: those that are only inferred from promptness."""
+    """Return how many inferred NACKs in a row are neither reported nor backed off."""
     return PROMPT_RETURNS_ALLOWED if request.version_info is None and request.error_detail is None else 0
 
 
 def answer_fetch(
     subscription: Subscription, snapshot: Snapshot | None, unanswered: Unanswered = nothing_unanswered
 ) -> Selection | Unavailable:
-    """Return the response to a unary gRPC request, of which nothing is remembered.
+    """Return the response to a unary gRPC request, which leaves no record.
 
-    It is unavailable where nothing good was loaded of the type or of a resource that was named, or where another server may
-    have that.
+    It is Unavailable if no version of the type or of a named resource was ever good, or if an upstream that has not
+    answered may have the resource.
     """
     if snapshot is None:
         return NOTHING_LOADED
@@ -365,7 +358,7 @@ def answer_fetch(
 
 
 def _is_awaited(selection: Selection, subscription: Subscription, unanswered: Unanswered) -> bool:
-    """Whether something that a selection lacks may exist elsewhere."""
+    """Whether a missing resource may exist elsewhere."""
     if subscription.wildcard:
         return bool(unanswered(subscription.type_url, frozenset((WILDCARD,))))
     return bool(selection.missing) and bool(unanswered(subscription.type_url, frozenset(selection.missing)))
@@ -402,16 +395,16 @@ def _decide_again(request: PollRequest, selection: Selection, sent: PolledVersio
     if sent.version != selection.version:
         return Send(selection)
     if sent.state in {PollState.ACKED, PollState.SENT} and request.version_info == sent.version:
-        # Also where it was sent for another held poll since.
+        # Also if it has since been sent to answer another held poll.
         return Wait()
-    # Without a NACK that is at once: it is an update for another held poll of the same client for the same names (two
-    # clusters may share one `service_name`).
+    # Without a NACK, that is at once: this is an update for another held poll of the same client for the same names
+    # (two clusters may share one `service_name`).
     retry_at_s = sent.retry_at_s(_allowed_nacks(request))
     return Send(selection) if now_s >= retry_at_s else Wait(retry_at_s)
 
 
 def _may_lack_something(snapshot: Snapshot, subscription: Subscription, selection: Selection) -> bool:
-    """Whether a response might remove what the client got before this process began."""
+    """Whether a response might remove resources from before this process started."""
     type_url = subscription.type_url
     if not subscription.wildcard:
         return bool(selection.missing or subscription.globs) and type_url in snapshot.incomplete

@@ -1,17 +1,17 @@
-"""A node that polls: its subscriptions, which are one client together, and where it is with the steps of a rollout.
+"""A polling node: its subscriptions, which together are one client, and its place in the steps of a rollout.
 
 | rule | source |
 | --- | --- |
-| Each subscription is polled apart; a step is taken when all that it changes came back with their new versions. | ENVOY.md E5, E9 |
-| Endpoints that new or changed clusters need are polled after these; until then the clusters have none. They are waited for if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
-| A poll for names that its client gave up is not waited for before it is there again: its cluster may have changed or gone. | ENVOY.md E11 |
-| One for everything that was given up within a step is waited for: its client lost its connection, and comes back. | |
-| Endpoints that no cluster of the client needs any more, and routes that no listener does, are not waited for. | ENVOY.md E11 |
-| Names that do not exist any more are not waited for: what used them has gone, or keeps what it has. | ENVOY.md E15 |
-| Nor are names that were not polled for several polls of what the client rejects: a listener that it rejected polls no routes. | ENVOY.md E12 |
-| One NACK may be a lost response: two in a row are a rejection, or one with an error, or of what was rejected before. | ENVOY.md E9 |
-| A client is waited for once it polled again after an answer, of this process or another: those that come once cost nobody anything. | |
-| What a step waited for and did not get is waited for in the next one, too. | |
+| Each subscription is polled separately; a step is taken when all subscriptions that it changes polled with their new versions. | ENVOY.md E5, E9 |
+| Endpoints that new or changed clusters need are polled after these; until then the clusters have none. They are awaited if the client is an Envoy, or polls endpoints. | ENVOY.md E11 |
+| A poll for names that its client gave up is not awaited until the client polls again: its cluster may have changed or gone. | ENVOY.md E11 |
+| A wildcard poll that was given up within a step is awaited: its client lost its connection, and returns. | |
+| Endpoints that no cluster of the client needs any more, and routes that no listener needs, are not awaited. | ENVOY.md E11 |
+| Names that do not exist any more are not awaited: their user is gone, or keeps its current version. | ENVOY.md E15 |
+| Nor are names that were not polled during several polls of a rejected response: a rejected listener polls no routes. | ENVOY.md E12 |
+| One NACK may be a lost response: a rejection takes two in a row, or one with an error, or one of a resource rejected before. | ENVOY.md E9 |
+| A client is awaited once it polled again after an answer, of this process or another: clients that poll once delay no rollout. | |
+| A version that a step awaited in vain is awaited in the next step, too. | |
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ LISTENERS = Subscription(BY_SHORT_NAME["lds"].type_url)
 ROUTES = BY_SHORT_NAME["rds"].type_url
 SCOPED_ROUTES = Subscription(BY_SHORT_NAME["srds"].type_url)
 
-# A subscription that was not polled again for so long, while others of the node were, is not waited for: an Envoy that drops
-# a cluster between two polls of its endpoints does not say so. It pauses for once to twice `refresh_delay` (ENVOY.md E4),
-# which is known once it paused.
+# A subscription that was not polled for this long, while other subscriptions of the node were, is not awaited: an Envoy
+# that drops a cluster between two polls of its endpoints does not report it. It pauses for once to twice
+# `refresh_delay` (ENVOY.md E4), which is known after its first pause.
 LEAST_PAUSE_S, MOST_PAUSE_S = 10.0, 120.0
 
-# From the first to the last of so many polls three pauses pass, and no pause of another subscription is longer than two (E4).
+# From the first to the last of this many polls three pauses pass, and no pause of another subscription is longer than
+# two (E4).
 SURELY_GONE_AFTER = 4
 
-# So many rejected versions are known again.
+# The maximum number of rejected versions that are remembered.
 MOST_REJECTED = 64
 
-# In place of the method that the client of a stream called.
+# Stands for the name of the gRPC method, which a polling client does not have.
 POLLING = "REST"
 
-# The names of each type that resources of a client name; None for a type if it is not known to have any of these resources.
+# The names of each type that resources of a client reference; None for a type if the client is not known to have any of
+# its users.
 _Named = dict[TypeUrl, set[str] | None]
 
 
@@ -58,17 +60,15 @@ class PolledWatch:
     """One subscription of a node.
 
     Attributes:
-        sent: what it was sent last; None until it is known what the client holds.
-        confirmed: the resources that it ACKed last; None until then.
-        state: how it stands with what it was sent.
-        since_s: when that changed last; None for never.
+        sent: the version sent last; None until it is known which version the client holds.
+        confirmed: the resources that the client ACKed last, or None.
+        since_s: the time of the last change of `state`, or None.
         acked: the version that it ACKed last.
-        nacked: the version that it NACKed, unless it ACKed something since.
-        reason: the message of that NACK.
-        open_polls: how many polls were not answered yet.
-        is_given_up: the client ended the last one without a response.
-        ended_at_s: when there was an open poll last.
-        came_s: when the last polls came, the oldest first.
+        nacked: the version that it NACKed, unless it ACKed a later one; `reason` is the message.
+        open_polls: the number of unanswered polls.
+        is_given_up: the client ended the last poll without waiting for a response.
+        ended_at_s: the last time at which a poll was open.
+        came_s: the times of the last polls, the oldest first.
     """
 
     sent: PolledVersion | None = None
@@ -88,34 +88,34 @@ class PolledWatch:
         return self.sent is not None and self.sent.state is PollState.ACKED and self.sent.version == version
 
     def become(self, state: SyncState, now_s: float) -> None:
-        """Note how the client stands with what it was sent last."""
+        """Set the client's state."""
         if self.state is not state:
             self.state, self.since_s = state, now_s
 
     def receive_sent(self, sent: PolledVersion, now_s: float) -> None:
-        """Note what is sent."""
+        """Record a response that is being sent."""
         self.sent = sent
         if self.state is not SyncState.NACK:
             self.become(SyncState.STALE, now_s)
 
     def receive_ack(self, sent: PolledVersion, now_s: float) -> None:
-        """Note that the client has what it was sent, by this process or by another."""
+        """Record that the client holds a version, of this process or another."""
         self.sent, self.confirmed, self.acked, self.nacked, self.reason = sent, sent.resources, sent.version, None, None
         self.become(SyncState.SYNCED, now_s)
 
     def receive_nack(self, version: Version, reason: str | None, now_s: float) -> None:
-        """Note that the client rejected a version."""
+        """Record that the client rejected a version."""
         self.nacked, self.reason = version, reason
         self.become(SyncState.NACK, now_s)
 
     def sync_state(self, version: Version) -> SyncState:
-        """Return how the client stands, if this version is served."""
+        """Return the client's state, given the version that is served."""
         is_old = self.state is SyncState.SYNCED and not self.holds(version)
         return SyncState.STALE if is_old else self.state
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """The names that the client was sent, and may not hold as they were sent."""
+        """The names that the client may not hold as sent."""
         resources = () if self.sent is None else self.sent.resources
         if self.confirmed is resources:
             return NOTHING
@@ -127,11 +127,10 @@ class PollingNode:
     """All polls of one client.
 
     Attributes:
-        node: as the client described itself last.
-        watches: its subscriptions, the last polled one last.
-        has_returned: it polled again after an answer, or has had one of another process.
-        nack: what it rejected with its last poll; whoever looks at it sets it to None.
-        since_s: when it polled first.
+        watches: its subscriptions, ordered by the time of the last poll.
+        has_returned: it polled again after an answer, or came with a version of another process.
+        nack: the rejection in its last poll; the reader sets it to None.
+        since_s: the time of its first poll.
     """
 
     __slots__ = (
@@ -158,50 +157,49 @@ class PollingNode:
         self.node = node
         self.since_s = 0.0
         self.watches: OrderedDict[Subscription, PolledWatch] = OrderedDict()
-        # Those to more than one name, which no Envoy has.
+        # Subscriptions to more than one name, which no Envoy has.
         self._several: set[Subscription] = set()
-        # So many of all were not given up.
+        # The number of subscriptions that were not given up.
         self._present = 0
         self._open_polls = 0
         self._seen_at_s = 0.0
-        # When it polled again after it had been silent as a whole.
+        # When it polled again after none of its subscriptions had polled for a while.
         self._back_at_s = 0.0
-        # It gave up a poll for everything of a type, and has sent none since.
+        # It gave up a wildcard poll, and has sent no poll since.
         self._has_lost = False
-        # No subscription that is still there pauses for longer.
+        # No subscription that still exists pauses for longer.
         self._pause_s = LEAST_PAUSE_S
-        # The generation of the step that the rest is about.
+        # The generation of the step that the following attributes belong to.
         self._step = 0
         self._changed: Mapping[TypeUrl, RowsChange] = {}
-        # The versions that are to come back.
+        # The version that each subscription is to come back with.
         self._waiting: dict[Subscription, Version] = {}
-        # The same for endpoints that the client polls when it has taken its clusters.
+        # The same for endpoints that the client polls after it has taken its clusters.
         self._needed: dict[Subscription, Version] = {}
-        # It polls endpoints of some cluster.
         self._has_endpoints = False
-        # What it rejected, the last ones last.
+        # The resource versions that it rejected, the latest last.
         self._rejected: dict[ResourceVersion, None] = {}
-        # How often in a row it rejected each version of a response, the last ones last.
+        # How often in a row it rejected each version of a response, the latest last.
         self._nacks: dict[Version, int] = {}
         self.has_returned = False
         self.nack: Nack | None = None
 
     @property
     def is_polling(self) -> bool:
-        """Whether the client is there: it did not give up all its polls.
+        """Whether the client did not give up all its polls.
 
-        One that gave up its poll for clusters or listeners, and has no other one open, has ended: it said nothing of polls
-        that it was about to send.
+        A client that gave up its poll for clusters or listeners, and has no other open poll, has ended; it did not
+        report the end of subscriptions between two polls.
         """
         return self._present > 0 and not (self._has_lost and not self._open_polls)
 
     @property
     def has_open_polls(self) -> bool:
-        """Whether something can be sent to the client."""
+        """Whether a response can be sent to the client."""
         return self._open_polls > 0
 
     def receive_poll(self, subscription: Subscription, now_s: float) -> PolledWatch:
-        """Note that a poll came; return what is known of its subscription."""
+        """Record an incoming poll; return the record of its subscription."""
         watch = self.watches.get(subscription)
         self.since_s = self.since_s if self.watches else now_s
         if watch is None:
@@ -227,13 +225,13 @@ class PollingNode:
         return watch
 
     def receive_sent(self, subscription: Subscription, version: Version, generation: int) -> None:
-        """Note that a response is sent, with the version that the snapshot of this generation has for a subscription."""
+        """Record a response with the subscription's version in the snapshot of `generation`."""
         change = self._changed.get(subscription.type_url) if generation == self._step else None
         if subscription in self._waiting or (change is not None and _may_come_back(subscription, change)):
             self._waiting[subscription] = version
 
     def receive_ack(self, subscription: Subscription) -> None:
-        """Note that a poll came that shows what the client holds."""
+        """Record a poll that shows which version the client holds."""
         watch = self.watches[subscription]
         if watch.sent is not None and watch.sent.state is PollState.ACKED:
             self._nacks.pop(watch.sent.version, None)
@@ -246,15 +244,16 @@ class PollingNode:
     def receive_nack(
         self, subscription: Subscription, nacked: PolledVersion, reason: str | None, *, is_certain: bool
     ) -> None:
-        """Note that the client NACKed a version.
+        """Record a NACK of a version.
 
-        Unless `is_certain`, the response may have been lost; not again with a resource that was rejected before.
+        Unless `is_certain`, the response may have been lost, except if it has a resource version that was rejected
+        before.
         """
         confirmed = self.watches[subscription].confirmed or ()
         held = {resource.name: resource.version for resource in confirmed}
         fresh = {resource.name for resource in nacked.resources if held.get(resource.name) != resource.version}
         if confirmed is nacked.resources and reason is not None:
-            # A late NACK: it was ACKed before.
+            # A late NACK of resources that were ACKed before.
             nack = late_nack_of(nacked.resources, nacked.resources.names, reason)
         else:
             nack = nack_of(nacked.resources, fresh, reason)
@@ -268,9 +267,9 @@ class PollingNode:
         for awaited in (self._waiting, self._needed):
             awaited.pop(subscription, None)
         if subscription.type_url == CLUSTERS.type_url:
-            # Nobody knows which clusters it rejected: those have no endpoints.
+            # It is unknown which clusters it rejected; it polls no endpoints for those.
             self._needed = {one: version for one, version in self._needed.items() if one in self.watches}
-        # What it rejected may have been all that used some names, and then it does not poll them again.
+        # The rejected resources may have been the only users of some names, which the client then does not poll again.
         came_s = self.watches[subscription].came_s
         if len(came_s) == SURELY_GONE_AFTER:
             self._waiting = {
@@ -280,11 +279,11 @@ class PollingNode:
             }
 
     def nacks_of(self, version: Version) -> int:
-        """Return how often in a row the client NACKed a version of a response, whatever it was sent in between."""
+        """Return how often in a row the client NACKed a version, ignoring other versions in between."""
         return self._nacks.get(version, 0)
 
     def receive_end(self, subscription: Subscription, now_s: float, *, is_given_up: bool) -> None:
-        """Note that a poll ended: it was answered, or its client gave it up."""
+        """Record that a poll was answered, or that its client gave it up."""
         watch = self.watches.get(subscription)
         if watch is None or not watch.open_polls:
             return
@@ -299,7 +298,7 @@ class PollingNode:
                 self._waiting.pop(subscription, None)
 
     def forget_oldest(self) -> Subscription:
-        """Forget the subscription that was not polled for the longest, and return it."""
+        """Forget the subscription that was polled longest ago, and return it."""
         subscription, watch = self.watches.popitem(last=False)
         self._present -= not watch.is_given_up
         self._open_polls -= watch.open_polls
@@ -309,15 +308,15 @@ class PollingNode:
         return subscription
 
     def is_silent_since(self, time_s: float) -> bool:
-        """Whether the client has no open poll, and had none since a time."""
+        """Whether the client has had no open poll since a time."""
         return self._seen_at_s < time_s and not self.has_open_polls
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names of a type that the client subscribes to."""
+        """Return the subset of `names` that the client subscribes to."""
         return NOTHING.union(*(one.selected(names) for one in self.watches if one.type_url == type_url))
 
     def sync_states(self, snapshot: Snapshot) -> Iterator[SyncState]:
-        """Yield how the client stands with each subscription that it still has, if a snapshot is served."""
+        """Yield the client's state for each current subscription."""
         named: _Named = {}
         for subscription, watch in self.watches.items():
             state = watch.sync_state(version_of(snapshot, subscription))
@@ -327,19 +326,15 @@ class PollingNode:
                 yield state if has_any(snapshot, subscription) else SyncState.NOT_SENT
 
     def status(self, snapshot: Snapshot | None) -> ClientStatus:
-        """Return what the client was sent, ACKed and NACKed, of the subscriptions that it still has.
-
-        Args:
-            snapshot: what is served to it; None before the first.
-        """
+        """Return the status of all current subscriptions; `snapshot` is None before the first."""
         named: _Named = {}
         there = [each for each in self.watches.items() if not self._has_ended(each[0], named)]
         return ClientStatus(self.node, POLLING, (_status(*each, snapshot) for each in there), self.since_s)
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the client has taken, or rejected, what steps changed of its subscriptions.
+        """Return whether the client has taken, or rejected, a step.
 
-        The first call for a step costs the names that it changed, all others nothing.
+        The first call for a step costs the names that it changed, later calls nothing.
         """
         if self._step != step.snapshot.generation:
             self._begin(step)
@@ -367,16 +362,16 @@ class PollingNode:
         self._drop_unneeded()
 
     def _drop_unneeded(self) -> None:
-        """Wait no more for polls of what no cluster or listener of the client needs: it does not say that it ends them."""
-        # Clusters that it is to take may need some that it does not poll yet.
+        """Stop awaiting polls that no cluster or listener needs; the client does not report their end."""
+        # Clusters that it has yet to take may need endpoints that it does not poll yet.
         expected = () if CLUSTERS in self._waiting else tuple(self._needed)
         self._drop_unused(ENDPOINTS, CLUSTERS, expected)
-        # Scopes name routes as well.
+        # Scoped routes reference routes as well.
         if LISTENERS not in self._waiting and SCOPED_ROUTES not in self.watches:
             self._drop_unused(ROUTES, LISTENERS)
 
     def _drop_unused(self, type_url: TypeUrl, users: Subscription, expected: Iterable[Subscription] = ()) -> None:
-        """Wait no more for resources of a type that the client's users of them do not name, and that it has no open poll for."""
+        """Stop awaiting resources of a type that have no open poll and no user."""
         polled = [one for one in self._waiting if one.type_url == type_url and not self.watches[one].open_polls]
         named = self._named_by(users, type_url) if polled or expected else None
         if named is None:
@@ -387,19 +382,14 @@ class PollingNode:
                     del awaited[subscription]
 
     def _named_by(self, users: Subscription, type_url: TypeUrl) -> set[str] | None:
-        """Return the names of a type that resources name which the client ACKed; None if it is not known to have any."""
+        """Return the names of a type that the ACKed `users` reference; None if none were ACKed."""
         known = self.watches.get(users)
         if known is None or known.confirmed is None:
             return None
         return {one.name for user in known.confirmed for one in user.references if one.type_url == type_url}
 
     def _has_ended(self, subscription: Subscription, named: _Named) -> bool:
-        """Whether the client seems to have ended a subscription: it does not say so.
-
-        Args:
-            subscription: one of its own.
-            named: the names of each type that its resources name, as far as they were looked up.
-        """
+        """Whether the client seems to have ended a subscription, which it does not report."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.open_polls or watch.is_given_up:
             return watch.is_given_up
@@ -414,7 +404,7 @@ class PollingNode:
         return known is not None and subscription.names.isdisjoint(known)
 
     def _selecting(self, type_url: TypeUrl, change: RowsChange) -> Iterator[Subscription]:
-        """Yield the subscriptions that select any of the changed resources, looking at the fewer of both."""
+        """Yield the subscriptions that select a changed resource, iterating over the smaller set."""
         names = _names_in(change)
         possible: Iterable[Subscription] = self.watches
         if len(names) < len(self.watches):
@@ -425,7 +415,7 @@ class PollingNode:
                 yield subscription
 
     def _awaited(self, subscription: Subscription, snapshot: Snapshot) -> Version | None:
-        """Return the version that a subscription is waited for to come back with; None where it is not waited for."""
+        """Return the version that a subscription is to come back with, or None."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.is_given_up or not has_any(snapshot, subscription):
             return None
@@ -433,16 +423,15 @@ class PollingNode:
             return None
         may_lack = type_url in snapshot.incomplete or type_url in snapshot.undeclared
         if watch.sent is None and (may_lack or not watch.open_polls):
-            # Nobody knows what the client holds, and nothing may be sent that takes it away.
+            # It is unknown which version the client holds, and no response may be sent that removes resources from it.
             return None
         version = version_of(snapshot, subscription)
-        # What it rejected before is offered to it again, and it is to answer that anew.
+        # Resources that it rejected before are offered again, and it has to answer them again.
         return None if watch.holds(version) else version
 
     def _may_poll_again(self, watch: PolledWatch, subscription: Subscription) -> bool:
-        """Whether a subscription without an open poll may go on."""
         if not (watch.sent is None or watch.sent.resources or subscription.wildcard):
-            # Since it got that its names are gone, it has not polled again.
+            # It has not polled again since it received that its names are gone.
             return False
         return max(watch.ended_at_s, self._back_at_s) >= self._seen_at_s - self._pause_s
 
@@ -453,7 +442,7 @@ def _status(subscription: Subscription, watch: PolledWatch, snapshot: Snapshot |
         missing = missing_names(snapshot.resources(type_url), subscription)
     sent = None if watch.sent is None else watch.sent.version
     resources = () if watch.sent is None else watch.sent.resources
-    # It is not known which resources of a NACKed response the client accepted: all of them count as rejected.
+    # It is unknown which resources of a NACKed response the client accepted, so all of them count as rejected.
     is_rejected = watch.nacked is not None and watch.nacked == sent
     return WatchStatus(
         type_url,
@@ -476,7 +465,7 @@ def _of_one_name(type_url: TypeUrl, name: str) -> Subscription:
 
 
 def _may_come_back(subscription: Subscription, change: RowsChange) -> bool:
-    """Whether a change is more to a subscription than that what it names is gone: a cluster that goes polls no endpoints."""
+    """Whether a change does more than remove the subscribed names: a removed cluster polls no endpoints."""
     if subscription.wildcard:
         return subscription.selects_any(change)
     return subscription.selects_any(replace(change, removed=NOTHING))

@@ -1,10 +1,10 @@
-"""The structured names of requests: read into their canonical form, and rejected where they name nothing that could exist.
+"""Reads structured names of requests into canonical form; rejects names that cannot exist.
 
 | rule | source |
 | --- | --- |
-| However a client writes a name, it means the canonical one; it is answered with that, and on Delta streams with its own spelling as an alias. | xRFC TP1, "URI encoding"; xDS protocol, "Aliases" |
-| A name that is malformed, or of another type than the request, is rejected alone: it exists nowhere, and the client is told why. All else of the stream goes on. | xRFC TP1, "Logical resource naming"; `resource_errors` in discovery.proto |
-| Names of virtual hosts are those of route configurations with a host behind them, which no client encodes. | ENVOY.md E46 |
+| Every spelling of a name means the canonical name, which is in the answer; on Delta streams the client's spelling is added as an alias. | xRFC TP1, "URI encoding"; xDS protocol, "Aliases" |
+| A name that is malformed, or of another type than the request, is rejected alone, and the client receives the reason. The rest of the stream continues. | xRFC TP1, "Logical resource naming"; `resource_errors` in discovery.proto |
+| The name of a virtual host is that of its route configuration with a host appended, which no client encodes. | ENVOY.md E46 |
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from fsxds.protocol.messages import DeltaRequest
 
 VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
 
-# So much of a name is shown, and of so many names a response says why they are rejected.
+# How much of a name is shown, and the maximum number of rejected names with a reason in a response.
 _SHOWN = 200
 MOST_REASONS = 100
 
-# A name that has to be decoded takes some 20 microseconds, for which all other clients wait. Most are canonical as written.
+# Decoding a name takes some 20 microseconds, during which all other clients wait. Most names are canonical as written.
 MOST_DECODED = 20_000
 
-# What became of so many names is kept, of names that are not longer than most.
+# The size of the cache of read names, and the maximum length of cached names.
 MOST_KEPT, _LONGEST_KEPT = 20_000, 256
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedNames:
-    """What the structured names of a request mean.
+    """The meaning of the structured names of a request.
 
     Attributes:
-        canonical: the canonical names of those that are written otherwise.
-        rejected: why names are rejected, by the names that they have in the subscription.
-        without_authority: one of those that were given the authority of the settings; empty where none was.
+        canonical: maps other spellings to the canonical one.
+        rejected: maps rejected names, as in the subscription, to reasons.
+        without_authority: one name that was given the authority of the settings, or empty.
     """
 
     canonical: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -64,12 +64,7 @@ NO_STRUCTURED_NAMES = RequestedNames()
 
 
 def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> RequestedNames:
-    """Read the names of a request for a type.
-
-    Args:
-        names: as they are written.
-        type_url: the type of the request.
-        authority: that of names which have none.
+    """Read the names of a request for a type; `authority` completes names without one.
 
     Raises:
         LimitError: too many names have to be decoded.
@@ -94,19 +89,19 @@ def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> 
 
 
 def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:
-    """Return the canonical form of a name, as it is written where there is none, and why it is rejected, if it is."""
+    """Return the canonical form of a name, or the name itself; and the reason of a rejection, or ""."""
     try:
         return canonical_of_type(written, type_url, authority), ""
     except MalformedName as error:
         return _canonical_or_as_written(written, authority), f"{written[:_SHOWN]!r} {error}"
 
 
-# On a state-of-the-world stream, a client repeats its names with each ACK.
+# On a SotW stream, a client repeats its names with each ACK.
 _read_short = lru_cache(maxsize=MOST_KEPT)(_read)
 
 
 def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> tuple[str, ...]:
-    """Return the canonical names of a request that stands for itself. Raises ProtocolError where one is rejected."""
+    """Return the canonical names of a request without a stream. Raises ProtocolError if one is rejected."""
     written = tuple(names)
     read = read_names(written, type_url, authority)
     reject_request(read.rejected)
@@ -114,13 +109,13 @@ def checked_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") 
 
 
 def reject_request(rejected: Mapping[str, str]) -> None:
-    """Reject a request that stands for itself, where any of its names is rejected: nothing else goes with it."""
+    """Raise ProtocolError if any name of a request without a stream is rejected."""
     for reason in rejected.values():
         raise ProtocolError(reason_of(reason))
 
 
 def reason_of(reason: str) -> str:
-    """Return why a name of a request is rejected, with the field that it is in."""
+    """Return the reason of a rejected name, with its field."""
     return f"resource_names: {reason}"
 
 
@@ -132,35 +127,31 @@ def _canonical_or_as_written(written: str, authority: str) -> str:
 
 
 class Spellings:
-    """How one Delta client writes the names that it subscribed to, as far as that is not their canonical form."""
+    """The other spellings that one Delta client uses for its subscribed names."""
 
     __slots__ = ("_by_name",)
 
     def __init__(self) -> None:
-        # All spellings in use of a name; those of most names are not noted, because they have one, the canonical.
+        # All spellings in use of a name; omitted if the canonical form is the only one.
         self._by_name: dict[str, frozenset[str]] = {}
 
     def __bool__(self) -> bool:
-        """Whether any name is written otherwise."""
+        """Whether any name has another spelling."""
         return bool(self._by_name)
 
     def others(self, name: str) -> frozenset[str]:
-        """Return how the client writes a canonical name beside that."""
+        """Return the client's other spellings of a canonical name."""
         return self._by_name.get(name, frozenset()) - {name}
 
     def with_others(self, names: frozenset[str]) -> frozenset[str]:
-        """Return canonical names, and how the client writes them beside that."""
+        """Return canonical names with the client's other spellings."""
         return names.union(*map(self.others, names & self._by_name.keys())) if self._by_name else names
 
     def receive(self, request: DeltaRequest, subscribed: AbstractSet[str]) -> DeltaRequest:
-        """Take the names of a request, and return it with canonical ones.
+        """Process the names of a request, and return it with canonical names.
 
-        A name that is unsubscribed in one spelling stays subscribed in another. What a client brings under a name that it
-        asks for is what it has of that.
-
-        Args:
-            request: has the canonical forms of its names, where they are written otherwise.
-            subscribed: the canonical names that the client subscribed to before.
+        A name that is unsubscribed in one spelling stays subscribed in another. A version that the client brings for a
+        requested spelling is that of the canonical name. `subscribed` are the canonical names before.
         """
         if not request.canonical and not self._by_name:
             return request
@@ -180,7 +171,7 @@ class Spellings:
         )
 
     def _give_up(self, name: str, written: str) -> str | None:
-        """Return the name that nothing subscribes to any more; None where another spelling does."""
+        """Return the name if no spelling of it is subscribed any more, else None."""
         left = self._by_name.pop(name, frozenset((written,))) - {written}
         if not left:
             return name

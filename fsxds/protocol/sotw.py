@@ -1,18 +1,18 @@
-"""State-of-the-world streams: what to send next.
+"""State-of-the-world streams: decides which response to send next.
 
 | rule | source |
 | --- | --- |
 | A request replaces the subscription of its type (`Subscription`); a stale one counts only as ACK or NACK (`Acks`). | xDS protocol, "How the client specifies what resources to return", "Resource updates" |
 | A name that was not in the request before is sent, whether the client has it or not. | xDS protocol, "Resource updates" |
 | A request that repeats nonce and names asks for them again: its client let go of them. | ENVOY.md E33 |
-| CDS, LDS and SRDS are sent in full, and what is missing is removed (`ResourceType.full_state_in_sotw`). | xDS protocol, "Grouping Resources into Responses", "Deleting Resources" |
-| Of other types only what changed is sent, and a removal is not. | xDS protocol, "Grouping Resources into Responses"; ENVOY.md E37 |
-| A client that has the version of what it should hold is sent nothing at first. | xDS protocol, "Resource updates" |
-| Until something of a type was loaded, or could be missing by mistake, its full state is not sent to who has one. | `Snapshot.withheld`, `incomplete`, `undeclared` |
-| A full state is not sent, and not without what it had, while what is missing from it may exist elsewhere. | `on_demand` |
-| A glob stands for its members: those that are new or changed are sent, and a full state has all of them. | xRFC TP1, "Glob" |
-| What was NACKed is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. | ENVOY.md E10 |
-| One snapshot goes out as one batch, in push order (`RESOURCE_TYPES`): what is used before what uses it. | xDS protocol, "Eventual consistency considerations" |
+| CDS, LDS and SRDS are sent in full, and a missing resource is removed (`ResourceType.full_state_in_sotw`). | xDS protocol, "Grouping Resources into Responses", "Deleting Resources" |
+| Of other types only changed resources are sent, and removals are not. | xDS protocol, "Grouping Resources into Responses"; ENVOY.md E37 |
+| A client that has the current version of its selection is sent nothing at first. | xDS protocol, "Resource updates" |
+| Until a type is loaded, or while resources may be missing by mistake, its full state is not sent to a client that has one. | `Snapshot.withheld`, `incomplete`, `undeclared` |
+| A full state is held back, or sent without removals, while a resource missing from it may exist elsewhere. | `on_demand` |
+| A glob stands for its members: new or changed members are sent, and a full state has all of them. | xRFC TP1, "Glob" |
+| A NACKed resource is sent again alone, with back-off (`Acks`); its content is not part of the version meanwhile. | ENVOY.md E10 |
+| One snapshot is sent as one batch, in push order (`RESOURCE_TYPES`): used resources before their users. | xDS protocol, "Eventual consistency considerations" |
 | The endpoints of a new or changed cluster are sent after it, before its ACK, which Envoy holds back until then. | ENVOY.md E33 |
 """
 
@@ -61,22 +61,20 @@ class SotwStream:
         self._memory, self._ttl, self._is_aggregated = memory, ttl, is_aggregated
         # In push order.
         self._watches: dict[TypeUrl, _SotwWatch] = {}
-        # What is current, also where nothing of it could be sent yet.
+        # The current snapshot, even if no part of it could be sent yet.
         self._snapshot: Snapshot | None = None
         self._nonces = 0
 
     @property
     def timer_at_s(self) -> float | None:
-        """When `receive_timer` has something to send; None for never."""
+        """When to call `receive_timer`; None for never."""
         return earliest(*(watch.timer_at_s for watch in self._watches.values()))
 
     def receive_request(self, request: SotwRequest, snapshot: Snapshot | None, now_s: float) -> Reaction[SotwResponse]:
-        """Apply a request, and return the responses to send and what it ACKs or NACKs.
+        """Process a request; return the responses to send, and the ACK or NACK in it.
 
-        Its ACK or NACK counts always; its names do unless it is stale (`Acks.is_stale`). `snapshot` is what is current, None
-        before anything was loaded. `now_s` is of the clock of all other calls. Source: xDS protocol, "Resource updates".
-
-        A request for a type that state-of-the-world streams do not have is ignored.
+        Its ACK or NACK always counts; its names do unless it is stale (`Acks.is_stale`). A request for a type without
+        SotW is ignored. Source: xDS protocol, "Resource updates".
         """
         self.node = self.node or request.node
         row = BY_TYPE_URL.get(request.type_url)
@@ -87,7 +85,8 @@ class SotwStream:
         is_repeat = answer is None and request.error_detail is None and watch.acks.is_answered(request.nonce)
         if watch.acks.is_stale(request.nonce):
             if is_repeat and not self._is_aggregated:
-                # An aggregated stream gets the names once more, when its client answers what it has not seen yet.
+                # An aggregated stream sends the names once more when its client answers the response that it has not
+                # seen yet.
                 watch.postpone(request.names)
             responses = self._after_stale_nack(watch, answer, now_s)
         else:
@@ -97,49 +96,49 @@ class SotwStream:
         return Reaction(responses, answer.acknowledgement if answer else None)
 
     def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> tuple[SotwResponse, ...]:
-        """Take what is current from now on; return what is sent of it."""
+        """Process a new snapshot; return the responses to send."""
         self._snapshot = snapshot
         return self._batch({}, now_s)
 
     def receive_timer(self, now_s: float) -> tuple[SotwResponse, ...]:
-        """Return what is due at this time: what was NACKed before, and heartbeats."""
+        """Return the responses that are due: retries and heartbeats."""
         return self._batch({}, now_s)
 
     @property
     def name_count(self) -> int:
-        """How many names its subscriptions have."""
+        """The number of names in its subscriptions."""
         return sum(len(watch.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield how the client stands with each type that it wants, where the snapshot of this generation is served."""
+        """Yield the client's state for each wanted type, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return the state of each type, in push order."""
+        """Return the status of each type, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the client has answered what a step changed of its subscriptions."""
+        """Return whether the client has answered a step."""
         watches = (watch for watch in self._watches.values() if watch.type_url in step.changed)
         return Standing.TAKEN if all(watch.has_answered(step) for watch in watches) else Standing.PENDING
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether it may be time to send something when more is known of what is nowhere."""
+        """Whether a new answer of an upstream may cause a response."""
         return any(watch.awaits_answers for watch in self._watches.values())
 
     @property
     def has_members(self) -> bool:
-        """Always False: of its collections a client is sent all that is there, also when it connects again."""
+        """Always False: a reconnecting client is sent all members of its collections."""
         return False
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names of a type that the client subscribes to."""
+        """Return the subset of `names` that the client subscribes to."""
         watch = self._watches.get(type_url)
         return NOTHING if watch is None else watch.subscription.selected(names)
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return the subscription to a type; to nothing where the client never requested it."""
+        """Return the subscription to a type, empty if it was never requested."""
         watch = self._watches.get(type_url)
         return Subscription.initial(type_url) if watch is None else watch.subscription
 
@@ -154,12 +153,11 @@ class SotwStream:
         return self.node is not None and self.node.agent == ENVOY
 
     def _names_to_send(self, watch: _SotwWatch, request: SotwRequest, *, is_repeat: bool) -> frozenset[str]:
-        """Return the names that a request asks for, or asks for again."""
         before = watch.subscription
         added = watch.subscribe(request.names)
         watch.reject({name: reason for name, reason in request.rejected_names.items() if name in added})
         if not watch.is_initialized:
-            # The client may wait for endpoints that it has: of clusters that it just got.
+            # The client may wait for endpoints that it has: for clusters that it has just received.
             clusters = self._watches.get(CLUSTERS)
             return watch.everything if watch.type_url == ENDPOINTS and clusters and clusters.has_sent else NOTHING
         may_have_let_go = bool(added) and self._is_envoy and BY_TYPE_URL[watch.type_url].comes_and_goes
@@ -167,7 +165,7 @@ class SotwStream:
         return added | watch.names_again(is_asked=is_asked_again)
 
     def _after_stale_nack(self, watch: _SotwWatch, answer: Answer | None, now_s: float) -> tuple[SotwResponse, ...]:
-        """Send the endpoints of NACKed clusters again: they came before the response that brings these clusters."""
+        """Send the endpoints of NACKed clusters again: they came before the response with these clusters."""
         endpoints = self._watches.get(ENDPOINTS)
         is_ack = answer is None or answer.acknowledgement.accepted
         if answer is None or is_ack or watch.type_url != CLUSTERS or endpoints is None or self._snapshot is None:
@@ -184,7 +182,7 @@ class SotwStream:
             is_first = not watch.is_initialized
             update = watch.update(snapshot, again.get(watch.type_url, NOTHING), now_s)
             if update is None and not self._is_envoy:
-                # An Envoy does not read it, and rejects a list of some types without resources (ENVOY.md E15).
+                # An Envoy does not read the reasons, and rejects a list of some types without resources (ENVOY.md E15).
                 update = watch.rejection_response(snapshot)
             if update is None:
                 continue
@@ -196,12 +194,11 @@ class SotwStream:
         return tuple(self._responses(updates, now_s))
 
     def _endpoints_after(self, names: Iterable[str], *, is_first: bool) -> frozenset[str]:
-        """Return which of the endpoints of new or changed clusters are sent after these."""
         watch = self._watches.get(ENDPOINTS)
         if watch is None:
             return NOTHING
-        # An Envoy takes the endpoints of a new cluster before it subscribes to them. Without them, what moves to the new
-        # cluster in the same batch fails.
+        # An Envoy takes the endpoints of a new cluster before it subscribes to them. Without them, requests on routes
+        # that move to the new cluster in the same batch fail.
         return watch.repeatable(names, unrequested=self._is_envoy and watch.is_initialized and not is_first)
 
     def _responses(self, updates: Iterable[SotwUpdate], now_s: float) -> Iterator[SotwResponse]:
@@ -217,7 +214,6 @@ class SotwStream:
 
 
 def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
-    """Yield the names of the endpoints of clusters."""
     rows = snapshot.resources(CLUSTERS)
     known = (rows[name] for name in clusters if name in rows)
     return (ref.name for cluster in known for ref in cluster.references if ref.type_url == ENDPOINTS)
@@ -225,7 +221,7 @@ def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class SotwUpdate:
-    """What is sent of one type: `resources`, of which the client may not hold those named in `fresh` as they are."""
+    """The update of one type; `fresh` names the resources that the client may not hold in this version."""
 
     type_url: TypeUrl
     version: Version
@@ -234,9 +230,9 @@ class SotwUpdate:
 
 
 class _SotwWatch:
-    """One type on one stream: its subscription, and what was sent. The stream has the order between types.
+    """One type on one stream.
 
-    What the client holds is not kept by name: it is what `_base` has of the subscription, except for what is pending.
+    The resources that the client holds are not kept by name: they are the selection from `_base`, without pending ones.
     """
 
     __slots__ = (
@@ -250,46 +246,41 @@ class _SotwWatch:
         self.acks = Acks(is_full_state=row.full_state_in_sotw, share=memory.share)
         self._row, self._memory, self._ttl = row, memory, ttl
         self._heartbeats = Heartbeats()
-        # The rows that the client was last sent something of; None until it is known what it holds.
+        # The rows that were sent last; None until it is known which resources the client holds.
         self._base: Rows | None = None
-        # That of the snapshot that was looked at last.
+        # The generation of the snapshot that was processed last.
         self._generation = 0
         # The version that the client had when it opened the stream.
         self._claimed: Version | None = None
-        # Names that the client asked for again, but that could not be sent again yet.
+        # Names that the client requested again and that could not be sent yet.
         self._postponed = NOTHING
-        # Names without which no full state is sent yet: they may exist elsewhere.
+        # Names that delay a full state, because they may exist elsewhere.
         self._awaited = NOTHING
-        # Why names of the subscription are rejected, until a response has said so.
+        # Reasons of rejected names in the subscription, until a response has sent them.
         self._unreported: Mapping[str, str] = NO_REJECTIONS
 
     @property
     def type_url(self) -> TypeUrl:
-        """The type that is watched."""
         return self._row.type_url
 
     @property
     def everything(self) -> frozenset[str]:
-        """All names of the subscription, `*` for everything."""
+        """All names of the subscription, or `*`."""
         return frozenset((WILDCARD,)) if self.subscription.wildcard else self.subscription.names
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it is known what the client holds."""
         return self._base is not None
 
     @property
     def has_sent(self) -> bool:
-        """Whether there was a response."""
         return self.acks.last_nonce is not None
 
     @property
     def timer_at_s(self) -> float | None:
-        """When time alone gives this watch something to send."""
         return earliest(self.acks.retry_at_s, self._heartbeats.at_s)
 
     def receive_ack(self, request: SotwRequest, now_s: float) -> Answer | None:
-        """Take the ACK or NACK in a request, and the version that the client begins with."""
         if self._base is None:
             self._claimed = request.version_info
         return self.acks.receive(request.nonce, request.error_detail, now_s, self._held)
@@ -298,7 +289,7 @@ class _SotwWatch:
         return NO_RESOURCES if self._base is None else self._select(self._base, self.everything)
 
     def subscribe(self, resource_names: Iterable[str]) -> frozenset[str]:
-        """Take the names of a request; return those that were not in the one before, `*` among them for everything."""
+        """Process the names of a request; return the added names, including `*` for a new wildcard."""
         before, after = self.subscription, self.subscription.requesting(frozenset(resource_names))
         if after != before or after.never_named != before.never_named:
             names = before.names if after.names == before.names else self._memory.share(after.names)
@@ -308,49 +299,44 @@ class _SotwWatch:
         return after.added_to(before)
 
     def reject(self, rejected: Mapping[str, str]) -> None:
-        """Note why names are rejected that were not in the request before."""
         if rejected or self._unreported:
             unreported = {**self._unreported, **rejected}
             self._unreported = {name: unreported[name] for name in unreported.keys() & self.subscription.names}
 
     def rejection_response(self, snapshot: Snapshot) -> SotwUpdate | None:
-        """Return an update without resources that says why names are rejected; None where there is nothing to say."""
+        """Return an update without resources that reports rejected names."""
         if not self._unreported or self._base is None:
             return None
         return SotwUpdate(self.type_url, version_of(snapshot, self.subscription), NO_RESOURCES, NOTHING)
 
     def _selected(self, rows: Rows | None) -> frozenset[str]:
-        """Return the names of the subscription, and those of the members of its globs."""
         return self.subscription.names if rows is None else selected_names(rows, self.subscription)
 
     def postpone(self, resource_names: Iterable[str]) -> None:
-        """Note names that were asked for again by a client that had not seen the last response."""
+        """Record names requested again by a client that had not seen the last response."""
         if self.subscription.names == frozenset(resource_names):
             self._postponed |= self._selected(self._base) - self.acks.in_flight
 
     def names_again(self, *, is_asked: bool) -> frozenset[str]:
-        """Return the names to send again: what was postponed, and with `is_asked` the whole subscription.
+        """Return the postponed names to send again, and with `is_asked` the whole subscription.
 
-        An Envoy asks for all when it changed a cluster, and waits for its endpoints (ENVOY.md E33).
+        An Envoy requests all names when it changed a cluster, and waits for its endpoints (ENVOY.md E33).
         """
         if self._row.full_state_in_sotw:
             return NOTHING
         return self.repeatable(self._selected(self._base) | self._postponed if is_asked else self._postponed)
 
     def repeatable(self, names: Iterable[str], *, unrequested: bool = False) -> frozenset[str]:
-        """Return the subscribed ones of these names; those that are pending are postponed.
-
-        With `unrequested`, whether they are subscribed to does not matter.
-        """
+        """Return the subscribed names, with `unrequested` all; pending ones are postponed."""
         selects_any, pending = unrequested or self.subscription.wildcard, self.acks.pending.names
         wanted = frozenset(names) if selects_any else self._selected(self._base).intersection(names)
         self._postponed = (self._postponed | wanted) & pending
         return wanted - pending
 
     def update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
-        """Return what to send, of the names in `again` also what was sent before; None for nothing.
+        """Return the update to send; names in `again` are included even if they were sent before.
 
-        Every update has to be sent: from now on the client counts as holding what `snapshot` has.
+        Every update has to be sent: from now on the client counts as holding the state of `snapshot`.
         """
         self._generation = snapshot.generation
         if self.type_url in snapshot.withheld:
@@ -364,7 +350,7 @@ class _SotwWatch:
         if self._row.full_state_in_sotw:
             again = self._certain(self._base, again)
             if removed and not self.subscription.wildcard and self._unanswered(removed & self.subscription.names):
-                # What nobody asked for any more was let go, and is asked for again just now.
+                # A name that no client asks for any more was forgotten, and is asked for again just now.
                 self._base, self._awaited = base, self._awaited | again
                 return None
         again = self._with_members(self._base, again)
@@ -374,17 +360,16 @@ class _SotwWatch:
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether it may be time to send something when more is known of what is nowhere."""
         return bool(self._awaited) or (self._base is None and not self.selects_nothing)
 
     def _unanswered(self, names: frozenset[str]) -> frozenset[str]:
-        """Return those of these names, which nothing served has, that may exist elsewhere, and have them looked at again."""
+        """Return the unserved names that may exist elsewhere; await their answers."""
         unanswered = self._memory.unanswered(self.type_url, names) if names else NOTHING
         self._awaited |= unanswered
         return unanswered
 
     def _certain(self, rows: Rows, again: frozenset[str]) -> frozenset[str]:
-        """Return the names of `again`, and of what was awaited, without those that may exist elsewhere."""
+        """Return `again` and the awaited names, without names that may exist elsewhere."""
         names = again | (self._awaited & self.subscription.names)
         missing = names.intersection(missing_names(rows, self.subscription)) if names else NOTHING
         self._awaited = NOTHING
@@ -392,11 +377,10 @@ class _SotwWatch:
 
     @property
     def selects_nothing(self) -> bool:
-        """Whether the client wants nothing of this type."""
         return not (self.subscription.wildcard or self.subscription.names)
 
     def _first_update(self, snapshot: Snapshot, again: frozenset[str], now_s: float) -> SotwUpdate | None:
-        """Return what a client is sent first: it may hold what another stream sent it, of this process or of another."""
+        """Return the first update for a client, which may hold resources from another stream or process."""
         holds_selection = self._holds_selection(snapshot)
         if self.selects_nothing or (not holds_selection and self._may_lose_something(snapshot)):
             return None
@@ -405,7 +389,7 @@ class _SotwWatch:
         if holds_selection:
             self.acks.sent = self.acks.acked = version
             self._memory.know(version)
-            # Nobody knows how long ago its time to live was renewed.
+            # It is unknown how long ago its time to live was renewed.
             self._heartbeats.at_s = None if self._shortest_ttl_s() is None else now_s
             return None if is_full else self._partial_update(snapshot, NOTHING, again, now_s)
         resources = self._select(self._base, self.everything)
@@ -416,12 +400,12 @@ class _SotwWatch:
 
     def _holds_selection(self, snapshot: Snapshot) -> bool:
         if self.type_url in snapshot.authored and not self.subscription.wildcard:
-            # An author's version does not show for which names the client got it.
+            # An author's version does not show for which names the client received it.
             return False
         return self._claimed is not None and self._claimed == version_of(snapshot, self.subscription)
 
     def _may_lose_something(self, snapshot: Snapshot) -> bool:
-        """Whether a full state might remove what the client got before this process began."""
+        """Whether a full state might remove resources from before this process started."""
         type_url = self.type_url
         if self._claimed is None or not self._row.full_state_in_sotw:
             return False
@@ -436,7 +420,7 @@ class _SotwWatch:
         return self.subscription.wildcard or not self.subscription.names <= snapshot.resources(type_url).keys()
 
     def _difference(self, base: Rows, rows: Rows) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the subscribed names whose resources are new or changed since `base`, and those that were removed."""
+        """Return the subscribed names that are fresh since `base`, and the removed ones."""
         change = rows.changes_since(base)
         fresh = change.fresh | change.renewed if change.renewed and self._ttl is not TtlUse.NONE else change.fresh
         if self.subscription.wildcard:
@@ -461,11 +445,11 @@ class _SotwWatch:
         self, snapshot: Snapshot, fresh: frozenset[str], again: frozenset[str], now_s: float
     ) -> SotwUpdate | None:
         rows, pending = snapshot.resources(self.type_url), self.acks.pending
-        # A removal is not sent; what comes back is fresh.
+        # A removal is not sent; a resource that comes back is fresh.
         pending.forget(names_without(rows, pending.names))
         if renewed := pending.names & fresh:
             pending.renew(renewed, now_s)
-        # Apart from all else: if it is NACKed once more, nothing else is.
+        # Sent separately, so that another NACK affects no other resource.
         names = fresh | again or next(iter(self.acks.due(now_s)), NOTHING)
         resources = self._select(rows, names)
         if not resources:
@@ -474,7 +458,7 @@ class _SotwWatch:
         return SotwUpdate(self.type_url, self._version(snapshot, pending.names - names), resources, names)
 
     def _version(self, snapshot: Snapshot, lacking: frozenset[str]) -> Version:
-        """Return the version of the subscription without what the client lacks, so that it never claims to hold that."""
+        """Return the version without the lacking resources, so that the client never claims to hold them."""
         if not lacking or WILDCARD in lacking or self.type_url in snapshot.authored:
             return version_of(snapshot, self.subscription)
         rows = snapshot.resources(self.type_url)
@@ -486,7 +470,6 @@ class _SotwWatch:
         return rows.everything if WILDCARD in names else rows.select(self._with_members(rows, names))
 
     def _with_members(self, rows: Rows, names: frozenset[str]) -> frozenset[str]:
-        """Return names, of which some may be globs of the subscription, with those of the members of these."""
         if names is self.subscription.names:
             return self._selected(rows)
         if not names or not has_structured_names(rows) or names.isdisjoint(self.subscription.globs):
@@ -494,7 +477,6 @@ class _SotwWatch:
         return expanded(rows, names, names & self.subscription.globs)
 
     def send(self, update: SotwUpdate, nonce: Nonce, now_s: float) -> SotwResponse:
-        """Make the response of an update, and remember it until its ACK or NACK."""
         if self._postponed:
             self._postponed -= update.resources.names
         sent = Sent(update.version, update.resources, fresh=update.fresh, generation=self._generation)
@@ -511,7 +493,6 @@ class _SotwWatch:
         self._memory.know(sent.version)
 
     def _shortest_ttl_s(self) -> float | None:
-        """Return the shortest time to live that the client was sent with a resource, None where it was sent none."""
         if self._ttl is TtlUse.NONE or self._base is None or not self._base.timed:
             return None
         if self.subscription.wildcard:
@@ -519,12 +500,10 @@ class _SotwWatch:
         return min((resource.ttl_s for resource in self._timed(self._base) if resource.ttl_s), default=None)
 
     def _timed(self, base: Rows) -> ResourceList:
-        """Return the resources of the client that have a time to live."""
         timed = base.timed.keys()
         return base.select(frozenset(timed if self.subscription.wildcard else timed & self._selected(base)))
 
     def heartbeat(self, next_nonce: Callable[[], Nonce], now_s: float) -> SotwResponse | None:
-        """Return what renews the time to live of what the client holds, where that is due."""
         version, base = self.acks.sent, self._base
         if version is None or base is None or not self._heartbeats.is_due(now_s):
             return None
@@ -534,7 +513,7 @@ class _SotwWatch:
             return None
         nonce = next_nonce()
         self._record(nonce, Sent(version, renewed), now_s)
-        # A full state has to have also what has no time to live.
+        # A full state must also contain the resources without a time to live.
         names = self._select(base, self.everything).names if self._row.full_state_in_sotw else renewed.names
         if self._ttl is not TtlUse.HEARTBEAT:
             return SotwResponse(self.type_url, version, nonce, base.select(names), with_ttl=True)
@@ -542,23 +521,19 @@ class _SotwWatch:
         return SotwResponse(self.type_url, version, nonce, rest, with_ttl=True, heartbeats=tuple(renewed))
 
     def has_answered(self, step: Step) -> bool:
-        """Whether the client has answered what a step changed of this type."""
         generation, selects = step.snapshot.generation, self.selects(step.changed[self.type_url])
         if self._generation < generation:
             return not selects
         return self.acks.has_answered(generation, selects=selects)
 
     def selects(self, change: RowsChange) -> bool:
-        """Whether the client subscribes to something in a change."""
         return self.subscription.selects_any(change)
 
     def sync_state(self, generation: int) -> SyncState:
-        """Return how the client stands with this type, where the snapshot of this generation is served."""
         state = self.acks.state
         return SyncState.STALE if state is SyncState.SYNCED and self._generation < generation else state
 
     def status(self) -> WatchStatus:
-        """Return the state of this type."""
         if self._base is None:
             return self.acks.status(self.subscription, (), (), self._generation)
         missing = missing_names(self._base, self.subscription)

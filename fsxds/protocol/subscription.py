@@ -1,4 +1,4 @@
-"""What a client should hold: its subscription, and what it selects of a snapshot.
+"""Subscriptions, and their selection from a snapshot.
 
 | rule | source |
 | --- | --- |
@@ -6,18 +6,18 @@
 | `*` means everything, beside names or without. | xDS protocol, "How the client specifies what resources to return" |
 | In SotW and polls the names of a request replace those before; in Delta they are added to and removed from them. | xDS protocol, "Resource updates", "Incremental xDS" |
 | A poll has no stream: each stands for itself. | xDS protocol, "REST-JSON polling subscriptions" |
-| A glob stands for the members of its collection; its version is that of what these are. | xRFC TP1, "Glob" |
+| A glob stands for the members of its collection; its version is a digest of theirs. | xRFC TP1, "Glob" |
 | The version of a selection changes when the selection does, and not otherwise. | xDS protocol, "ACK/NACK and resource type instance version" |
 
-What the names of a subscription stand for where they replace each other: on state-of-the-world streams and in polls.
+On SotW streams and in polls, names are resolved as follows.
 
 | rule | source |
 | --- | --- |
 | A name stands for the resource of this name, a glob `xdstp://authority/type/path/*` for all members of its directory. | xRFC TP1, "Glob" |
 | The members of a glob have its authority, type, directory and parameters. | xRFC TP1, "Resource locators" |
 
-It costs nothing where no resource of the type has a structured name. Names that stand for others on Delta streams are found
-by `lookup.py`, which follows changes.
+This costs nothing if no resource of the type has a structured name. On Delta streams, `lookup.py` resolves names, and
+follows changes.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from fsxds.rollout import RolloutOptions
 
 WILDCARD = "*"
 
-# So many versions are remembered that were sent.
+# The number of sent versions that are remembered.
 MOST_VERSIONS = 4096
 
-# What an object of the least text takes.
+# The size of the smallest text object.
 _NAME_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one client wants of one type: `names`, or everything when `wildcard`.
+    """One client's subscription to one type: `names`, or everything if `wildcard`.
 
-    With `never_named`, no name was given on the stream yet, which decides what an empty list means next.
+    With `never_named`, no name was given on the stream yet, which decides the meaning of an empty list.
     """
 
     type_url: TypeUrl
     names: frozenset[str] = frozenset()
     wildcard: bool = True
     never_named: bool = field(default=False, compare=False)
-    # Found when they are asked for first: there may be a hundred thousand names, and no collection in the tree.
+    # Computed on first use: there may be a hundred thousand names, and no collection in the tree.
     _globs: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
     @classmethod
     def initial(cls, type_url: TypeUrl) -> Subscription:
-        """Return the subscription before the first request of a stream: to nothing."""
+        """Return the empty subscription of a new stream."""
         return cls(type_url, wildcard=False, never_named=True)
 
     @classmethod
     def for_request(cls, type_url: TypeUrl, names: Iterable[str]) -> Subscription:
-        """Return the subscription of a request that stands for itself."""
+        """Return the subscription of a request without a stream."""
         wanted = cls.initial(type_url).requesting(frozenset(names))
         return cls(type_url) if wanted.wildcard else wanted
 
@@ -76,9 +76,9 @@ class Subscription:
         return Subscription(self.type_url, names - {WILDCARD}, never_named or WILDCARD in names, never_named)
 
     def changed(self, added: frozenset[str], removed: frozenset[str]) -> Subscription:
-        """Return the subscription after a Delta request that subscribes and unsubscribes these names.
+        """Return the subscription after a Delta request.
 
-        A name in both is subscribed. What is unsubscribed without being subscribed is ignored.
+        A name in both sets is subscribed. Unsubscribing a name that is not subscribed has no effect.
         """
         removed -= added
         if not added and not removed:
@@ -89,34 +89,34 @@ class Subscription:
 
     @property
     def asked(self) -> frozenset[str]:
-        """The names, `*` among them for everything."""
+        """The names, including `*` for a wildcard."""
         return self.names | {WILDCARD} if self.wildcard else self.names
 
     @property
     def globs(self) -> frozenset[str]:
-        """Those of the names that stand for all members of a collection."""
+        """The names that stand for collections."""
         if self._globs is None:
             object.__setattr__(self, "_globs", frozenset(filter(is_glob, self.names)))
         return self._globs or frozenset()
 
     @property
     def weight(self) -> int:
-        """What it takes to remember it, in KiB; 1 for what Envoys ask for. Its cost is that of the names."""
+        """Its memory in KiB; 1 for subscriptions of Envoys. Costs time in proportion to the names."""
         return 1 + sum(len(name) + _NAME_BYTES for name in self.names) // 1024
 
     def selects_any(self, change: RowsChange) -> bool:
-        """Whether any of the changed resources is selected, by its own name or by a glob. Its cost is that of the fewer names."""
+        """Whether a changed resource is selected, by name or by glob; the cost follows the smaller set."""
         names = (change.fresh, change.renewed, change.removed)
         if self.wildcard:
             return any(names)
         return not all(map(self.names.isdisjoint, names)) or any(map(self._members_among, names))
 
     def selected(self, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names that are selected."""
+        """Return the selected subset of `names`."""
         return names if self.wildcard else self.among(names)
 
     def among(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return those of some names that are selected where there is no wildcard."""
+        """Return the subset of `names` selected by name or glob, not by the wildcard."""
         return self._members_among(names).union(self.names & names)
 
     def _members_among(self, names: AbstractSet[str]) -> frozenset[str]:
@@ -124,17 +124,17 @@ class Subscription:
         return frozenset(name for name in names if glob_of(name) in globs) if globs else frozenset()
 
     def added_to(self, before: Subscription) -> frozenset[str]:
-        """Return the names that are new since `before`, `*` among them for everything."""
+        """Return the names that are new since `before`, including `*` for a new wildcard."""
         added = self.names - before.names
         return added | {WILDCARD} if self.wildcard and not before.wildcard else added
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a client should hold now.
+    """The resources that a client should hold now, sorted by name.
 
-    `version` is what goes on the wire as `version_info`: it changes exactly when this selection does. `resources` are
-    sorted by name; `missing` are the names asked for that do not exist.
+    `version` is the `version_info` on the wire: it changes exactly when this selection does. `missing` are the
+    requested names that do not exist.
     """
 
     type_url: TypeUrl
@@ -144,7 +144,7 @@ class Selection:
 
 
 def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
-    """Answer the first of the two questions: what should this client hold now?"""
+    """Return the resources that a client should hold now."""
     rows = snapshot.resources(subscription.type_url)
     version = version_of(snapshot, subscription)
     if subscription.wildcard:
@@ -154,20 +154,20 @@ def select(snapshot: Snapshot, subscription: Subscription) -> Selection:
 
 
 def selected_names(rows: Rows, subscription: Subscription) -> frozenset[str]:
-    """Return the names of a subscription, and those of the members of its globs; they may not exist."""
+    """Return the names of a subscription, and of its globs' members; they may not exist."""
     if not has_structured_names(rows) or not subscription.globs:
         return subscription.names
     return expanded(rows, subscription.names, subscription.globs)
 
 
 def has_any(snapshot: Snapshot, subscription: Subscription) -> bool:
-    """Whether a snapshot has anything for a subscription; for one to everything, it may be that there is nothing."""
+    """Whether a snapshot has a resource for a subscription; always true for a wildcard."""
     rows = snapshot.resources(subscription.type_url)
     return subscription.wildcard or bool(selected_names(rows, subscription) & rows.keys())
 
 
 def missing_names(rows: Rows, subscription: Subscription) -> tuple[str, ...]:
-    """Return the names of a subscription that do not exist, in order; a glob without members is one of them."""
+    """Return the subscribed names that do not exist, sorted, including globs without members."""
     missing = frozenset[str]() if subscription.wildcard else names_without(rows, subscription.names)
     if missing and has_structured_names(rows):
         missing = frozenset(name for name in missing if name not in subscription.globs or is_empty(rows, name))
@@ -175,15 +175,15 @@ def missing_names(rows: Rows, subscription: Subscription) -> tuple[str, ...]:
 
 
 def names_without(rows: Mapping[str, Resource], names: AbstractSet[str]) -> frozenset[str]:
-    """Return those of these names that no resource has. Its cost follows the names; that of `-` follows the rows."""
+    """Return the names without a resource. The cost follows the names; that of `-` follows the rows."""
     return frozenset(names - (names & rows.keys()))
 
 
 def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
-    """Return the version of a selection, without making it.
+    """Return the version of a selection, without creating it.
 
-    It is a digest of the names asked for and what they are, so that a client is woken only by what it asked for;
-    where the authors' versions are served, it is theirs.
+    It digests the selected names and versions, so that only changes to a selection wake its client; or it is the
+    authors' version, if the snapshot serves these.
     """
     type_url = subscription.type_url
     if type_url in snapshot.authored:
@@ -193,9 +193,9 @@ def version_of(snapshot: Snapshot, subscription: Subscription) -> Version:
 
 
 def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -> tuple[PurePosixPath, ...]:
-    """Return the files that a version came from; none when something newer is served already.
+    """Return the files that a version came from; empty if a newer one is served already.
 
-    It may be the version of what was asked for, or of the whole type, as Delta responses have it.
+    `version` is that of the selection, or of the whole type, as in Delta responses.
     """
     selection = select(snapshot, subscription)
     if version not in {selection.version, version_of(snapshot, Subscription(subscription.type_url))}:
@@ -203,18 +203,18 @@ def files_of(subscription: Subscription, version: Version, snapshot: Snapshot) -
     change = snapshot.changes.get(subscription.type_url)
     if subscription.wildcard and change is not None and change.files:
         return change.files
-    # The last change of the type need not be one of the names that were asked for.
+    # The last change of the type may concern other names than the selected ones.
     changed = frozenset((*change.added, *change.changed)) if change is not None else frozenset()
     updated = [resource for resource in selection.resources if resource.name in changed]
     return tuple(sorted({resource.origin.path for resource in updated or selection.resources}))
 
 
 class SharedMemory:
-    """What all streams of a server remember together.
+    """State shared by all streams of a server.
 
     Attributes:
-        unanswered: knows which names that nothing served has may exist elsewhere.
-        rollout: returns how changes are rolled out now, and so what a client gets that comes with content.
+        unanswered: returns the missing names that may exist elsewhere.
+        rollout: returns the current rollout options, which also apply to a client that connects with content.
     """
 
     __slots__ = ("_known_versions", "_name_sets", "rollout", "unanswered")
@@ -229,25 +229,25 @@ class SharedMemory:
         self._name_sets: WeakValueDictionary[int, frozenset[str]] = WeakValueDictionary()
 
     def share(self, names: frozenset[str]) -> frozenset[str]:
-        """Return these names as the one set that all streams have of them, as long as one of them has it."""
+        """Intern a set of names, so that streams with equal subscriptions share one frozenset."""
         found = self._name_sets.setdefault(hash(names), names)
         return found if found == names else names
 
     def know(self, version: Version) -> None:
-        """Remember that this process sent this version, or found that a client holds it."""
+        """Record a version that this process sent, or that a client holds."""
         self._known_versions.put(version, True)
 
     def is_known(self, version: Version) -> bool:
-        """Whether a version was known to this process, so that what was removed from it since was reported."""
+        """Whether a version was known to this process, which then reported later removals."""
         return version in self._known_versions
 
 
-# So many sets of names are kept for the rows of a type, and so many names in all of them.
+# The maximum number of cached name sets per type, and of names in all of them.
 MOST_KEPT, MOST_KEPT_NAMES = 1024, 1_000_000
 
 
 def expanded(rows: Rows, names: frozenset[str], globs: frozenset[str]) -> frozenset[str]:
-    """Return names, and those of the members of the globs among them."""
+    """Return the names, and the members of the globs among them."""
     return rows.derive(_GlobMembers, lambda: _GlobMembers(rows.by_name)).expanded(names, globs)
 
 
@@ -257,7 +257,7 @@ def has_structured_names(rows: NameTable[Resource]) -> bool:
 
 
 def members_of(rows: NameTable[Resource], glob: str) -> Iterator[str]:
-    """Yield the names of the members of a canonical glob; its cost is that of its directory."""
+    """Yield the members of a canonical glob; the cost follows the size of its directory."""
     directory = glob.partition("?")[0].removesuffix(GLOB[1:])
     return (name for name, _ in rows.starting_with(directory) if glob_of(name) == glob)
 
@@ -268,7 +268,7 @@ def is_empty(rows: NameTable[Resource], glob: str) -> bool:
 
 
 class _GlobMembers:
-    """Works out once what globs stand for among rows, for all clients."""
+    """A cache of glob members in rows, for all clients."""
 
     def __init__(self, rows: NameTable[Resource]) -> None:
         self._rows = rows

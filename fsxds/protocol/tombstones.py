@@ -1,11 +1,12 @@
-"""Members of collections that were removed: a client that connects again may hold them still, and does not say so.
+"""Remembers removed members of collections: a reconnecting client may still hold them, and does not report it.
 
 | rule | source |
 | --- | --- |
-| A client that begins with a collection is told which members were removed from its view. | ENVOY.md E43 |
-| Of a collection, and of a view, those that were removed longest ago are forgotten beyond a number. | the memory that they take |
+| A client that begins with a collection receives the removals of members from its view. | ENVOY.md E43 |
+| Beyond a limit per collection and per view, the oldest removals are forgotten. | the memory that they take |
 
-What exists again stays noted, and is not told. The cost follows the change, and what was noted of its collections.
+A member that exists again stays recorded, and is not sent as removed. The cost follows the change and the recorded
+names of its collections.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from fsxds.model.resource_names import SCHEME, glob_of
 from fsxds.model.resources import Key, Snapshot
 from fsxds.model.values import TypeUrl
 
-# An Envoy is told all of them when it connects again: these are less than a megabyte.
+# An Envoy receives all of them when it reconnects: these are less than a megabyte.
 MOST_OF_A_COLLECTION = 10_000
 MOST_OF_A_VIEW = 100_000
 
 Tombstones = Mapping[Key, dict[str, int]]
-"""By type and collection: the names of removed members, each with a number that grows, in this order."""
+"""By type and collection: the names of removed members, each with an increasing number, in this order."""
 
 NO_TOMBSTONES: Tombstones = MappingProxyType({})
 
 
 def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) -> Tombstones:
-    """Return the tombstones of a view that is served something else; the same object where no member was removed."""
+    """Return the tombstones of a view after a change; the same object if no member was removed."""
     if before is None:
         return known
     gone: dict[Key, list[str]] = {}
@@ -41,7 +42,7 @@ def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) ->
 
 
 def after_parting(known: Tombstones, last: Snapshot | None) -> Tombstones:
-    """Return the tombstones of a view that is not followed any more: whatever goes meanwhile is told who comes back."""
+    """Return the tombstones of a view that is no longer followed: all its members count as removed."""
     gone: dict[Key, list[str]] = {}
     for type_url, rows in last.by_type.items() if last is not None else ():
         _note(gone, type_url, (name for name, _ in rows.starting_with(SCHEME)))
@@ -64,7 +65,7 @@ def _with(known: Tombstones, gone: Mapping[Key, Iterable[str]]) -> Tombstones:
     number = max((names[next(reversed(names))] for names in known.values()), default=0)
     after = dict(known)
     for key, removed in gone.items():
-        # As one that was noted last.
+        # The collection becomes the most recent one.
         names = dict(after.pop(key, {}))
         for name in sorted(removed):
             number += 1

@@ -1,11 +1,11 @@
-"""Times to live: which clients get them, and how they are renewed.
+"""Times to live: which clients receive them, and how they are renewed.
 
 | rule | source |
 | --- | --- |
-| A time to live goes to clients that announce the feature, over SotW only to those that also announce that of SotW. | xDS protocol, "TTL"; ENVOY.md E42 |
+| A time to live goes to clients that announce the feature, over SotW only if they also announce that of SotW. | xDS protocol, "TTL"; ENVOY.md E42 |
 | It is renewed before it ends, by the name, the version and the time alone (a heartbeat). | xDS protocol, "TTL" |
 | An Envoy on a SotW stream takes a heartbeat for an empty resource, so the whole resource is sent. | ENVOY.md E41 |
-| An Envoy gets it only of the types whose expiry does something, and does not crash it. | ENVOY.md E40 |
+| An Envoy receives it only for types whose expiry has an effect, and does not crash it. | ENVOY.md E40 |
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ SOTW_TTL_FEATURE = "xds.config.supports-resource-in-sotw"
 # As the specification spells it, and as gRPC's own clients do.
 SOTW_TTL_FEATURES = frozenset((SOTW_TTL_FEATURE, "xds.config.resource-in-sotw"))
 
-# A heartbeat may be late by as much as the time between two of them.
+# A heartbeat may be late by up to the time between two of them.
 HEARTBEATS_PER_TTL = 2
 
 
 class TtlMode(Enum):
-    """Whose behaviour the clients are assumed to have."""
+    """The behavior that clients are assumed to have."""
 
     ENVOY = "envoy"
     SPECIFICATION = "spec"
@@ -44,7 +44,7 @@ class TtlUse(Enum):
 
 
 def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_delta: bool) -> TtlUse:
-    """Return how the time to live of a type's resources is sent to a client with these `client_features`."""
+    """Return how times to live are sent to a client with these `client_features`."""
     if TTL_FEATURE not in features or not (is_delta or features & SOTW_TTL_FEATURES):
         return TtlUse.NONE
     if mode is TtlMode.SPECIFICATION:
@@ -55,12 +55,12 @@ def ttl_use(type_url: TypeUrl, features: frozenset[str], mode: TtlMode, *, is_de
 
 
 def heartbeat_s(ttl_s: float) -> float:
-    """Return the seconds between two heartbeats of a resource, so that one of them may be late."""
+    """Return the seconds between two heartbeats, so that one of them may be late."""
     return ttl_s / HEARTBEATS_PER_TTL
 
 
 class Heartbeats:
-    """Plans the heartbeats of one type on one stream: `at_s` is when the next is due, None for never."""
+    """The next heartbeat of one type on one stream, at `at_s`; None for never."""
 
     __slots__ = ("at_s",)
 
@@ -68,18 +68,18 @@ class Heartbeats:
         self.at_s: float | None = None
 
     def is_due(self, now_s: float) -> bool:
-        """Whether what has a time to live has to be renewed now."""
+        """Whether times to live have to be renewed now."""
         return self.at_s is not None and self.at_s <= now_s
 
     def plan(self, shortest_ttl_s: float | None, now_s: float, *, is_all: bool) -> None:
-        """Plan the next heartbeat of a client by the shortest time to live of its resources, None for none.
+        """Plan the next heartbeat by the shortest time to live, None for none.
 
-        With `is_all`, all of them were sent now. Otherwise what is planned already is not put off.
+        With `is_all`, all resources were sent now. Otherwise an earlier planned heartbeat stays.
         """
         next_at_s = None if shortest_ttl_s is None else now_s + heartbeat_s(shortest_ttl_s)
         self.at_s = next_at_s if is_all or next_at_s is None else earliest(self.at_s, next_at_s)
 
 
 def earliest(*times_s: float | None) -> float | None:
-    """Return the earliest of these times, None where there is none."""
+    """Return the earliest of these times, or None."""
     return min((time_s for time_s in times_s if time_s is not None), default=None)

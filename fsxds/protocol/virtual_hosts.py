@@ -1,16 +1,16 @@
-"""Virtual hosts on demand (VHDS): which of them serves a host, and what an Envoy that waits for one is sent.
+"""Virtual hosts on demand (VHDS): which of them serves a host, and the answer to an Envoy that waits for one.
 
-Envoy subscribes to `<route configuration>/<host>` when a request for the host arrives. A virtual host has the hosts that it
-serves as its aliases (`<route configuration>/<domain>`); wildcards are among them.
+Envoy subscribes to `<route configuration>/<host>` when a request for the host arrives. A virtual host has the hosts
+that it serves as its aliases (`<route configuration>/<domain>`); wildcards are among them.
 
 | rule | source |
 | --- | --- |
 | The best match serves a host: the host itself, the longest `*.suffix`, the longest `prefix.*`, `*`. | Envoy, `VirtualHost.domains` |
-| With a virtual host go those that its wildcards hide: Envoy has an answer for their hosts, and does not ask. | ENVOY.md E49 |
-| A response names by aliases which of the waiting requests it answers. | xDS protocol, "Virtual Host Discovery Service" |
+| With a virtual host go the ones that its wildcards hide: Envoy has an answer for their hosts, and does not ask. | ENVOY.md E49 |
+| The aliases in a response identify the waiting requests that it answers. | xDS protocol, "Virtual Host Discovery Service" |
 | A host that no virtual host serves is answered with a resource without content, once it is certain. | ENVOY.md E47 |
 | `*` selects nothing: it asks to end the wait for virtual hosts, as a new route configuration does. | ENVOY.md E45 |
-| What was NACKed is sent again together: no two virtual hosts may have the same domain. | ENVOY.md E48 |
+| NACKed virtual hosts are sent again together: no two of them may have the same domain. | ENVOY.md E48 |
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fsxds.protocol.subscription import WILDCARD, SharedMemory
 VIRTUAL_HOSTS = BY_SHORT_NAME["vhds"].type_url
 ROUTES = BY_SHORT_NAME["rds"].type_url
 
-# A host name has at most 253 characters and a port; of what is longer, not every possible wildcard is looked up.
+# A host name has at most 253 characters and a port; for longer names, not every possible wildcard is looked up.
 LONGEST_HOST = 512
 
 
@@ -53,16 +53,16 @@ def domain_matches(name: str) -> Iterator[str]:
 
 
 def find_virtual_hosts(name: str, rows: Container[str], by_alias: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the virtual host that serves a requested host, and the one that has this name; mostly they are one."""
+    """Return the virtual host that serves a requested host, and the one with this name, if another."""
     serving = next((by_alias[alias] for alias in domain_matches(name) if alias in by_alias), None)
     named = name if name in rows else None
     return tuple(own for own in dict.fromkeys((serving, named)) if own is not None)
 
 
 def is_hidden(domain: str, wildcard: str) -> bool:
-    """Whether a domain serves some host better than a wildcard does that serves it too.
+    """Whether a domain serves a host better than `wildcard`, which serves it, too.
 
-    An Envoy that has the wildcard does not ask for such a host: it takes what it has.
+    An Envoy that has the wildcard does not ask for such a host.
     """
     if domain in {"*", wildcard}:
         return False
@@ -75,7 +75,7 @@ def is_hidden(domain: str, wildcard: str) -> bool:
 
 
 def find_hidden(resource: Resource, by_alias: NameTable[str]) -> frozenset[str]:
-    """Return the virtual hosts of the same route configuration that an Envoy which has this one may not ask for."""
+    """Return the virtual hosts that an Envoy with `resource` may not ask for."""
     route = route_configuration_of(resource.name) + "/"
     domains = [alias.removeprefix(route) for alias in resource.aliases if alias.startswith(route)]
     wildcards = [domain for domain in domains if domain.startswith("*") or domain.endswith("*")]
@@ -86,26 +86,26 @@ def find_hidden(resource: Resource, by_alias: NameTable[str]) -> frozenset[str]:
 
 
 def aliases_to_send(resource: Resource, requested: Iterable[str]) -> tuple[str, ...]:
-    """Return the aliases of a virtual host in a response: its domains without the wildcards, and what was requested.
+    """Return the aliases of a virtual host in a response: domains without wildcards, and requested names.
 
-    By them Envoy knows which of its waiting requests are answered.
+    They identify the waiting requests that Envoy considers answered.
     """
     explicit = (alias for alias in resource.aliases if "*" not in alias.rpartition("/")[2])
     return tuple(sorted({*explicit, *requested} - {resource.name}))
 
 
 def ends_of_wait(routes: Iterable[Resource]) -> frozenset[str]:
-    """Return the names that end Envoy's wait for the virtual hosts of route configurations that have them on demand.
+    """Return the names that end Envoy's wait for the on-demand virtual hosts of route configurations.
 
-    The start of an Envoy, or the listener that brings the route configuration, waits until it was sent something of its
-    virtual hosts; `<route configuration>/` as a removed resource is something, and is the name of none.
+    The start of an Envoy, or the listener that brings the route configuration, waits for a response with virtual hosts;
+    the removed resource `<route configuration>/`, which names no virtual host, is enough.
     """
     references = (reference for resource in routes for reference in resource.references)
     return frozenset(f"{route_configuration_of(each.name)}/" for each in references if each.type_url == VIRTUAL_HOSTS)
 
 
 def ends_of_any_wait(snapshot: Snapshot) -> frozenset[str]:
-    """Return the same for a client whose route configurations are not known."""
+    """Return the same for a client with unknown route configurations."""
     hosts = frozenset(f"{route_configuration_of(name)}/" for name in snapshot.resources(VIRTUAL_HOSTS))
     return hosts | ends_of_wait(snapshot.resources(ROUTES).values())
 
@@ -114,7 +114,7 @@ class HostLookup(Lookup):
     """Finds virtual hosts by hosts.
 
     Attributes:
-        hidden: the virtual hosts that each of those which were asked for hides.
+        hidden: the virtual hosts that each one hides, if it was looked up.
     """
 
     __slots__ = ("hidden",)
@@ -124,7 +124,7 @@ class HostLookup(Lookup):
         self.hidden: dict[str, frozenset[str]] = {}
 
     def take_over(self, last: Lookup, change: RowsChange) -> bool:
-        """Take over what was worked out for earlier rows, which differ in this; return whether all of it still holds."""
+        """Reuse the results for earlier rows, which differ by `change`; return whether all are still valid."""
         has_same_names = not change.removed and change.fresh <= last.rows.keys()
         if super().take_over(last, change) and has_same_names and isinstance(last, HostLookup):
             self.hidden = last.hidden
@@ -138,11 +138,11 @@ class HostLookup(Lookup):
         return False
 
     def existing(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return those of these hosts that are served."""
+        """Return the subset of `names` that are served."""
         return frozenset(name for name in names if self._names_of(name))
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the virtual hosts that serve these hosts, and those that go with them, by their own names."""
+        """Return the virtual hosts that serve these hosts, and the ones that go with them."""
         found = frozenset(own for name in names for own in self._names_of(name))
         return found.union(*filter(None, map(self._hidden_by, found)))
 
@@ -153,7 +153,7 @@ class HostLookup(Lookup):
         return find_virtual_hosts(name, self.rows, self._index.aliases())
 
     def _hidden_by(self, own: str) -> frozenset[str]:
-        """Return the virtual hosts that one hides, those that these hide, and so on."""
+        """Return the virtual hosts that one hides, directly or indirectly."""
         hidden = self.hidden.get(own)
         if hidden is None:
             found, ahead = {own}, [own]
@@ -166,7 +166,7 @@ class HostLookup(Lookup):
 
 
 class HostNames(DeltaNames):
-    """The hosts that one client subscribed to; decides which virtual hosts it is sent for them."""
+    """The hosts that one client subscribed to; resolves them to virtual hosts."""
 
     __slots__ = ("_brought", "_unknown")
 
@@ -174,9 +174,9 @@ class HostNames(DeltaNames):
 
     def __init__(self, memory: SharedMemory) -> None:
         super().__init__(VIRTUAL_HOSTS, memory)
-        # The virtual hosts that the client has from another stream, which may not say by which hosts it got them.
+        # The virtual hosts that the client has from another stream; the hosts that it requested there may be unknown.
         self._brought = NOTHING
-        # The pending names that the client was last sent as hosts that do not exist.
+        # The pending names that were last sent as hosts that do not exist.
         self._unknown = NOTHING
 
     @property
@@ -189,11 +189,11 @@ class HostNames(DeltaNames):
         return self._brought
 
     def lookup(self, rows: Rows, before: Rows | None = None) -> HostLookup:
-        """Return what finds virtual hosts by hosts."""
+        """Return the lookup of virtual hosts by hosts."""
         return HostLookup.of(rows, before)
 
     def receive(self, request: DeltaRequest) -> frozenset[str]:
-        """Take the hosts of a request; return those that are to be answered, `*` among them to end a wait."""
+        """Process the hosts of a request; return those to answer, including `*` to end a wait."""
         before, indirect = self.names, self._indirect
         asked = super().receive(request)
         self._brought -= frozenset(request.unsubscribe).difference(request.subscribe)
@@ -202,12 +202,12 @@ class HostNames(DeltaNames):
         return asked
 
     def begin(self, held: Held, after: Lookup) -> Changes:
-        """Return what changed of the virtual hosts that a client brings (ENVOY.md E50)."""
+        """Return the changes to the brought virtual hosts (ENVOY.md E50)."""
         self._brought = frozenset(held.keys() & after.rows.keys())
         return Changes(unheld(self._brought, held, after) if held else NOTHING, removed=frozenset(held) - self._brought)
 
     def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
-        """Return what has to be sent because virtual hosts changed, or because hosts were unsubscribed."""
+        """Return the changes to send because virtual hosts changed, or hosts were unsubscribed."""
         if not (updated or removed or self.has_given_up):
             return NO_CHANGES
         return self._follow(updated, removed, before, after)
@@ -220,7 +220,7 @@ class HostNames(DeltaNames):
         return frozenset(name for name in indirect - self._indirect if not before.find(name))
 
     def answer(self, asked: frozenset[str], held: Held, after: Lookup, pending: frozenset[str]) -> Changes:
-        """Return what answers the hosts in `asked`, except for what the client already holds; `pending` were NACKed."""
+        """Return the answer to the hosts in `asked`, without resources that the client holds; `pending` were NACKed."""
         hosts = asked - {WILDCARD}
         served = after.existing(hosts)
         serving = frozenset(resource.name for name in served for resource in after.find(name))
@@ -234,13 +234,12 @@ class HostNames(DeltaNames):
         )
 
     def _sent(self, lookup: Lookup) -> frozenset[str]:
-        """Return the virtual hosts that the client was sent, as far as they exist."""
         return (self._brought & lookup.rows.keys()) | lookup.names(self._indirect)
 
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """Return what ends the wait for the virtual hosts of route configurations, with those that the client wants."""
+        """Return the end of the wait for virtual hosts, with the ones that the client wants."""
         routes = frozenset(map(route_configuration_of, names))
         wanted = (
             NOTHING if is_first else frozenset(name for name in self.names if route_configuration_of(name) in routes)
@@ -252,14 +251,14 @@ class HostNames(DeltaNames):
         return ends_of_wait(users)
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
-        """Note that the client is sent what all its hosts stand for now."""
+        """Record that all hosts have been answered."""
         self.has_given_up = False
         self._indirect = self.names
 
     def retry(self, pending: frozenset[str], after: Lookup) -> Changes:
-        """Return all that was NACKed: a domain may have moved between virtual hosts, so they stay together."""
+        """Return all NACKed names together: a domain may have moved between virtual hosts."""
         exist = pending & after.rows.keys()
-        # What was NACKed may have been the answer for any host: requests for it still wait.
+        # The NACKed response may have been the answer for any host: requests for it still wait.
         return Changes(
             exist | after.names(pending & self.names),
             removed=pending - exist - self._unknown,
@@ -267,14 +266,14 @@ class HostNames(DeltaNames):
         )
 
     def receive_nack(self, answer: Answer) -> None:
-        """Note which of the NACKed names the client cannot hold: hosts that were answered as unknown."""
+        """Record the NACKed names that the client cannot hold: hosts that were answered as unknown."""
         unknown = answer.rejected & answer.sent.unpopulated
         self._unknown = (self._unknown | unknown) - (answer.rejected - unknown)
 
     def aliases(
         self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
     ) -> Mapping[str, tuple[str, ...]]:
-        """Return by name the aliases that virtual hosts are sent with, for a response to these hosts."""
+        """Return the aliases of virtual hosts in a response to these hosts, by name."""
         hosts: dict[str, list[str]] = {}
         for host in requested:
             for resource in lookup.find(host):
@@ -282,7 +281,7 @@ class HostNames(DeltaNames):
         return {each.name: aliases_to_send(each, hosts.get(each.name, ())) for each in resources}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
-        """Return the own names of all virtual hosts that the client should hold."""
+        """Return the own names of the virtual hosts that the client should hold."""
         return (self._brought & lookup.rows.keys()) | lookup.names(self.names)
 
     def wants(self, name: str, lookup: Lookup) -> bool:

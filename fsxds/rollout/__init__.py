@@ -1,8 +1,8 @@
-"""Make before break: from what is served to what the tree asks for, by steps that clients take one after the other.
+"""Make before break: moves clients from the served snapshot to that of the tree, in steps taken one after another.
 
-`target` says what is to be served of a tree, of which `holding` holds some back, `guard` has removals approved, and
-`rejections` knows what clients reject. `planning` makes the steps to it, `lingering` says what stays for draining listeners,
-and `machine` takes one step after the other.
+`target` composes the snapshot to serve from the tree: `holding` holds resources back, `guard` demands approval of
+removals, and `rejections` knows the versions that clients reject. `planning` plans the steps to the target, `lingering`
+keeps resources for draining listeners, and `machine` takes the steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is served of a tree in which nothing changed that decides what is held: the same is held as before.
+"""Composes a tree again after an edit that does not affect holds.
 
-What is held follows from names, from who names whom, and from who claims what (`holding`). An edit that changes none of these
-costs what it changes, beside ten thousand resources that wait for approval as well.
+Holds follow from names, references and claims (`holding`). An edit that changes none of these costs only its changes,
+even beside ten thousand resources that wait for approval.
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ from fsxds.rollout.holding import Basis, Composed, HoldingRules, Holds, with_row
 
 
 def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: HoldingRules) -> Composed | None:
-    """Return what `compose` would, if an edit since an earlier call has no part in what is held; else None.
+    """Return the result of `compose` if an edit since an earlier call does not affect its holds; else None.
 
-    Args:
-        before: what it returned then.
-        tree: what the files ask for now.
-        base: what was reached last.
-        rules: only the same object is known to say the same: names of the bootstrap are known by a function.
+    `before` is the earlier result, `base` the last target reached. `rules` must be the same object as then, because
+    names of the bootstrap are known by a function.
     """
     was = before.basis
     if was is None or was.rules is not rules:
@@ -39,7 +36,7 @@ def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: Hold
 
 
 def _is_apart(holds: Holds, earlier: Snapshot, later: Snapshot) -> bool:
-    """Whether snapshots differ only in resources that are not held, name the same, and claim the same in both."""
+    """Whether two snapshots differ only in resources that are not held, and keep their references and claims."""
     if any(getattr(earlier, mark) != getattr(later, mark) for mark in ("withheld", "undeclared", "let_go")):
         return False
     for type_url in earlier.by_type.keys() | later.by_type.keys():

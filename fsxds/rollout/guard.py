@@ -1,11 +1,11 @@
-"""Which removals wait for approval: those by which a type, or a list collection, shrinks by much or becomes empty.
+"""Finds removals that need approval: a type, or a list collection, shrinks by much or becomes empty.
 
 | rule | source |
 | --- | --- |
-| A type that shrinks by more than a share is held; names that were exchanged do not count. | a folder that is not mounted looks like one that was emptied |
+| A type that shrinks by more than a share is held; replaced names do not count. | a folder that is not mounted looks like an emptied one |
 | So is a type that becomes empty, and a list collection that does either. | ENVOY.md E13 |
-| Fewer than five resources, or entries, are never a reason: one of them is a large share. | |
-| A resource that an upstream let go, because no client subscribes to it any more or its time is over, does not count. | |
+| Fewer than five resources, or entries, never need approval: one of them is a large share. | |
+| A resource that an upstream let go, as no client subscribes to it any more or its time is over, does not count. | |
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fsxds.model.resource_types import BY_SHORT_NAME
 from fsxds.model.resources import Key, Rows, Snapshot
 from fsxds.model.values import TypeUrl
 
-# Of fewer resources, a share says nothing.
+# A share of fewer resources means nothing.
 LEAST_RESOURCES = 5
 ID_DIGITS = 12
 
@@ -29,13 +29,13 @@ _ENTRY_TAG = 0x0A  # field 1 of a ListenerCollection, with a length
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes of a type that shrinks too much.
+    """The removed resources of a type that shrinks too much.
 
     Attributes:
-        type_url: the type; of the entries of a list collection, that of the collection.
-        removed: how many resources go, however many come; or how many entries there are fewer.
-        before: of how many.
-        keys: the resources that go, or the collections that shrink.
+        type_url: the type; for entries of a list collection, that of the collection.
+        removed: the number of resources removed, however many are added; or by how many entries collections shrink.
+        before: the number before.
+        keys: the removed resources, or the shrunken collections.
     """
 
     type_url: TypeUrl
@@ -45,12 +45,9 @@ class Removal:
 
 
 def removals_to_approve(before: Snapshot, after: Snapshot, max_removal: float | None) -> tuple[Removal, ...]:
-    """Return the removals that wait for approval.
+    """Return the removals that need approval.
 
-    Args:
-        before: what is served.
-        after: what would be served.
-        max_removal: the largest share of a type that may go, from 0 to 1; None for no limit.
+    `max_removal` is the largest share of a type that may be removed, from 0 to 1; None for no limit.
     """
     if max_removal is None:
         return ()
@@ -83,7 +80,7 @@ def _shrunken_collections(before: Rows, rows: Rows, max_removal: float) -> Itera
 
 
 def entry_count(body: bytes) -> int:
-    """Return how many entries a serialized list collection has; 0 for other content."""
+    """Return the number of entries in a serialized list collection; 0 for other content."""
     count = at = 0
     while at < len(body) and body[at] == _ENTRY_TAG:
         size = shift = 0
@@ -101,14 +98,14 @@ def entry_count(body: bytes) -> int:
 
 
 def body_with_entries(count: int) -> bytes:
-    """Return a body of which `entry_count` finds so many entries."""
+    """Return a body in which `entry_count` finds `count` entries."""
     return bytes((_ENTRY_TAG, 0)) * count
 
 
 def approval_id(removals: Iterable[Removal]) -> str:
-    """Return 12 hex digits over what removals take away: the same for equal removals, whatever else changes."""
+    """Return 12 hex digits over removals: the same for equal removals, whatever else changes."""
     lines = {
-        # The names of a collection's entries are not known: another removal from it is another number of them.
+        # The names of a collection's entries are not known, so their number identifies the removal.
         f"{type_url}\0{name}\0{removal.removed if type_url == COLLECTIONS else ''}\n"
         for removal in removals
         for type_url, name in removal.keys

@@ -1,23 +1,23 @@
-"""What is served of a tree when some of it is held back: the tree, in which other resources are as they were.
+"""Composes the snapshot to serve of a tree: held resources stay as they were.
 
 | rule | source |
 | --- | --- |
-| A resource that clients rejected, or that was rolled back, is held at what was good; all else follows the tree. | |
+| A resource that clients rejected, or that was rolled back, is held at its last good version; all else follows the tree. | |
 | A changed resource that would newly name a held one is held, too: a route keeps its old cluster. | |
-| What moved to a rejected resource already, which is to be taken back to nothing, moves back to what it named before. | |
+| A resource that already moved to a rejected new one, which is to be removed again, moves back to what it named before. | |
 | A changed resource that would newly name an undefined one is held until the name is defined. | ENVOY.md E6 |
-| A name that was undefined in what is served already is no obstacle: it may be a static cluster. | |
-| Names of a type of which neither the tree nor an upstream has any are somebody else's: none is undefined. | |
-| So are secrets and extensions that a resource asks a gRPC service of its own for. | `expects` in `uses` |
-| A removed resource stays as long as something served names it. | xDS protocol, "Eventual consistency considerations" |
+| A name that was undefined in the served snapshot already is no obstacle: it may be a static cluster. | |
+| If neither the tree nor an upstream has any resource of a type, its names belong to another server: none is undefined. | |
+| So do secrets and extensions that a resource requests from a separate gRPC service. | `expects` in `uses` |
+| A removed resource stays while a served resource names it. | xDS protocol, "Eventual consistency considerations" |
 | A removal of much of a type waits for approval; all else is served. | `guard` |
-| A changed resource that claims what a held one has, as a listener does its address, waits until that is free. | ENVOY.md E56 |
-| What is served gives way to no rollback, and to what is good in place of a rejected version. | |
-| Claims that two resources of the tree make, or two that are served already, are no obstacle. | |
+| A changed resource that claims the same as a held one, as a listener does its address, waits until that is free. | ENVOY.md E56 |
+| A served resource gives way to no rollback, and to no good version in place of a rejected one. | |
+| Claims that two resources of the tree share, or two that are served already, are no obstacle. | |
 
-All of this follows from names, from who names whom, and from who claims what. An edit that changes none of these holds the same
-as before, and costs what it changes (`composed_again`). Else everything is worked out anew, from what is served and what the
-tree asks for; that costs what differs between these, and what is held.
+All of this follows from names, references and claims. An edit that changes none of these holds the same as before, and
+costs only its changes (`composed_again`). Otherwise everything is computed anew, from the served snapshot and the tree;
+that costs their difference, and the number of holds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from fsxds.rollout.uses import (
 
 
 class HoldReason(Enum):
-    """Why a resource is not served as the tree has it."""
+    """The reason why a resource does not follow the tree."""
 
     REJECTED = "rejected"
     PINNED = "pinned"
@@ -62,15 +62,13 @@ class HoldReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A resource that is not served as the tree has it.
+    """A resource that does not follow the tree.
 
     Attributes:
-        reason: why.
-        kept: what is served in its place; None for nothing.
-        asked: what the tree has; None where it removed the resource.
-        other: the user of a resource in use, the name that is undefined or held, or who has what is claimed; None for other
-            reasons.
-        good: what was good before what is rejected; None for other reasons.
+        kept: the version served instead, or None.
+        asked: the tree's version; None if the tree removed the resource.
+        other: the user of a resource in use, the undefined or held name, or the owner of a claim; else None.
+        good: the snapshot before a rejected version; else None.
     """
 
     reason: HoldReason
@@ -87,13 +85,14 @@ NOTHING_BEGUN: Mapping[TypeUrl, Sequence[Resource]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class HoldingRules:
-    """By which rules resources are held.
+    """The rules by which resources are held.
 
     Attributes:
         keeps_references: False serves a change that breaks references as it is.
-        max_removal: the largest share of a type that a tree may remove without approval, from 0 to 1; None for no limit.
+        max_removal: the largest share of a type that a tree may remove without approval, from 0 to 1; None for no
+            limit.
         approved: the ids of removals that may be served.
-        is_static: whether a name is that of a resource in the bootstrap, as far as that is known.
+        is_static: tests whether a name is known to be in the bootstrap.
         knows_static: the clusters of the bootstrap are known, so that there are no others elsewhere.
     """
 
@@ -106,7 +105,7 @@ class HoldingRules:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What `compose` was given, if that was no more than this."""
+    """The inputs of `compose`, if these were all."""
 
     tree: Snapshot
     base: Snapshot
@@ -115,14 +114,12 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """What is to be served of a tree.
+    """The snapshot to serve of a tree.
 
     Attributes:
-        snapshot: what is to be served; the tree itself where nothing is held.
-        holds: what is not as the tree has it.
-        removals: the removals that wait for approval.
-        approval_id: the id by which these are approved; None where none waits for that.
-        basis: all that it was worked out from; None where rejections, rollbacks or a step under way had a part in it.
+        snapshot: the snapshot to serve; the tree itself if it holds nothing.
+        approval_id: the id that approves these; None if there are none.
+        basis: all inputs; None if rejections, rollbacks or a step under way had an effect.
     """
 
     snapshot: Snapshot
@@ -139,16 +136,14 @@ def compose(
     rules: HoldingRules,
     begun: Mapping[TypeUrl, Sequence[Resource]] = NOTHING_BEGUN,
 ) -> Composed:
-    """Return what is to be served of a tree.
+    """Return the snapshot to serve of a tree.
 
     Args:
-        tree: what the files ask for.
-        base: what was reached last; None before the first, when the tree is served as it is, except for `explicit` and what
-            claims the same.
-        explicit: what is held whatever it names: rejected and pinned resources, and what waits for canaries.
-        rules: the rest.
-        begun: what is served beside `base` by now: new resources of a target that was not reached. No more than what was
-            reached can be removed without approval.
+        tree: the snapshot of the files.
+        base: the last target reached; None before the first, when only `explicit` and conflicting claims are held.
+        explicit: resources held whatever they name: rejected, pinned, or waiting for canaries.
+        rules: for further holds.
+        begun: new resources served beside `base` by now. The guard compares with `base` only.
     """
     reached = base or tree
     composition = _Composition(tree, (reached, _with_begun(reached, begun)), explicit, rules)
@@ -160,7 +155,7 @@ def compose(
 
 
 def with_rows(tree: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Snapshot:
-    """Return a tree with other rows of some types, whose versions are not those that their authors wrote."""
+    """Return a tree with new rows of some types, without the authored versions of these types."""
     authored = {type_url: each for type_url, each in tree.authored.items() if type_url not in rows}
     return replace(tree, by_type=MappingProxyType({**tree.by_type, **rows}), authored=MappingProxyType(authored))
 
@@ -173,16 +168,16 @@ def _with_begun(base: Snapshot, begun: Mapping[TypeUrl, Sequence[Resource]]) -> 
 class _Composition:
     def __init__(self, tree: Snapshot, bases: tuple[Snapshot, Snapshot], explicit: Holds, rules: HoldingRules) -> None:
         self._tree, self._rules = tree, rules
-        # What was reached last, and what is served beside it, too.
+        # The last target reached, and the same with the resources begun.
         self._reached, self._base = bases
         self.holds: dict[Key, Hold] = {}
-        # What was good before each rejected resource.
+        # By rejected resource, the snapshot before it.
         self._before = {key: hold.good for key, hold in explicit.items() if hold.good is not None}
-        # What is served in place of these names it.
+        # These snapshots, in which held resources may have references.
         self._good = list({id(good): good for good in self._before.values()}.values())
-        # Those of them in whose place nothing is served.
+        # The rejected resources without a good version.
         self._gone = {key for key in self._before if explicit[key].kept is None}
-        # What resources claim that others have, which stay.
+        # By resource, the claims that it lost to others.
         self._taken: defaultdict[Key, set[Key]] = defaultdict(set)
         self._changes = {
             type_url: rows.changes_since(self._base.resources(type_url))
@@ -194,7 +189,7 @@ class _Composition:
                 self.holds[key] = hold
 
     def close(self, *, is_first: bool) -> tuple[Removal, ...]:
-        """Hold also what follows from what is held, and from names that are undefined; return what waits for approval."""
+        """Add the holds that follow from holds, references and claims; return the removals that wait for approval."""
         if is_first:
             self._hold_claimers()
             return ()
@@ -216,14 +211,13 @@ class _Composition:
         return removals
 
     def _keep(self, users: Mapping[Key, list[Key]]) -> None:
-        """Keep what is used, and hold what claims the same as what stays; until nothing follows from that any more."""
+        """Keep used resources, and hold resources with the claims of held ones, until no hold follows."""
         self._keep_used()
         while claimers := self._hold_claimers():
             self._hold_users(users, claimers)
             self._keep_used()
 
     def snapshot(self) -> Snapshot:
-        """Return the tree with what is held."""
         kept: defaultdict[TypeUrl, dict[str, Resource | None]] = defaultdict(dict)
         for (type_url, name), hold in self.holds.items():
             kept[type_url][name] = hold.kept
@@ -235,7 +229,7 @@ class _Composition:
             gone = [name for name, one in of_type.items() if one is None]
             rows[type_url] = self._tree.by_type[type_url].with_changes(updated, gone).prepared()
         filled = frozenset(type_url for type_url in kept if rows[type_url])
-        # Of a type of which all is held, no more is known than before.
+        # If all of a type is held, no more is known of it than before.
         empty = kept.keys() - filled
         return replace(
             with_rows(self._tree, rows),
@@ -247,7 +241,7 @@ class _Composition:
         type_url, name = key
         each = (one.resources(type_url).get(name) for one in (self._base, *self._good))
         found = [one for one in each if one is not None]
-        # What it was before it named a resource that is gone, if it was there.
+        # Prefer the version that does not name a removed resource, if there is one.
         sound = (one for one in found if not self._gone or self._gone.isdisjoint(demands_of(one)))
         kept = next(sound, found[0] if found else None)
         self.holds.setdefault(key, Hold(reason, kept, self._tree.resources(type_url).get(name), other))
@@ -257,7 +251,7 @@ class _Composition:
         return self._tree.resources(key[0]).get(key[1]) if hold is None else hold.kept
 
     def _new_users(self) -> dict[Key, list[Key]]:
-        """Return by a name that changed resources demand, and did not before, these resources."""
+        """Map names to the changed resources that newly demand them."""
         users: defaultdict[Key, list[Key]] = defaultdict(list)
         for type_url, change in self._changes.items():
             rows, rows_before = self._tree.by_type[type_url], self._base.resources(type_url)
@@ -269,7 +263,7 @@ class _Composition:
         return users
 
     def _hold_users(self, users: Mapping[Key, list[Key]], obstacles: Iterable[Key]) -> None:
-        """Hold the changed resources that newly demand an obstacle, and those that newly demand these."""
+        """Hold the changed resources that newly demand an obstacle, and their users in turn."""
         found = list(obstacles)
         while found:
             obstacle = found.pop()
@@ -284,7 +278,7 @@ class _Composition:
                     found.append(user)
 
     def _take_back(self, key: Key, good: Snapshot) -> None:
-        """Hold what demands a resource that is gone at what it was when it did not; and what demands that in turn."""
+        """Hold users of a removed resource at the version before they named it, and their users in turn."""
         found = [key]
         while found:
             obstacle = found.pop()
@@ -298,11 +292,11 @@ class _Composition:
                     found.append(key_of_user)
 
     def _undefined(self, users: Mapping[Key, list[Key]]) -> Iterator[tuple[Key, list[Key]]]:
-        """Yield the names that nothing defines, with those who cannot have them of another server."""
+        """Yield undefined names, with those users that cannot get them from another server."""
         missing = {key for key in users if self._is_missing(key)}
         expected = {type_url for type_url in {key[0] for key in missing} if self._is_expected_here(type_url)}
         unknown = {key for key in missing if key[0] == CLUSTERS and key[1] not in self._base.resources(CLUSTERS)}
-        # What is served so far names these, too, and nothing defines them.
+        # The served snapshot names these without a definition, too.
         known = {
             (one.type_url, one.name)
             for user in users_of(self._base, unknown)
@@ -314,21 +308,20 @@ class _Composition:
             yield key, [user for user, resource in found if resource is not None and expects(resource, key)]
 
     def _is_missing(self, key: Key) -> bool:
-        """Whether neither the tree nor the bootstrap defines a name."""
         type_url, name = key
         rows = self._tree.resources(type_url)
         return not (rows if is_pattern(name) else name in rows) and not self._rules.is_static(key)
 
     def _is_expected_here(self, type_url: TypeUrl) -> bool:
-        """Whether nothing of a type comes from another server, as far as can be seen."""
+        """Whether apparently no resource of a type comes from another server."""
         rows, rows_before = self._tree.resources(type_url), self._base.resources(type_url)
         if type_url == CLUSTERS:
             return bool(rows or rows_before or self._rules.knows_static)
-        # Without any, or with others that are undefined: the type comes from another server.
+        # If there are none, or some names are undefined, the type comes from another server.
         return bool(rows) and all(one in rows_before for one in demanded_names(self._base, type_url))
 
     def _keep_used(self) -> None:
-        """Keep what is gone and something served names; also what that names in turn."""
+        """Keep removed resources that a served resource references, and their references in turn."""
         gone = {
             (type_url, name)
             for type_url, change in self._changes.items()
@@ -345,11 +338,11 @@ class _Composition:
             for key, user in used.items():
                 self.holds.pop(key, None)
                 self._hold(key, HoldReason.IN_USE, user)
-            # What was reached last may lack what these name, too: it had moved on.
+            # The last target may lack references of these, too: it had moved on.
             gone = (gone - used.keys()) | self._missed(used)
 
     def _missed(self, keys: Iterable[Key]) -> set[Key]:
-        """Return what held resources name and nothing serves, though it was there before something was rejected."""
+        """Return references of held resources that are not served, but existed before a rejection."""
         kept = [one for key in keys if (one := self.holds[key].kept) is not None] if self._good else []
         return {
             key
@@ -359,7 +352,7 @@ class _Composition:
         }
 
     def _uses_of(self, gone: set[Key]) -> Iterator[tuple[Key, Key]]:
-        """Yield what is used of these, which are not served, each with a user that is."""
+        """Yield the used ones of unserved resources, each with a served user."""
         if not gone:
             return
         scopes = {key for key in gone if key[0] == SCOPES}
@@ -380,7 +373,7 @@ class _Composition:
         return [one for one in kept if one is not None and names_any(one, wanted)]
 
     def _hold_claimers(self) -> list[Key]:
-        """Hold what claims the same as something that is not as the tree has it; return what that is."""
+        """Hold the resources that claim the same as held ones; return their keys."""
         found: list[Key] = []
         kept = {key: self._claims_of(key) for key in self.holds if key[0] in CLAIMING}
         keys = [*kept]
@@ -397,7 +390,7 @@ class _Composition:
         return found
 
     def _settle_claim(self, claim: Key, keys: Iterable[Key]) -> Iterator[Key]:
-        """Have one resource keep what it claims, and hold the others; yield these."""
+        """Let one resource keep a claim, and hold the rest; yield these."""
         served = sorted(key for key in keys if claim in self._claims_of(key))
         served.sort(key=partial(self._right_to_claim, claim), reverse=True)
         for other in served[1:]:
@@ -412,7 +405,7 @@ class _Composition:
                 yield other
 
     def _without_taken(self, key: Key) -> Resource | None:
-        """Return what is served or was good of a resource, and claims nothing that it has to wait for; None for nothing."""
+        """Return a served or good version of a resource without the claims it lost, or None."""
         hold, taken = self.holds.get(key), self._taken[key]
         rejected = hold.asked.version if hold and hold.asked and hold.reason is HoldReason.REJECTED else None
         found = (one.resources(key[0]).get(key[1]) for one in (self._base, *self._good))
@@ -420,7 +413,7 @@ class _Composition:
         return next((one for one in good if taken.isdisjoint(claims_of(one))), None)
 
     def _right_to_claim(self, claim: Key, key: Key) -> int:
-        """Return who keeps it: what is good in place of a rejected version, who has it already, a rollback, the tree."""
+        """Rank the right to a claim: good version of a rejected resource, present owner, rollback, tree."""
         hold = self.holds.get(key)
         if claim in _claims_in(self._reached, key):
             return 2
@@ -444,7 +437,6 @@ def _claims_in(snapshot: Snapshot, key: Key) -> frozenset[Key]:
 
 
 def _add_new_demands(users: dict[Key, list[Key]], resource: Resource, before: Resource | None) -> None:
-    """Note a user by each name that it demands, and did not before."""
     if resource.references and (before is None or before.references != resource.references):
         for key in demands_of(resource) - (frozenset() if before is None else demands_of(before)):
             users[key].append((resource.type_url, resource.name))

@@ -1,15 +1,16 @@
-"""What stays although the target does not have it, because connections of draining listeners use it.
+"""Keeps resources that the target lacks while connections of draining listeners use them.
 
 | rule | source |
 | --- | --- |
-| When a listener changes or goes, its open connections go on with its old version until the drain ends. | ENVOY.md E66 |
-| Until then, nothing goes that the old version names and the new one does not, whenever the tree drops it. | the same |
-| Neither does what that names in turn, as far as it goes as well: routes, their clusters, the endpoints of these. | the same |
-| What a resource names that stays in the tree does not linger: its changes reach open connections. | ENVOY.md E67 |
-| A name that ends with `*` may mean any resource that begins like it: all of them that go linger. | `ANY` in `snapshots/references.py` |
-| Mentions of the bootstrap's own resources keep nothing. | ENVOY.md E6 |
+| When a listener changes or is removed, its open connections keep its old version until the drain ends. | ENVOY.md E66 |
+| Until then, no resource is removed that the old version names and the new one does not, whenever the tree drops it. | the same |
+| Nor are its references, if they are removed as well: routes, their clusters, the endpoints of these. | the same |
+| References of a resource that stays in the tree do not linger: its changes reach open connections. | ENVOY.md E67 |
+| A name that ends with `*` may mean any resource with that prefix: all removed ones linger. | `ANY` in `snapshots/references.py` |
+| References to the bootstrap's resources keep nothing. | ENVOY.md E6 |
 
-`Draining` is what old versions name, whether it goes or not: one record for each of them. What lingers follows with each step.
+`Draining` has one record for each old version, with its references, removed or not. Lingering is computed from it at
+each step.
 """
 
 from __future__ import annotations
@@ -29,31 +30,29 @@ LISTENERS = BY_SHORT_NAME["lds"].type_url
 
 @dataclass(frozen=True, slots=True)
 class Lingering:
-    """How long a resource lingers.
+    """The time for which a resource lingers.
 
     Attributes:
-        listeners: the names of the listeners whose connections may use it.
-        ends_at_s: when it goes at the latest; None until clients have taken that the listeners changed.
+        ends_at_s: the latest end; None until clients have taken the changed listeners.
     """
 
     listeners: frozenset[str]
     ends_at_s: float | None = None
 
     def joined_with(self, other: Lingering) -> Lingering:
-        """Return this and another reason to stay as one: the later end counts."""
+        """Merge two reasons to linger: the later end counts."""
         ends = None if None in {self.ends_at_s, other.ends_at_s} else max(self.ends_at_s or 0, other.ends_at_s or 0)
         return Lingering(self.listeners | other.listeners, ends)
 
 
 @dataclass(frozen=True, slots=True)
 class DrainingListener:
-    """An old version of a listener, whose connections may be open still.
+    """An old version of a listener with possibly open connections.
 
     Attributes:
-        name: of the listener.
         keys: the resources that it names and its next version does not.
-        patterns: those of its mentions that may mean several.
-        ends_at_s: when its connections are closed at the latest; None until clients have taken the next version.
+        patterns: the same for names that may mean several resources.
+        ends_at_s: the latest end of its connections; None until clients have taken the next version.
     """
 
     name: str
@@ -68,7 +67,7 @@ Changes = Mapping[TypeUrl, RowsChange]
 
 
 def draining_after(served: Snapshot, target: Snapshot, draining: Draining) -> Draining:
-    """Return what drains when the listeners of the target are served; what begins with it has no end yet."""
+    """Return the draining listeners when the target's listeners are served; new ones have no end yet."""
     rows, new_rows = served.resources(LISTENERS), target.resources(LISTENERS)
     change = new_rows.changes_since(rows)
     names = sorted(rows.among(change.fresh | change.removed))
@@ -83,12 +82,9 @@ def _drained(old: Resource, new: Resource | None) -> DrainingListener:
 
 
 def lingering_of(served: Snapshot, changes: Changes, draining: Draining) -> dict[Key, Lingering]:
-    """Return what of that which goes is in use by draining listeners. The cost follows what goes.
+    """Return the removed resources that draining listeners use, at a cost per removal.
 
-    Args:
-        served: what is served now.
-        changes: how the target differs from it; what lingers already counts as removed.
-        draining: the old versions of listeners.
+    `changes` is the target's difference from the served snapshot; lingering resources already count as removed.
     """
     removed = {type_url: change.removed for type_url, change in changes.items() if change.removed}
     removed_keys = {(type_url, name) for type_url, names in removed.items() for name in names} if draining else set()
@@ -101,7 +97,7 @@ def lingering_of(served: Snapshot, changes: Changes, draining: Draining) -> dict
 
 
 def _kept_by(keys: Iterable[Key], served: Snapshot, removed: Mapping[TypeUrl, frozenset[str]]) -> set[Key]:
-    """Return what mentions mean of that which is removed, and what that names in turn."""
+    """Return the removed resources that references mean, with their references in turn."""
     found: set[Key] = set()
     mentions = list(keys)
     while mentions:
@@ -117,7 +113,7 @@ def _named_by(user: Resource) -> Iterator[Key]:
 
 
 def names_by_type(keys: Iterable[Key]) -> dict[TypeUrl, frozenset[str]]:
-    """Return names by their types."""
+    """Group names by type."""
     names: defaultdict[TypeUrl, set[str]] = defaultdict(set)
     for type_url, name in keys:
         names[type_url].add(name)
@@ -125,26 +121,26 @@ def names_by_type(keys: Iterable[Key]) -> dict[TypeUrl, frozenset[str]]:
 
 
 def with_ends(draining: Draining, ends_at_s: float) -> Draining:
-    """Return the same, in which everything has an end: all clients have taken the new listeners."""
+    """Set the missing ends: all clients have taken the new listeners."""
     return tuple(replace(one, ends_at_s=ends_at_s) if one.ends_at_s is None else one for one in draining)
 
 
 def without_drained(draining: Draining, listeners: Collection[str]) -> Draining:
-    """Return the same without the old versions of some listeners, unless clients have not taken the next one yet."""
+    """Remove old versions of listeners, unless clients have not taken the next version yet."""
     return tuple(one for one in draining if one.ends_at_s is None or one.name not in listeners)
 
 
 def without_ended(draining: Draining, now_s: float) -> Draining:
-    """Return what drains on at this time."""
+    """Remove the listeners that have ended."""
     return tuple(one for one in draining if one.ends_at_s is None or one.ends_at_s > now_s)
 
 
 def shifted(draining: Draining, by_s: float) -> Draining:
-    """Return the same with all ends earlier or later by so much."""
+    """Move all ends by a time."""
     return tuple(one if one.ends_at_s is None else replace(one, ends_at_s=one.ends_at_s + by_s) for one in draining)
 
 
 def first_end_s(draining: Draining) -> float | None:
-    """Return when the next one ends, None for none."""
+    """Return the next end, or None."""
     first_s = min((one.ends_at_s for one in draining if one.ends_at_s is not None), default=inf)
     return None if first_s == inf else first_s

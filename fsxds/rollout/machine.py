@@ -1,18 +1,18 @@
-"""The rollout of one channel: from target to target by steps, each of which clients take before the next one.
+"""The rollout of one channel: from target to target in steps, each of which clients take before the next.
 
 | rule | source |
 | --- | --- |
-| A step is done when every client took it that had not, or is gone, or after `step_timeout_s`. | xDS protocol, "ACK and NACK semantics summary" |
-| A target that comes during a step is kept, the newest wins, and is planned from what is served when the step is done. | |
-| It follows at once where its first step and this one are of one sort, between which no order counts: a slow client must not hold up the endpoints of all others. Both are then waited for. | |
-| Of any other target, endpoints follow at once that clusters of the step wait for. | ENVOY.md E70 |
-| A target is good when clients took its users; what it removes may go later, or never if the next one comes first. | |
-| What lingers ends `linger_s` after clients took the new listeners, or when nothing drains any more. | ENVOY.md E68, E69 |
-| After a restart, what was served is served at once; the next step comes when clients had `step_timeout_s` to return, and those that did have taken what was served. | ENVOY.md E39 |
+| A step is done when every client that lacked it took it or left, or after `step_timeout_s`. | xDS protocol, "ACK and NACK semantics summary" |
+| A target that comes during a step is kept, the newest wins, and is planned from the served snapshot when the step is done. | |
+| It follows at once if its first step and this one are of one sort, between which no order counts: a slow client must not hold up the endpoints of all clients. Both are then waited for. | |
+| From any other target, endpoints that clusters of the step wait for follow at once. | ENVOY.md E70 |
+| A target is good when clients took its users; its removals may follow later, or never if the next target comes first. | |
+| Lingering ends `linger_s` after clients took the new listeners, or when no connection drains any more. | ENVOY.md E68, E69 |
+| After a restart, the previously served snapshot is served at once; the next step follows when clients had `step_timeout_s` to return, and the returned ones have taken that snapshot. | ENVOY.md E39 |
 
-It has no clock: callers pass `now_s`, of one clock that only goes forward, and call `receive_timer` at `timer_at_s`. After any
-call, `served` is what is to be published. If `step` is another one then, `receive_waiting` is to follow the publication.
-What the target is, and what of the tree is held back, is decided elsewhere (`target`).
+The rollout has no clock: callers pass `now_s`, of one clock that only goes forward, and call `receive_timer` at
+`timer_at_s`. After any call, `served` is the snapshot to publish. If `step` is another one then, call `receive_waiting`
+after the publication. The target, and the resources held back from it, are decided in `target`.
 """
 
 from __future__ import annotations
@@ -53,65 +53,63 @@ from fsxds.rollout.step import (
 
 
 class Rollout:
-    """What one channel is served, and when.
+    """The rollout of one channel; `served`, `target` and `good` are None before the first target.
 
     Attributes:
-        options: how it is run; others count from the next step on.
-        served: what is to be served now; None before the first target.
-        target: what is to be reached; None before the first.
-        good: the target that was reached last; None before the first.
-        step: the step that is waited for; None while nothing is to be waited for.
-        waiting: the clients that have not taken it; None until they are known.
-        is_complete: the target is served, and all who were waited for have it.
+        options: take effect from the next step on.
+        good: the last target reached.
+        step: the step that clients have to take, or None.
+        waiting: the clients that have not taken the step; None until they are known.
+        is_complete: the target is served, and all clients waited for have it.
     """
 
     def __init__(self, options: RolloutOptions, state: RolloutState | None = None) -> None:
-        """Begin with nothing, or where another process was."""
+        """Begin without a target, or in the state of another process."""
         self.options = options
         self.served: Snapshot | None = None if state is None else state.served
         self.target: Snapshot | None = None if state is None else state.target
         self.good: Snapshot | None = None if state is None else state.good
-        # Nobody knows who has taken which step since the last target was reached.
+        # After a restart it is not known which client took which step since the last target was reached.
         self.step: Step | None = None if state is None or state.good is None else whole_step(state.good, state.served)
         self.waiting: set[Client] | None = None
         self.is_complete = False
-        # The way to the target: no step was served, the one that is served is the last, clients took its users.
+        # Progress to the target: no step was served yet; the served step is the last; clients took the target's users.
         self._is_first, self._is_last, self._is_switched = True, False, False
         # A newer target, which follows when the step is done.
         self._next: Snapshot | None = None
         self._draining: Draining = () if state is None else state.draining
-        # What of it the target does not have, as of the last step.
+        # The lingering resources as of the last step.
         self._lingering: LingeringByKey = MappingProxyType({})
         self._step_ends_at_s = inf
         self._now_s: float | None = None
-        # Until when clients may return before a step follows; None once that is over.
+        # Clients may return until then before a step follows; None once that is over.
         self._rests_until_s: float | None = None
         self._events: list[RolloutEvent] = []
 
     def split(self, options: RolloutOptions, now_s: float) -> Rollout:
-        """Return a rollout for some of the clients of this one: it goes on from the same step, run by its own options."""
+        """Return a rollout for some clients of this one, which goes on from the same step with other options."""
         made = Rollout(options)
         vars(made).update(vars(self) | {"options": options, "waiting": None, "_events": []})
         made._step_ends_at_s = now_s + options.step_timeout_s
         return made
 
     def replace_rejected(self, replaced: Callable[[Snapshot], Snapshot]) -> None:
-        """Serve, and go on to, what is made of each snapshot."""
+        """Replace the served snapshot and the targets by the results of a function."""
         served, target, later = self.served, self.target, self._next
         self.served = None if served is None else replaced(served)
         self.target = None if target is None else replaced(target)
         self._next = None if later is None else replaced(later)
 
     def is_near(self, other: Rollout) -> bool:
-        """Whether clients of another rollout, which have its step, may be served what this one serves at once.
+        """Whether this rollout's snapshot may be served at once to clients of another rollout that have its step.
 
-        They may unless it takes several steps, or this one lacks what their draining listeners use.
+        It may unless that takes several steps, or this snapshot lacks resources that their draining listeners use.
         """
         if self.served is None or other.served is None:
             return False
         planned = next_step(other.served, self.served, other._draining, is_first=True)
         if planned is None:
-            # Nothing is to be done but for what drains, which would go.
+            # Only lingering resources differ, and would be removed.
             return not lingering_of(other.served, changes_between(other.served, self.served), other._draining)
         return planned.is_last and not planned.lingering.keys() - self._lingering.keys()
 
@@ -122,11 +120,11 @@ class Rollout:
         return self.served is other.served or snapshot_id(self.served) == snapshot_id(other.served)
 
     def receive_clients_of(self, other: Rollout, now_s: float) -> None:
-        """Take over what drains for clients of another rollout, which follow this one from now on."""
+        """Take over the draining listeners of another rollout's clients, which follow this one from now on."""
         self._look_at_clock(now_s)
         self._draining = (*self._draining, *(one for one in other._draining if one not in self._draining))
         if self.step is None:
-            # No step will end that could say when these end.
+            # No step ends that would set their end.
             self._draining = with_ends(self._draining, now_s + self.options.linger_s)
 
     @property
@@ -136,7 +134,7 @@ class Rollout:
 
     @property
     def timer_at_s(self) -> float | None:
-        """When to call `receive_timer`; None for never."""
+        """The time to call `receive_timer`; None for never."""
         if self.target is None:
             return None
         if self._now_s is None:
@@ -147,7 +145,7 @@ class Rollout:
 
     @property
     def is_resting(self) -> bool:
-        """Whether clients may return, and no step follows before they did."""
+        """Whether the next step waits for clients to return."""
         return self._rests_until_s is not None or (self._now_s is None and self.target is not None)
 
     def rest(self, now_s: float) -> None:
@@ -158,12 +156,12 @@ class Rollout:
         self._step_ends_at_s = self._rests_until_s + self.options.step_timeout_s
 
     def end_rest(self, now_s: float) -> None:
-        """Let steps follow: the clients are there."""
+        """Let steps follow, because the clients have returned."""
         self._look_at_clock(now_s)
         self._rests_until_s = None
 
     def receive_target(self, target: Snapshot, now_s: float) -> None:
-        """Take what is to be reached: at once, or when the step is done that is waited for."""
+        """Take the next target: at once, or when the present step is done."""
         self._look_at_clock(now_s)
         if target is (self._next or self.target):
             return
@@ -174,7 +172,7 @@ class Rollout:
             self._overtake(self.step, now_s)
 
     def receive_waiting(self, clients: AbstractSet[Client], now_s: float) -> None:
-        """Take which clients have not taken the step yet, as of now; without any, the next one follows."""
+        """Take the clients that have not taken the step as of now; if there are none, the next step follows."""
         self._look_at_clock(now_s)
         if self.step is not None:
             self.waiting = set(clients)
@@ -187,14 +185,14 @@ class Rollout:
             self.waiting = (self.waiting or set()) | {client}
 
     def receive_taken(self, client: Client, now_s: float) -> None:
-        """Note that a client has taken the step, or is not waited for any more."""
+        """Record that a client has taken the step, or is not waited for any more."""
         self._look_at_clock(now_s)
         if self.step is not None and self.waiting is not None:
             self.waiting.discard(client)
             self._end_step_if_taken(now_s)
 
     def receive_timer(self, now_s: float) -> None:
-        """Do what is due at this time."""
+        """Run the actions that are due."""
         self._look_at_clock(now_s)
         if self._rests_until_s is not None and now_s >= self._rests_until_s:
             self._rests_until_s, self.waiting = None, self.waiting or set()
@@ -211,32 +209,33 @@ class Rollout:
         self._step_ends_at_s = now_s
 
     def prolong(self, now_s: float) -> None:
-        """Wait for the clients of the step as long as from its beginning."""
+        """Restart the time limit of the step."""
         self._look_at_clock(now_s)
         self._step_ends_at_s = now_s + self.options.step_timeout_s
 
     def receive_drained(self, listeners: Collection[str], now_s: float) -> None:
-        """Note that no connection of an old version of these listeners is open any more."""
+        """Record that all connections of old versions of these listeners are closed."""
         self._look_at_clock(now_s)
         self._draining = without_drained(self._draining, listeners)
         self._continue(now_s)
 
     def has_reached(self, target: Snapshot) -> bool:
-        """Whether a target was reached, and no other one is under way."""
+        """Whether a target was reached and no other one is under way."""
         return self.is_complete and self._next is None and target is self.target
 
     @property
     def taken(self) -> Snapshot | None:
-        """What clients have, as far as references count: the target, once they took its users.
+        """The snapshot that clients have, as far as references count: the target once they took its users, else `good`.
 
-        What was empty, as before an upstream answers, is no start: new resources that some have already would not be kept.
+        An empty `good`, as before an upstream answers, does not count: new resources that some clients already have
+        would be lost.
         """
         is_empty = self.good is None or not any(self.good.by_type.values())
         return self.target if self._is_switched or is_empty else self.good
 
     @property
     def begun(self) -> Mapping[TypeUrl, Sequence[Resource]]:
-        """The new resources of the target that clients are served, while it is not certain that they have taken its users."""
+        """The new resources of the target that are served while it is not certain that clients took its users."""
         taken, served, target = self.taken, self.served, self.target
         if taken is None or served is None or target is None or taken is target:
             return {}
@@ -248,20 +247,20 @@ class Rollout:
         return found
 
     def take_events(self) -> tuple[RolloutEvent, ...]:
-        """Return what happened since this was asked last."""
+        """Return the events since the last call."""
         events, self._events = tuple(self._events), []
         return events
 
     @property
     def lingering(self) -> LingeringByKey:
-        """What stays although the target does not have it."""
+        """The resources that stay although the target does not have them."""
         if self.served is None or self.target is None:
             return {}
         return lingering_of(self.served, changes_between(self.served, self.target), self._draining)
 
     @property
     def state(self) -> RolloutState | None:
-        """What has to survive a restart, as of the last call; None before the first target."""
+        """The state to survive a restart, as of the last call; None before the first target."""
         if self.served is None or self.target is None:
             return None
         return RolloutState(self.served, self.target, self.good, shifted(self._draining, -(self._now_s or 0.0)))
@@ -269,12 +268,12 @@ class Rollout:
     def _look_at_clock(self, now_s: float) -> None:
         if self._now_s is None and self.served is not None:
             self._draining = shifted(self._draining, now_s)
-            # Clients come back one by one; until then nobody could say what they have.
+            # Clients come back one by one; until then it is not known which versions they have.
             self.rest(now_s)
         self._now_s = now_s
 
     def _overtake(self, step: Step, now_s: float) -> None:
-        """Serve the first step to the next target before clients took another step, where no order counts between them."""
+        """Serve the next target's first step before the present step is taken, if no order counts between them."""
         if self._next is None or self.served is None or self.is_resting:
             return
         if (supplied := supplied_step(step, self.served, self._next)) is not None:
@@ -286,7 +285,7 @@ class Rollout:
             self._proceed(now_s, untaken=step)
 
     def _supply(self, step: Step, now_s: float) -> None:
-        """Serve a step with endpoints that its clusters wait for; clients have as long for it as they had before."""
+        """Serve a step with endpoints that its clusters wait for, without a new time limit."""
         ends_at_s = self._step_ends_at_s
         self._serve(PlannedStep(step, self._is_last, self._draining, self._lingering), now_s)
         self._step_ends_at_s = ends_at_s
@@ -296,7 +295,7 @@ class Rollout:
             self._proceed(now_s)
 
     def _proceed(self, now_s: float, untaken: Step | None = None) -> None:
-        """Serve the next step, if there is one; the one before is done, or has to be taken together with it."""
+        """Serve the next step, if any; the one before is done, or `untaken`, to be taken together with it."""
         if self._rests_until_s is not None and self.options.is_on and now_s < self._rests_until_s:
             return
         self._rests_until_s = None
@@ -314,7 +313,6 @@ class Rollout:
             self._complete()
 
     def _adopt(self) -> None:
-        """Make the newest target the one to reach."""
         target, self._next = self._next, None
         if target is None:
             return
@@ -340,7 +338,7 @@ class Rollout:
         if started := planned.lingering.keys() - self._lingering.keys():
             self._events.append(LingeringStarted(self.target_id, frozenset(started)))
         rows = planned.step.snapshot.resources
-        # A name that came back lingers no more, and does not go either.
+        # A name that came back neither lingers nor is removed.
         if ended := {key for key in self._lingering.keys() - planned.lingering.keys() if key[1] not in rows(key[0])}:
             self._events.append(LingeringEnded(self.target_id, frozenset(ended)))
         self.served, self._draining, self._lingering = planned.step.snapshot, planned.draining, planned.lingering

@@ -1,12 +1,12 @@
-"""What was NACKed and not ACKed since, and when the same content of it is offered again.
+"""Tracks names that were NACKed and not ACKed since, and when the same content is offered again.
 
 | rule | source |
 | --- | --- |
-| The same content is offered again after 1, 2, 4, … and at most 60 s: it may have come too early, before what it needs. | ENVOY.md E10 |
-| Nobody knows which resource of a NACKed response was to blame: each is offered again with fewer others, alone in the end. | ENVOY.md E12 |
+| The same content is offered again after 1, 2, 4, ... and at most 60 s: it may have come too early, before its dependencies. | ENVOY.md E10 |
+| The culprit in a NACKed response is unknown: each resource is offered again with fewer others, alone in the end. | ENVOY.md E12 |
 
-Back-off belongs to a resource at a version: other NACKs do not lengthen it, and new content begins without one. Times are
-readings of any clock that only goes forward, in seconds.
+Back-off belongs to a resource at a version: other NACKs do not lengthen it, and new content begins without one. Times
+are readings of any clock that only goes forward, in seconds.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ Name = TypeVar("Name", str, ResourceVersion)
 
 BACK_OFF = BackOff(longest_s=60.0)
 
-# Names that were NACKed together are offered again in so many parts: of a thousand the culprit is alone at the third time.
+# The maximum number of parts in which a NACKed batch is offered again: among a thousand the culprit is alone at the
+# third time.
 MOST_PARTS = 16
 
-# To a client that NACKs everything, no more than this many parts are offered again at once.
+# The maximum number of parts offered again at once to a client that NACKs everything.
 MOST_BATCHES = 256
 
 Share = Callable[[frozenset[Name]], frozenset[Name]]
-"""Returns names as one set for all who have the same."""
+"""Interns a set of names, so that equal sets share one frozenset."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch(Generic[Name]):
-    """Names that are sent again together, and were NACKed equally often in a row.
+    """Names that are sent again together, with equal numbers of NACKs in a row.
 
-    `retry_at_s` is None while they await their ACK. `is_part`: they are not to be sent in smaller parts.
+    `retry_at_s` is None while an ACK is awaited. A batch with `is_part` is not divided further.
     """
 
     names: frozenset[Name]
@@ -49,7 +50,7 @@ class _Batch(Generic[Name]):
 
 
 class Pending(Generic[Name]):
-    """Names the client NACKed and has not ACKed since, and when the same content of them is sent again.
+    """The names that a client NACKed and has not ACKed since, with their back-off.
 
     With `is_whole`, all of them can only be sent again in one response, so they share one back-off.
     """
@@ -65,26 +66,26 @@ class Pending(Generic[Name]):
 
     @property
     def retry_at_s(self) -> float | None:
-        """When the first of the names may be sent again; None where none waits for that."""
+        """The time of the first retry; None if no name waits for one."""
         times = (batch.retry_at_s for batch in self._batches)
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     @property
     def batches(self) -> list[tuple[frozenset[Name], int, float | None]]:
-        """The names that are offered together, with their NACKs in a row and when that is; None while they are."""
+        """The batches: names, NACKs in a row, and the time of the retry; None while an ACK is awaited."""
         return [(batch.names, batch.nacks, batch.retry_at_s) for batch in self._batches]
 
     def restore(self, batches: Iterable[tuple[frozenset[Name], int, float | None]]) -> None:
-        """Take batches as another process had them."""
+        """Take the batches of another process."""
         self._keep([_Batch(*batch) for batch in batches])
 
     @property
     def offered(self) -> frozenset[Name]:
-        """The names that were sent again, and await their ACK or NACK."""
+        """The names that were sent again, and await an ACK or NACK."""
         return frozenset[Name]().union(*(batch.names for batch in self._batches if batch.retry_at_s is None))
 
     def nack(self, names: Iterable[Name], now_s: float) -> None:
-        """Note the NACK of a response with these names: once more in a row for each of them."""
+        """Count one more NACK in a row for each name."""
         left = frozenset(names)
         batches: list[_Batch[Name]] = []
         for batch in self._batches:
@@ -101,16 +102,16 @@ class Pending(Generic[Name]):
         self._keep(batches)
 
     def forget(self, names: Iterable[Name]) -> None:
-        """Remove these names: they were ACKed, or the client does not want them any more."""
+        """Remove names that were ACKed, or to which the client no longer subscribes."""
         if self._batches and (removed := self.names.intersection(names)):
             self._keep([rest for batch in self._batches for rest in _without(batch, removed)])
 
     def renew(self, names: Iterable[Name], now_s: float) -> None:
-        """Note that these have new content now, which is sent without a back-off.
+        """Record new content of these names, which is sent without back-off.
 
-        What was NACKed together with one of them is due at once: this one may have been the culprit.
+        Names NACKed together with one of them are due at once: it may have been the culprit.
         """
-        # What can only be sent as a whole is new as a whole.
+        # If only the whole can be sent, all of it is new.
         renewed, batches = self.names if self._is_whole else frozenset(names), []
         for batch in self._batches:
             if changed := batch.names & renewed:
@@ -124,7 +125,7 @@ class Pending(Generic[Name]):
         self._keep(batches)
 
     def sent_again(self, names: Iterable[Name]) -> None:
-        """Note that these are sent now: their ACK or NACK is awaited."""
+        """Record that these names are sent, and await an ACK or NACK."""
         if self._batches and (sent := self.names.intersection(names)):
             batches: list[_Batch[Name]] = []
             for batch in self._batches:
@@ -137,7 +138,7 @@ class Pending(Generic[Name]):
             self._keep(batches)
 
     def due(self, now_s: float, most: int) -> tuple[frozenset[Name], ...]:
-        """Return the names that may be sent again now, for at most so many responses; none of them is empty."""
+        """Return the names to send again now, in at most `most` non-empty responses."""
         retry_at_s = self.retry_at_s
         if retry_at_s is None or now_s < retry_at_s:
             return ()
@@ -147,7 +148,6 @@ class Pending(Generic[Name]):
         return tuple(names for retry_at_s, names in ready[:most] if retry_at_s <= now_s)
 
     def _divide(self, now_s: float) -> None:
-        """Divide what is due and was NACKed together."""
         batches, room = [], MOST_BATCHES - len(self._batches)
         for batch in self._batches:
             is_due = batch.retry_at_s is not None and batch.retry_at_s <= now_s
@@ -160,7 +160,7 @@ class Pending(Generic[Name]):
         self._batches = self._shared(batches)
 
     def _keep(self, batches: list[_Batch[Name]]) -> None:
-        """Keep these; where they are too many, unite those that were NACKed most."""
+        """Set the batches; if there are too many, unite those with the most NACKs."""
         most = 1 if self._is_whole else MOST_BATCHES
         if len(batches) > most:
             batches.sort(key=lambda batch: batch.nacks)
@@ -170,14 +170,13 @@ class Pending(Generic[Name]):
         self.names = names if self._share is None else self._share(names)
 
     def _shared(self, batches: list[_Batch[Name]]) -> list[_Batch[Name]]:
-        """Return batches whose names all streams hold once that NACKed the same: a mistake is NACKed by all of them."""
+        """Intern the names of batches: a mistake is NACKed by all streams."""
         if self._share is None:
             return batches
         return [replace(batch, names=self._share(batch.names)) for batch in batches]
 
 
 def _without(batch: _Batch[Name], names: frozenset[Name]) -> Iterator[_Batch[Name]]:
-    """Yield the rest of a batch where there is any."""
     if batch.names.isdisjoint(names):
         yield batch
     elif rest := batch.names - names:

@@ -1,19 +1,19 @@
-"""The next step from what is served to a target: what is used comes before what uses it, and goes after it.
+"""Plans the next step from the served snapshot to a target: used resources come before their users, and go after them.
 
 | rule | source |
 | --- | --- |
-| GROW: what is used is added and changed; what the target does not have any more stays. | xDS protocol, "Eventual consistency considerations" |
-| SWITCH: what uses it changes, when all have the former. | the same |
-| SHRINK: what nothing uses any more goes, when all have switched. | the same |
-| Each is left out where there is nothing for it to do; where no two are needed, one step does everything. | |
-| Where only what is used changes, what a changed one named before goes after it: endpoints of a cluster that has its own now. | ENVOY.md E33 |
-| What lingers is a part of every step (`lingering`). | ENVOY.md E66 |
+| GROW: used resources are added and changed; resources that the target lacks stay. | xDS protocol, "Eventual consistency considerations" |
+| SWITCH: their users change, when all clients have the former. | the same |
+| SHRINK: resources without users are removed, when all clients have switched. | the same |
+| A step without changes is left out; if no two are needed, one step makes all changes. | |
+| If only used resources change, references of their old versions go after them: endpoints of a cluster that has its own now. | ENVOY.md E33 |
+| Lingering resources are in every step (`lingering`). | ENVOY.md E66 |
 | Endpoints that clusters of a step wait for follow at once: the clusters are ACKed when they have them. | ENVOY.md E70 |
-| An author's version is that of exactly the rows that it was written for. | |
-| A type is withheld, incomplete or undeclared as in the snapshot that its rows are from; never one that has resources. | `Snapshot` |
+| An authored version belongs to exactly the rows that it was written for. | |
+| A type is withheld, incomplete or undeclared as in the snapshot of its rows; never one that has resources. | `Snapshot` |
 
-Nothing is remembered between steps: each is planned from what is served. So a new target can take over after any step, and
-every plan ends after three at most.
+There is no memory between steps: each is planned from the served snapshot. So a new target can take over after any
+step, and every plan ends after three at most.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from fsxds.rollout.uses import names_meant
 CLUSTERS = BY_SHORT_NAME["cds"].type_url
 ENDPOINTS = BY_SHORT_NAME["eds"].type_url
 
-# Any other type may use something.
+# Any other type may have references.
 USED = frozenset(row.type_url for row in RESOURCE_TYPES if not row.is_user)
 
 NamesByType = Mapping[TypeUrl, Collection[str]]
@@ -48,13 +48,10 @@ NamesByType = Mapping[TypeUrl, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step, and what holds when it is served.
+    """A step, with the state after it is served.
 
     Attributes:
-        step: the step.
-        is_last: the target is reached.
-        draining: the old versions of listeners.
-        lingering: what these use and the target does not have.
+        lingering: the resources used by these that the target lacks.
     """
 
     step: Step
@@ -64,7 +61,7 @@ class PlannedStep:
 
 
 def whole_step(served: Snapshot | None, target: Snapshot) -> Step | None:
-    """Return the one step that serves a target as it is; None where it would change nothing."""
+    """Return the one step that serves a target as it is; None if it would change nothing."""
     if served is None:
         rows = target.by_type.items()
         changed = {type_url: RowsChange(frozenset(each)) for type_url, each in rows if each}
@@ -78,14 +75,9 @@ def whole_step(served: Snapshot | None, target: Snapshot) -> Step | None:
 def next_step(
     served: Snapshot, target: Snapshot, draining: Draining, *, is_first: bool, lingers: bool = True
 ) -> PlannedStep | None:
-    """Plan the next step from what is served to a target; None where there is nothing left to do.
+    """Plan the next step from the served snapshot to a target; return None if there is none.
 
-    Args:
-        served: what is served now.
-        target: what is to be served.
-        draining: the old versions of listeners.
-        is_first: no step to this target was served yet.
-        lingers: whether what the listeners name that change now is to linger.
+    `is_first`: no step to this target was served yet. `lingers`: references of listeners that change now are to linger.
     """
     changes = changes_between(served, target)
     after = draining_after(served, target, draining) if lingers else draining
@@ -115,12 +107,12 @@ def steps_between(served: Snapshot, target: Snapshot) -> Iterator[PlannedStep]:
 
 
 def changes_between(served: Snapshot, target: Snapshot) -> dict[TypeUrl, RowsChange]:
-    """Return how the types of a target differ from what is served."""
+    """Return the difference of each type of a target from the served snapshot."""
     return {type_url: rows.changes_since(served.resources(type_url)) for type_url, rows in target.by_type.items()}
 
 
 def supplied_step(step: Step, served: Snapshot, target: Snapshot) -> Step | None:
-    """Return a step with the endpoints that its clusters lack and a newer target has; None if there are none."""
+    """Return a step with missing endpoints of its clusters that a newer target has; None if there are none."""
     endpoints, before = target.resources(ENDPOINTS), served.resources(ENDPOINTS)
     added = endpoints.changes_since(before).fresh - before.keys()
     if not added or CLUSTERS not in step.changed:
@@ -137,7 +129,7 @@ def supplied_step(step: Step, served: Snapshot, target: Snapshot) -> Step | None
 
 
 class _Change:
-    """What is left to do from what is served to a target, given the names that stay."""
+    """The remaining changes from the served snapshot to a target, given the names that stay."""
 
     def __init__(self, served: Snapshot, changes: Changes, kept: NamesByType) -> None:
         self._served, self._changes, self._kept = served, changes, kept
@@ -149,7 +141,7 @@ class _Change:
 
     @property
     def needs_growth(self) -> bool:
-        """Whether what is used comes before anything else."""
+        """Whether used resources must come before anything else."""
         return self._grows and (self.switches or (self.shrinks and self._removes_what_changed_ones_named()))
 
     def _differs(self, type_url: TypeUrl) -> bool:
@@ -170,7 +162,6 @@ class _Change:
 
 
 def _last_kind(change: _Change, *, is_first: bool) -> StepKind:
-    """Return what the step does that does all that is left."""
     if is_first:
         return StepKind.WHOLE
     return StepKind.SWITCH if change.switches else StepKind.SHRINK
@@ -181,7 +172,7 @@ def _used(type_urls: Collection[TypeUrl]) -> list[TypeUrl]:
 
 
 def _grown(served: Snapshot, target: Snapshot, changes: Changes) -> Step:
-    """Return the step after which everything is there that the served or the target's users use."""
+    """Return the step that adds all resources used by the served snapshot or the target."""
     used = _used(changes)
     rows = {type_url: served.resources(type_url) for type_url in target.by_type}
     rows |= {type_url: _with_kept(served, target, type_url, changes[type_url].removed) for type_url in used}
@@ -189,7 +180,7 @@ def _grown(served: Snapshot, target: Snapshot, changes: Changes) -> Step:
 
 
 def _kept(step_kind: StepKind, served: Snapshot, target: Snapshot, kept: NamesByType) -> Step:
-    """Return the step that serves a target, together with names that it does not have."""
+    """Return the step that serves a target and names that it lacks."""
     rows = {type_url: _with_kept(served, target, type_url, kept.get(type_url, ())) for type_url in target.by_type}
     return _between(step_kind, served, target, rows)
 
@@ -200,11 +191,11 @@ def _with_kept(served: Snapshot, target: Snapshot, type_url: TypeUrl, names: Col
 
 
 def _between(step_kind: StepKind, served: Snapshot, target: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Step:
-    """Return the step that serves these rows, each of which is of what is served, of the target, or of both."""
+    """Return the step to these rows, which may mix the served snapshot and the target."""
     changed = {type_url: each.changes_since(served.resources(type_url)) for type_url, each in rows.items()}
     if all(each is target.by_type[type_url] for type_url, each in rows.items()):
         return _step(step_kind, target, changed)
-    # The users of a GROW are as they were.
+    # A GROW keeps the served users.
     sources = {type_url: served if step_kind is StepKind.GROW and type_url not in USED else target for type_url in rows}
     empty = {type_url: source for type_url, source in sources.items() if not rows[type_url]}
     snapshot = Snapshot(
@@ -234,13 +225,13 @@ def _step(step_kind: StepKind, snapshot: Snapshot, changes: Changes) -> Step:
 
 
 def _endpoints_of(snapshot: Snapshot, changed: Changes) -> frozenset[str]:
-    """Return the names of the endpoints that new and changed clusters have, as far as they exist."""
+    """Return the existing endpoints of new and changed clusters."""
     clusters, endpoints = snapshot.resources(CLUSTERS), snapshot.resources(ENDPOINTS)
     fresh = changed[CLUSTERS].fresh if CLUSTERS in changed else frozenset()
     if not fresh or not endpoints:
         return frozenset()
     if len(fresh) == len(clusters):
-        # The first target: views share most of their clusters, and what was found out of these.
+        # The first target: views share most of their clusters, and the memory of their chunks.
         return frozenset(endpoints.among(frozenset().union(*(chunk.once(_eds_names) for chunk in clusters.chunks))))
     return frozenset(endpoints.among(_names_of_endpoints(clusters[name] for name in fresh)))
 

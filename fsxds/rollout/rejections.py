@@ -1,15 +1,15 @@
-"""Which node rejects which version of which resource, when it is offered that again, and when nobody is served it any more.
+"""Tracks the versions that nodes reject, when they are offered again, and when they are held back from all nodes.
 
 | rule | source |
 | --- | --- |
 | A node that NACKs a version is not served it until it is offered it again, with back-off, in ever smaller parts. | `pending` |
-| A NACK whose words name resources is of these; else all that were new in the response are suspects. | ENVOY.md E12 |
-| A version is held back from all nodes while more of those that were offered it reject it than the limit allows. | |
+| A NACK that names resources is about these; else all new ones in the response are suspects. | ENVOY.md E12 |
+| A version is held back from all nodes while more nodes reject it, of all that were offered it, than the limit allows. | |
 | One identity is one vote: a node id, or with credentials their name; nodes of one identity share its vote. | |
-| A node that left takes its vote along after a while, so that a reconnection changes nothing; its back-off stays longer. | |
-| So does one that accepts: if all reconnect at once, the first that is back does not decide. | |
-| A version that no node is offered any more is not held back anew. | |
-| A node answers what it is offered again before it is offered more, unless what it names holds that back. | |
+| A node that left keeps its vote for a while, so that a reconnection changes nothing; its back-off stays longer. | |
+| So does an accepting node: if all reconnect at once, the first that is back does not decide. | |
+| A version that is offered to no node any more is not held back anew. | |
+| A node answers an offer before it gets another one, unless a hold on a reference blocks the offered version. | |
 
 Times are seconds of a clock that only goes forward. A version is a digest of content: in several views it is one.
 """
@@ -26,28 +26,28 @@ from fsxds.model.resources import Resource
 from fsxds.rollout.pending import Pending, ResourceVersion
 from fsxds.settings.rollout_forms import NackLimit
 
-# A node that left counts for so long, and is remembered for so long.
+# How long the vote of a node that left counts, and how long the node is remembered.
 VOTES_FOR_S = 10.0
 REMEMBERED_FOR_S = 60.0
 
-# So many nodes with rejections are remembered, and so many suspects of one NACK.
+# The maximum number of remembered nodes with rejections, and of suspects of one NACK.
 MOST_NODES = 10_000
 MOST_SUSPECTS = 1000
 
-# So much of the words of a late NACK is searched for names: its client may hold very many.
+# The maximum length of text of a late NACK that is searched for names: its client may hold very many.
 MOST_WORDS = 2000
 
-# Each resource that an Envoy rejects, a colon, and why; a relay says before that which node of it rejects it.
+# Envoy writes each rejected resource, a colon, and the reason; a relay puts the rejecting node before that.
 _ENVOY_REASON = re.compile(r"Error adding/updating [a-z ]+\(s\) (?P<resources>.+)", re.DOTALL)
 
-# Sums of shares that are equal may differ by less.
+# Equal sums of shares may differ by less.
 _ROUNDING = 1e-9
 
 NodeKey: TypeAlias = Hashable
-"""What the clients of one node have in common."""
+"""The key that the clients of one node share."""
 
 Votes: TypeAlias = Mapping[str, int]
-"""How many nodes there are of each identity."""
+"""The number of nodes of each identity."""
 
 
 class Voter(Protocol):
@@ -55,15 +55,15 @@ class Voter(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in the log."""
+        """The name in the log."""
 
     @property
     def identity(self) -> str:
-        """Whose vote it has a part of."""
+        """The identity in which this client shares a vote."""
 
 
 def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool:
-    """Return whether more nodes reject a version than a limit allows, of all that were offered it; None allows all."""
+    """Return whether the rejecting nodes, among all that were offered a version, exceed a limit; None allows all."""
     if limit is None or not rejecting:
         return False
     if limit.count is not None:
@@ -74,12 +74,11 @@ def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """What a client rejected.
+    """The resources that a client rejected.
 
     Attributes:
-        versions: the resources that may be meant.
-        is_named: the client's words name each of them.
-        words: why, as the client said; None where it gave no reason.
+        is_named: the client's text names each of them.
+        words: the client's reason, or None.
     """
 
     versions: frozenset[ResourceVersion]
@@ -88,14 +87,10 @@ class Nack:
 
 
 def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | None) -> Nack:
-    """Return what the NACK of a response is about.
+    """Return the suspects of a NACKed response.
 
-    An Envoy names each resource that it rejects, those too that it rejected before, and are in the response again.
-
-    Args:
-        sent: the resources in the response.
-        fresh: the names of those that the client may not have had as they are.
-        words: the client's; None or empty where it gave none.
+    An Envoy names each resource that it rejects, including earlier rejections that are in the response again. `fresh`
+    has the names in `sent` that may be new to the client, or changed; `words` is the client's reason.
     """
     parts = _named_as_envoy(words or "")
     if parts is not None:
@@ -108,19 +103,17 @@ def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | Non
 
 
 def late_nack_of(held: Collection[Resource], last: Collection[str], words: str | None) -> Nack:
-    """Return what the NACK of a response is about that was ACKed before.
+    """Return the suspects of a response that was ACKed before its NACK.
 
-    Args:
-        held: what the client holds: the words may be about a resource that came earlier.
-        last: the names in that response, which all are suspects if no other is named.
-        words: the client's; None or empty where it gave none.
+    The client's reason, `words`, may be about any resource that it has, `held`. If it names none, all of `last` are
+    suspects: the names in that response.
     """
     nack = nack_of(held, frozenset(one.name for one in held), (words or "")[:MOST_WORDS])
     return nack if nack.is_named else nack_of([one for one in held if one.name in last], last, words)
 
 
 def names_as_envoy(name: str, words: str) -> bool:
-    """Whether a text says of a resource that it is rejected, as an Envoy does."""
+    """Whether a text names a rejected resource in Envoy's form."""
     return name in (_named_as_envoy(words) or ())
 
 
@@ -132,21 +125,18 @@ def _named_as_envoy(words: str) -> frozenset[str] | None:
 
 
 def is_named(name: str, words: str) -> bool:
-    """Whether a text has a name as a whole word."""
+    """Whether a text contains a name as a whole word."""
     return name in words and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", words) is not None
 
 
 @dataclass(slots=True)
 class RejectingNode:
-    """A node that rejects something.
+    """A node that rejects versions.
 
     Attributes:
-        name: its name in the log.
-        identity: whose vote it has a part of.
-        reasons: why it rejects each version, as it said last, and since when.
-        gone_at_s: when it left; None while it is connected.
-        pending: what it rejects.
-        blocked: what it is offered again of that and not served, for another reason than its rejections.
+        reasons: by version, its last reason, and the time of the first NACK.
+        gone_at_s: the time when it left; None while it is connected.
+        blocked: the offered versions that it is not served for another reason than its rejections.
     """
 
     name: str
@@ -158,24 +148,24 @@ class RejectingNode:
 
     @property
     def unserved(self) -> frozenset[ResourceVersion]:
-        """The versions that it is not to be served now."""
+        """The versions that the node must not be served now."""
         return self.pending.names - self.pending.offered
 
     @property
     def retry_at_s(self) -> float | None:
-        """When something is offered again; None for never, and while something is that it may answer."""
+        """The time of the next offer; None for never, and while the node has an offer to answer."""
         is_awaited = bool(self.pending.offered - self.blocked)
         return None if self.gone_at_s is not None or is_awaited else self.pending.retry_at_s
 
     def receive_nack(self, nack: Nack, now_s: float) -> None:
-        """Take a NACK: each version was rejected once more in a row."""
+        """Count one more rejection in a row for each version."""
         for versions in [{one} for one in sorted(nack.versions)] if nack.is_named else [nack.versions]:
             self.pending.nack(versions, now_s)
         for version in nack.versions:
             self.reasons[version] = nack.words, self.reasons.get(version, (None, now_s))[1]
 
     def offer(self, now_s: float) -> bool:
-        """Offer again some of what is due, if it has answered what is offered; return whether something is."""
+        """Offer some of the due versions again, if earlier offers are answered; return whether there are any."""
         if self.retry_at_s is None:
             return False
         due = self.pending.due(now_s, 1)
@@ -184,23 +174,22 @@ class RejectingNode:
         return bool(due)
 
     def forget(self, versions: Iterable[ResourceVersion]) -> bool:
-        """Forget versions; return whether nothing is left."""
+        """Forget versions; return whether none is left."""
         self.pending.forget(versions)
         self.reasons = {version: why for version, why in self.reasons.items() if version in self.pending.names}
         return not self.pending.names
 
     def has_left(self, for_s: float, now_s: float) -> bool:
-        """Whether it left so long ago."""
+        """Whether the node left at least `for_s` ago."""
         return self.gone_at_s is not None and now_s - self.gone_at_s >= for_s
 
 
 @dataclass(frozen=True, slots=True)
 class HeldVersion:
-    """A version that no node is served, because too many reject it.
+    """A version held back from all nodes.
 
     Attributes:
-        since_s: since when.
-        accepting: the nodes that took it, or still might have, when that was decided.
+        accepting: the nodes that took it, or still might have, at the time of the decision.
     """
 
     since_s: float
@@ -208,43 +197,42 @@ class HeldVersion:
 
 
 Accepting = Callable[[Collection[ResourceVersion]], Mapping[ResourceVersion, Votes]]
-"""Returns, of versions that nodes are offered, the nodes that do not reject them; a version that none is offered is missing."""
+"""Maps offered versions to the nodes that do not reject them; without versions that are offered to no node."""
 
 
 class Rejections:
-    """Knows which node rejects what.
+    """The rejections of all nodes.
 
     Attributes:
-        limit: when a version is held back from all nodes; None for never.
-        nodes: those that reject something, the last to do so last.
-        held: the versions that are held back from all nodes.
+        limit: decides when a version is held back from all nodes; None for never.
+        nodes: the nodes with rejections, the latest last.
     """
 
     def __init__(self, limit: NackLimit | None) -> None:
         self.limit = limit
         self.nodes: dict[NodeKey, RejectingNode] = {}
         self.held: Mapping[ResourceVersion, HeldVersion] = {}
-        # The nodes that accept rejected versions, and of those that have left since when.
+        # By rejected version, the accepting nodes; with the time when they left, or None.
         self._accepting: dict[ResourceVersion, dict[str, tuple[int, float | None]]] = {}
 
     @property
     def versions(self) -> frozenset[ResourceVersion]:
-        """All versions that some node rejects."""
+        """All versions that any node rejects."""
         return frozenset[ResourceVersion]().union(*(node.reasons for node in self.nodes.values()))
 
     @property
     def known(self) -> frozenset[ResourceVersion]:
-        """All versions that some node rejects, or that are held back from all nodes."""
+        """All versions that any node rejects, or that are held back from all nodes."""
         return self.versions.union(self.held)
 
     def held_for(self, node: NodeKey) -> frozenset[ResourceVersion]:
-        """Return the versions that a node is not to be served now."""
+        """Return the versions that a node must not be served now."""
         known = self.nodes.get(node)
         held = frozenset(self.held)
         return held if known is None else (held | known.unserved) - known.pending.offered
 
     def receive_nack(self, node: NodeKey, voter: Voter, nack: Nack, now_s: float) -> None:
-        """Take a NACK of a node."""
+        """Take a NACK from a node."""
         known = self.nodes.pop(node, None) or RejectingNode(voter.name, voter.identity)
         known.identity, known.gone_at_s = voter.identity, None
         known.receive_nack(nack, now_s)
@@ -253,7 +241,7 @@ class Rejections:
             del self.nodes[next(iter(self.nodes))]
 
     def receive_taken(self, node: NodeKey, is_served: Callable[[ResourceVersion], bool]) -> bool:
-        """Note that a node has taken all that it is served; return whether it rejected some of that before."""
+        """Record that a node has taken all served versions; return whether it rejected any before."""
         known = self.nodes.get(node)
         taken = [] if known is None else [one for one in known.reasons if is_served(one)]
         if known is not None and known.forget(taken):
@@ -261,30 +249,30 @@ class Rejections:
         return bool(taken)
 
     def receive_blocked(self, node: NodeKey, is_blocked: Callable[[ResourceVersion], bool]) -> None:
-        """Note which versions a node is offered that it is not served all the same: it need not answer them."""
+        """Record the offered versions that a node is not served because of a hold: it need not answer them."""
         known = self.nodes.get(node)
         if known is not None:
             known.blocked = frozenset(filter(is_blocked, known.pending.offered))
 
     def receive_presence(self, node: NodeKey, now_s: float, *, is_there: bool) -> None:
-        """Note whether a node has a client."""
+        """Record whether a node has a client."""
         known = self.nodes.get(node)
         if known is not None and (known.gone_at_s is None) is not is_there:
             known.gone_at_s = None if is_there else now_s
 
     def offer(self, now_s: float) -> list[NodeKey]:
-        """Offer again what is due, forget nodes that left long ago, and return the nodes that are offered more."""
+        """Offer due versions again, forget nodes that left long ago, and return the nodes with new offers."""
         self.nodes = {key: node for key, node in self.nodes.items() if not node.has_left(REMEMBERED_FOR_S, now_s)}
         return [key for key, node in self.nodes.items() if node.offer(now_s)]
 
     def forget(self, versions: Collection[ResourceVersion]) -> None:
-        """Forget versions that no tree has any more, or that are to be offered to all nodes again."""
+        """Forget versions that are in no tree any more, or that are to be offered to all nodes again."""
         if versions:
             self.nodes = {key: node for key, node in self.nodes.items() if not node.forget(versions)}
             self.held = {version: one for version, one in self.held.items() if version not in versions}
 
     def decide(self, accepting: Accepting, now_s: float) -> bool:
-        """Decide anew which versions are held back from all nodes; return whether these are others."""
+        """Update the versions held back from all nodes; return whether they changed."""
         rejecting: dict[ResourceVersion, Counter[str]] = {}
         for node in self.nodes.values():
             if not node.has_left(VOTES_FOR_S, now_s):
@@ -295,7 +283,7 @@ class Rejections:
         known, self._accepting = self._accepting, {}
         nobody: dict[str, tuple[int, float | None]] = {}
         others: dict[ResourceVersion, Votes] = {version: one.accepting for version, one in self.held.items()}
-        # Mostly, many versions have the same votes.
+        # Most versions have the same votes.
         same: dict[object, tuple[dict[str, tuple[int, float | None]], Votes]] = {}
         for version, votes in found.items():
             absent = known.get(version, nobody)
@@ -322,7 +310,7 @@ class Rejections:
         return before.keys() != self.held.keys()
 
     def next_s(self, now_s: float) -> float | None:
-        """Return when, after this time, `offer` or `decide` may do something; None for never."""
+        """Return the next time after `now_s` when `offer` or `decide` may have an effect; None for never."""
         times_s = [node.retry_at_s for node in self.nodes.values()]
         left_s = [node.gone_at_s for node in self.nodes.values() if node.gone_at_s is not None]
         left_s += [
@@ -338,7 +326,7 @@ class Rejections:
 def _with_absent(
     votes: Votes, before: Mapping[str, tuple[int, float | None]], now_s: float
 ) -> dict[str, tuple[int, float | None]]:
-    """Return the nodes that accept a version, with those that have left not long ago."""
+    """Return the nodes that accept a version, including recently departed ones."""
     absent = {
         identity: (count, now_s if gone_at_s is None else gone_at_s)
         for identity, (count, gone_at_s) in before.items()

@@ -1,4 +1,4 @@
-"""How a rollout is run, and what survives a restart."""
+"""The options of a rollout, and its state across restarts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from fsxds.rollout.target import Pin
 
 @dataclass(frozen=True, slots=True)
 class RolloutOptions:
-    """How a rollout is run.
+    """The options of a rollout.
 
     Attributes:
-        is_on: False serves every target at once, and nothing lingers.
-        linger_s: how long draining listeners may have connections.
-        step_timeout_s: how long clients are waited for.
-        unknown_until_s: until then, by the clock of clients, connections of draining listeners may use what is not served: a
-            process before left no state.
+        is_on: False serves every target at once, without lingering.
+        unknown_until_s: until then, by the clock of clients, connections of draining listeners may use resources that
+            are not served: the previous process left no state.
     """
 
     is_on: bool = True
@@ -31,19 +29,16 @@ class RolloutOptions:
 
 @dataclass(frozen=True, slots=True)
 class RolloutState:
-    """What has to survive a restart so that the rollout goes on where it was.
+    """The state that survives a restart.
 
     Attributes:
-        served: what is served.
-        target: what is to be reached.
-        good: the target that was reached last, None for none.
+        good: the last target reached, or None.
         draining: the old versions of listeners; their times are seconds left.
-        pins: what a rollback holds.
-        pinned_at_s: when that was decided, in seconds since 1970; None without pins.
-        before: for versions that nodes reject, what was good before them.
-        pinned: what is rolled back to as a whole: the next tree shows which resources that pins. None for nothing.
-        held_for_s: for how long each resource has been held back, in seconds.
-        nodes: those that are there, where these are not all nodes of their channel but some that are behind the others.
+        pinned_at_s: in seconds since 1970; None without pins.
+        before: for versions that nodes reject, the snapshot before them.
+        nodes: the present nodes, if they are only some of their channel's, behind the rest.
+        pinned: the snapshot to roll back to, until the next tree shows the resources to pin; None for none.
+        held_for_s: the time for which each resource has been held back, in seconds.
     """
 
     served: Snapshot

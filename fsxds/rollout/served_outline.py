@@ -1,6 +1,6 @@
-"""The outline of what a view is served: names, versions, places and mentions, and no content.
+"""The outline of a view's served snapshot: names, versions, places and references, without content.
 
-It is enough to work out what would be held of a change, as `holding` does for the server. Who plans a change gets it.
+It suffices to compute the holds of a change, as `holding` does in the server. It is sent to the planner of a change.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from fsxds.model.values import Layers, PlainValue, Severity, TypeUrl, Version
 from fsxds.rollout.guard import COLLECTIONS, body_with_entries, entry_count
 from fsxds.rollout.holding import Hold, HoldReason, Holds
 
-# What follows from other resources is worked out anew.
+# Holds that follow from other resources are computed anew.
 _EXPLICIT = frozenset({HoldReason.REJECTED, HoldReason.PINNED})
 
 
 @dataclass(frozen=True, slots=True)
 class ServedOutline:
-    """What a view is served, and which versions of the tree are rejected or rolled back there.
+    """The served snapshot of a view, with its rejections and rollbacks.
 
     Attributes:
-        layers: the layers of the view.
-        served: what was reached last, or is on its way; of an outline that was read, without content.
-        held: by resource, why it does not follow the tree as long as that has this version; None for none.
-        has_upstreams: upstreams have resources too, or may have them.
+        served: the last target reached, or the one under way; without content if the outline was read.
+        held: by resource, the reason of its hold, which lasts while the tree has this version; None for a removed one.
     """
 
     layers: Layers
@@ -39,12 +37,12 @@ class ServedOutline:
 
     @classmethod
     def of(cls, layers: Layers, served: Snapshot, holds: Holds, *, has_upstreams: bool) -> ServedOutline:
-        """Return the outline of a view in which these are held."""
+        """Return the outline of a view with these holds."""
         held = {key: (hold.reason, _version(hold.asked)) for key, hold in holds.items() if hold.reason in _EXPLICIT}
         return cls(layers, served, MappingProxyType(held), has_upstreams)
 
     def holds_of(self, tree: Snapshot) -> Holds:
-        """Return what is held of a tree because it is rejected or rolled back."""
+        """Return the rejections and rollbacks that apply to a tree."""
         found = {}
         for (type_url, name), (reason, version) in self.held.items():
             asked = tree.resources(type_url).get(name)
@@ -53,7 +51,7 @@ class ServedOutline:
         return found
 
     def plain(self) -> PlainValue:
-        """Return it as JSON has it."""
+        """Return the outline as JSON values."""
         rows = {row.type_url: self.served.resources(row.type_url) for row in RESOURCE_TYPES}
         return {
             "layers": [*self.layers],
@@ -64,7 +62,7 @@ class ServedOutline:
 
     @classmethod
     def read(cls, plain: Any) -> ServedOutline:
-        """Return the outline that JSON stands for; LookupError, TypeError or ValueError where it stands for none."""
+        """Return the outline of JSON values; raises LookupError, TypeError or ValueError if they are invalid."""
         by_type: dict[TypeUrl, Rows] = {}
         for row in RESOURCE_TYPES:
             found = (_resource(row.type_url, each) for each in plain["resources"].get(row.type_url, ()))

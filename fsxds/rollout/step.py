@@ -1,4 +1,4 @@
-"""One step of a rollout, and what clients answer to it."""
+"""A step of a rollout, the clients' view of it, and events."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ID_DIGITS = 12
 
 
 class StepKind(Enum):
-    """What a step does.
+    """The sort of changes in a step.
 
-    WHOLE: everything at once, because nothing needs an order. GROW: what is used is added and changed, and nothing of it
-    removed. SWITCH: what uses it changes. SHRINK: what nothing uses any more goes.
+    WHOLE: all at once, because none needs an order. GROW: used resources are added and changed, none removed. SWITCH:
+    their users change. SHRINK: resources without users are removed.
     """
 
     WHOLE = "whole"
@@ -32,14 +32,13 @@ class StepKind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step on the way to a target; equal to itself alone.
+    """One step to a target; equal to itself alone.
 
     Attributes:
-        step_kind: what it does.
-        snapshot: what is served from now on; whoever publishes it sets the generation.
-        changed: how it differs from what was served before: only types with differences for clients.
-        endpoints: the names of endpoints, which are in the snapshot, that its new or changed clusters need. A client that
-            polls clusters has taken the step only when it polled these too.
+        snapshot: served from now on; the publisher sets its generation.
+        changed: the differences from the snapshot before: only types with differences for clients.
+        endpoints: the names of endpoints in the snapshot that its new or changed clusters need. A client that polls
+            clusters has taken the step only when it polled these too.
     """
 
     step_kind: StepKind
@@ -48,10 +47,10 @@ class Step:
     endpoints: frozenset[str] = frozenset()
 
     def needs_no_order_with(self, later: Step) -> bool:
-        """Whether a client may get what this and a later step change in any order.
+        """Whether a client may receive the changes of this and a later step in any order.
 
-        So it is where both change users alone, or add and change what is used alone: no order counts within a step either.
-        Clusters that wait for endpoints are waited for by themselves.
+        It may if both change only users, or only add and change used resources: no order counts within a step either.
+        Clusters that wait for endpoints are waited for separately.
         """
         sorts = {BY_TYPE_URL[type_url].is_user for type_url in (*self.changed, *later.changed)}
         if self.endpoints or len(sorts) != 1:
@@ -68,7 +67,6 @@ class Step:
 
 
 def _joined(earlier: RowsChange, later: RowsChange) -> RowsChange:
-    """Return the names of two changes, one after the other; what changed back is among them."""
     return RowsChange(
         (earlier.fresh | later.fresh) - later.removed,
         (earlier.renewed | later.renewed) - later.removed,
@@ -77,22 +75,22 @@ def _joined(earlier: RowsChange, later: RowsChange) -> RowsChange:
 
 
 class Standing(Enum):
-    """Where a client is with a step: it has all of it that it subscribes to, or not yet."""
+    """Whether a client has all of a step that it subscribes to."""
 
     TAKEN = "taken"
     PENDING = "pending"
 
 
 class Client(Protocol):
-    """Somebody who is served: a stream, a node that polls, a mirror; equal to itself alone."""
+    """A served client: a stream, a polling node, a mirror; equal to itself alone."""
 
     def __hash__(self) -> int:
         """Return a number that stays the same."""
 
     def standing(self, step: Step) -> Standing:
-        """Return where it is with a step, and with those that it was asked about before.
+        """Return the client's standing with a step and all steps it was asked about before.
 
-        It has taken one of which it subscribes to nothing that changed. What it rejected, it has answered.
+        A client has taken a step in which none of its subscriptions changed. A rejection is an answer, too.
         """
 
 
@@ -105,7 +103,7 @@ def snapshot_id(snapshot: Snapshot) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RolloutEvent:
-    """Something happened on the way to a target, whose id it has."""
+    """An event on the way to a target, with the target's id."""
 
     snapshot_id: str
 
@@ -119,7 +117,7 @@ class StepStarted(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class StepTimedOut(RolloutEvent):
-    """Clients did not take a step in time; they follow at their own pace, and the others go on."""
+    """Clients did not take a step in time; they follow at their own pace, and all other clients go on."""
 
     step: Step
     clients: frozenset[Client]
@@ -127,24 +125,24 @@ class StepTimedOut(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class Completed(RolloutEvent):
-    """The target is served, and all clients that are waited for have it."""
+    """The target is served, and all clients have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded(RolloutEvent):
-    """Another target takes the place of this one before it was reached."""
+    """Another target replaces this one before it was reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held(RolloutEvent):
-    """A tree removes so much that it has to be approved, by the id that is in the place of the target's."""
+    """A tree removes so much that it needs approval, by the id in place of the target's."""
 
     removals: tuple[Removal, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PinsChanged(RolloutEvent):
-    """So many resources are rolled back now, and so many were before."""
+    """The numbers of resources rolled back, now and before."""
 
     count: int
     before: int
@@ -152,13 +150,13 @@ class PinsChanged(RolloutEvent):
 
 @dataclass(frozen=True, slots=True)
 class LingeringStarted(RolloutEvent):
-    """Resources that this target does not have stay, because connections of draining listeners use them."""
+    """Resources that the target lacks stay for draining listeners."""
 
     keys: frozenset[Key]
 
 
 @dataclass(frozen=True, slots=True)
 class LingeringEnded(RolloutEvent):
-    """Resources do not linger any more: their time is over, or the target has them again."""
+    """Resources linger no longer: their time is over, or the target has them again."""
 
     keys: frozenset[Key]

@@ -1,26 +1,26 @@
-"""What one channel is to serve: the tree, except for what was rolled back, rejected, or waits for approval.
+"""Composes the snapshot of one channel: the tree, except for resources rolled back, rejected, or waiting for approval.
 
 | rule | source |
 | --- | --- |
 | A rollback pins the resources that it reverts; each follows the tree again when its own content changes there. | |
-| That is of what was served of the tree, and of what waits there to be served: neither is what is served then. | |
-| A rollback of all resources, from before the first tree, pins those that differ there. | |
-| A rejected version is replaced by what was good before it, or by nothing where it is new. | ENVOY.md E12 |
-| Where that is not known, its clients keep what they have: they are not told to remove it. | ENVOY.md E12 |
-| An approval is for one removal: when it was served, an equal one waits again. | `guard` |
-| What a file held before a restart stays while the file is broken. | `restored` |
-| What nodes bring along from another view, and is held for them, stays held as long as the tree asks for the same. | |
+| It reverts the served content of the tree, and the content that waits there to be served: neither is served then. | |
+| A rollback of all resources, from before the first tree, pins the resources that differ there. | |
+| A rejected version is replaced by the good one before it, or by nothing if it is new. | ENVOY.md E12 |
+| If the good one is not known, clients keep what they have: they are not sent a removal. | ENVOY.md E12 |
+| An approval is for one removal: once served, an equal one waits again. | `guard` |
+| The content of a file before a restart stays while the file is broken. | `Restored` |
+| Holds that nodes bring along from another view stay while the tree has the same version. | |
 
-After a restart: resources of the process before that may be missing from the tree by mistake.
+After a restart, resources of the previous process may be missing from the tree by mistake.
 
-A file that is broken when a process starts was never good in it, so the tree's snapshot lacks what the file last held. The
-process before served that, and so does this one until it is certain that it is meant to go:
+A file that is broken when a process starts was never good in it, so the tree's snapshot lacks its last content. The
+previous process served that, and so does this one until the removal is certain:
 
 | rule | source |
 | --- | --- |
-| What an incomplete, withheld or undeclared type lacks of what was restored is served on. | `Snapshot` |
-| So is what a redirect stood for that leads nowhere now. | `Snapshot` |
-| It goes as soon as a target comes in which it is neither, or that has another resource of its name. | |
+| Restored resources that an incomplete, withheld or undeclared type lacks are served on. | `Snapshot` |
+| So is the former content of a redirect that dangles now. | `Snapshot` |
+| Such a resource goes when a target comes in which it is neither, or that has another resource of its name. | |
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fsxds.rollout.pending import ResourceVersion
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A resource that a rollback holds: what is served, and which versions the tree had; None for none."""
+    """A resource held by a rollback: the version served, and the tree's versions that it replaces; None for none."""
 
     kept: Resource | None
     asked: frozenset[Version | None]
@@ -47,26 +47,23 @@ class Pin:
 
 NO_PINS: Mapping[Key, Pin] = MappingProxyType({})
 
-# What is rejected or rolled back is known by other means.
+# Rejections and rollbacks are taken over by other means.
 _BROUGHT = frozenset(HoldReason) - {HoldReason.REJECTED, HoldReason.PINNED}
 
 
 class Target:
-    """What one channel is to serve.
+    """The target of one channel.
 
     Args:
-        pins: what a rollback holds.
-        pinned_at_s: when that was decided, in seconds since 1970; None without pins.
-        before: for versions that clients reject, what was good before them.
-        restored: what a process before was to reach; None for none.
+        pins: the resources held by a rollback.
+        pinned_at_s: the time of the rollback, in seconds since 1970; None without pins.
+        before: for versions that clients reject, the snapshot before them.
+        restored: the target of the previous process, or None.
 
     Attributes:
-        tree: what the files ask for; None before the first tree.
-        composed: what is to be served of it, as `compose` returned last; None before the first tree.
-        pins: what a rollback holds.
-        pinned_at_s: when that was decided, in seconds since 1970; None without pins.
-        before: for versions that clients reject, what was good before them.
-        pinned: what a rollback is to as a whole, until a tree shows which resources that pins; None for nothing.
+        tree: the snapshot of the files; None before the first.
+        composed: the last result of `compose`, or None.
+        pinned: the snapshot to roll back to, until a tree shows the resources to pin; None for none.
     """
 
     def __init__(
@@ -80,34 +77,34 @@ class Target:
         self.composed: Composed | None = None
         self.pins: Mapping[Key, Pin] = dict(pins)
         self.pinned_at_s = pinned_at_s
-        # With what was reached last when they were approved.
+        # With the last target reached at the time of approval.
         self._approved: tuple[Snapshot | None, frozenset[str]] = None, frozenset()
         self.before = dict(before)
         self.pinned: Snapshot | None = None
         self._restored = Restored(restored)
-        # Before the first tree: what a process before was to reach, of which nodes may have rejected something.
+        # Before the first tree: the target of the previous process, from which nodes may have rejected versions.
         self._first = restored
-        # The tree, with what it may lack by mistake.
+        # The tree, with the resources that it may lack by mistake.
         self._whole: Snapshot | None = None
         self._brought: Holds = NO_HOLDS
 
     def split(self) -> Target:
-        """Return the same for a channel that goes on from this one."""
+        """Return a copy for a channel that goes on from this one."""
         made = Target()
         vars(made).update(vars(self) | {"before": dict(self.before)})
         return made
 
     @property
     def is_rolled_back(self) -> bool:
-        """Whether a rollback holds something, or will when the first tree is there."""
+        """Whether a rollback holds resources, or will with the first tree."""
         return bool(self.pins) or self.pinned is not None
 
     def take_rollback(self, other: Target) -> None:
-        """Hold what a rollback holds for other nodes of the view; each resource until it changes in the tree."""
+        """Take over the rollback of other nodes of the view; each resource is held until it changes in the tree."""
         self.pins, self.pinned_at_s, self.pinned = other.pins, other.pinned_at_s, other.pinned
 
     def begin_with(self, other: Target) -> None:
-        """Begin with what is held for nodes that come from another channel; what is not held follows the tree at once."""
+        """Begin with the holds of nodes from another channel; all other resources follow the tree at once."""
         if self.composed is None:
             self._brought = {
                 **self._brought,
@@ -115,7 +112,7 @@ class Target:
             }
 
     def receive_tree(self, tree: Snapshot) -> None:
-        """Take what the files ask for."""
+        """Take the snapshot of the files."""
         self.tree, self._whole, self._first = tree, self._restored.complete(tree), None
         if self.pinned is not None:
             self.pin(self.pinned, self.pinned_at_s or 0.0)
@@ -124,7 +121,7 @@ class Target:
 
     @property
     def holds(self) -> Holds:
-        """What is not served as the tree has it."""
+        """The resources that do not follow the tree."""
         return NO_HOLDS if self.composed is None else self.composed.holds
 
     def compose(
@@ -134,13 +131,10 @@ class Target:
         rules: HoldingRules,
         begun: Mapping[TypeUrl, Sequence[Resource]] = NOTHING_BEGUN,
     ) -> Snapshot | None:
-        """Return what is to be served; None before the first tree.
+        """Return the snapshot to serve; None before the first tree.
 
-        Args:
-            base: what was reached last; None before the first.
-            rejected: the versions that are not to be served.
-            rules: what else is held.
-            begun: what is served beside that by now.
+        `base` is the last target reached, `rejected` the versions not to serve, and `begun` has resources served beside
+        `base`.
         """
         if self._whole is None:
             return None
@@ -169,7 +163,7 @@ class Target:
         return self.composed.snapshot
 
     def _with_brought(self, tree: Snapshot) -> Snapshot:
-        """Return what nodes would have of the tree that bring along what was held for them."""
+        """Return the tree as it would be for nodes that bring along holds."""
         same = {
             key: hold
             for key, hold in self._brought.items()
@@ -178,9 +172,9 @@ class Target:
         return compose(tree, None, same, HoldingRules()).snapshot
 
     def remember(self, versions: Collection[ResourceVersion], *bases: Snapshot | None) -> None:
-        """Note what was good before versions that clients reject: the first of `bases` that has none of them.
+        """Record the snapshot before rejected versions: the first of `bases` that has none of them.
 
-        What was reached last is good, unless it has one already: then nobody knows what its clients had before.
+        The last target reached is good, unless it has one already: then it is not known what its clients had before.
         """
         for version in versions:
             key = version[0]
@@ -189,7 +183,7 @@ class Target:
                 self.before[version] = good
 
     def without(self, snapshot: Snapshot, rejected: Collection[ResourceVersion]) -> Snapshot:
-        """Return a snapshot with what was good before these versions in their place: what their rejecter has."""
+        """Return a snapshot with the good versions in place of rejected ones, as their rejecters have it."""
         holds = dict[Key, Hold]()
         for key, version in rejected:
             found = _found(snapshot, key)
@@ -199,12 +193,12 @@ class Target:
         return compose(snapshot, None, holds, HoldingRules()).snapshot
 
     def held_of(self, rejected: Collection[ResourceVersion]) -> list[ResourceVersion]:
-        """Return which of these versions something is served in place of, each before those that were good before it."""
+        """Return the subset of versions that are replaced, each before its good predecessors."""
         found = []
         for key in {key for key, _ in rejected}:
             chain = [(key, one.version) for one in self._chain(self._asked(key))]
             bad = list(takewhile(lambda version: version in rejected, chain))
-            # Where nobody knows what was good, clients keep what they have.
+            # If the good version is not known, clients keep what they have.
             if all(version in self.before for version in bad):
                 found += bad
         return found
@@ -212,10 +206,10 @@ class Target:
     def replaced_for(
         self, rejected: Collection[ResourceVersion], served: Snapshot | None
     ) -> frozenset[ResourceVersion]:
-        """Return which of these versions nodes that reject them cannot be served with the others.
+        """Return the versions that separate nodes that reject them from the channel.
 
-        In place of some something else is served; others were removed or rolled back, and are served still, because they are in
-        use, linger, or go with a later step.
+        Some are replaced; the rest were removed or rolled back, but are still served: in use, lingering, or up to a
+        later step.
         """
         found = set(self.held_of(rejected))
         if served is not None:
@@ -226,15 +220,10 @@ class Target:
     def suspects(
         self, versions: frozenset[ResourceVersion], known: Collection[ResourceVersion], base: Snapshot | None
     ) -> frozenset[ResourceVersion]:
-        """Return which of the versions in a NACKed response may be meant.
+        """Return the versions in a NACKed response that the NACK may mean.
 
-        Those that were good before `known` ones are not, nor, if there are others, those that clients took before: a node may
-        have them from a process before.
-
-        Args:
-            versions: those that are new to the node, as far as this process knows.
-            known: what the node rejects by now.
-            base: what was reached last; None before the first.
+        Excluded are good predecessors of `known` rejections and, if any other remains, the versions in `base`, which
+        clients took: a node may have them from a previous process.
         """
         good = {(key, one) for key, version in known if (one := self._version_before(key, version)) is not None}
         suspects = versions - good or versions
@@ -250,13 +239,13 @@ class Target:
         return any(one.version == version[1] for one in self._chain(self._asked(version[0])))
 
     def find(self, version: ResourceVersion) -> Resource | None:
-        """Return a version of a resource if the tree has it, or a rollback is to it."""
+        """Return a version of a resource from the tree or from a rollback, or None."""
         key, pin = version[0], self.pins.get(version[0])
         found = (None if self.tree is None else _found(self.tree, key), None if pin is None else pin.kept)
         return next((one for one in found if one is not None and one.version == version[1]), None)
 
     def _asked(self, key: Key) -> Resource | None:
-        """Return what is to be served if nobody rejects it."""
+        """Return the resource to serve unless it is rejected."""
         pin = self.pins.get(key)
         if pin is not None:
             return pin.kept
@@ -264,7 +253,7 @@ class Target:
         return None if tree is None else _found(tree, key)
 
     def _chain(self, resource: Resource | None) -> Iterator[Resource]:
-        """Yield a resource, what was good before that version, and so on."""
+        """Yield a resource, the good version before it, and so on."""
         seen = set[Version]()
         while resource is not None and resource.version not in seen:
             seen.add(resource.version)
@@ -274,16 +263,12 @@ class Target:
             resource = None if good is None else _found(good, key)
 
     def _good(self, resource: Resource | None, rejected: Collection[ResourceVersion]) -> Resource | None:
-        """Return the newest version that is not rejected."""
         return next((one for one in self._chain(resource) if (key_of(one), one.version) not in rejected), None)
 
     def pin(self, snapshot: Snapshot, now_s: float, wanted: Snapshot | None = None) -> bool:
-        """Serve an earlier snapshot, in place of what differs from it in the tree; return whether anything does.
+        """Roll back to an earlier snapshot; return whether the tree differs from it, or is not there yet.
 
-        Args:
-            snapshot: what is served; before the first tree, that shows what differs.
-            now_s: seconds since 1970.
-            wanted: what the files ask for by now, where that waits for other nodes; None for the same.
+        `wanted` is the present snapshot of the files, if it waits for other nodes. `now_s` counts since 1970.
         """
         if self._whole is None:
             self.pins, self.pinned, self.pinned_at_s = {}, snapshot, now_s
@@ -298,7 +283,7 @@ class Target:
         return bool(self.pins)
 
     def resume(self, base: Snapshot | None, rules: HoldingRules) -> bool:
-        """Follow the tree again, whatever that removes; return whether something was pinned."""
+        """Follow the tree again, whatever that removes; return whether there was a rollback."""
         if not self.is_rolled_back:
             return False
         self.pins, self.pinned, self.pinned_at_s = {}, None, None
@@ -309,7 +294,7 @@ class Target:
         return True
 
     def approve(self, approval_id: str, base: Snapshot | None) -> bool:
-        """Let a removal go on that waits for approval; return whether this id does."""
+        """Approve a waiting removal; return whether one has this id."""
         if self.composed is None or self.composed.approval_id != approval_id:
             return False
         self._approved = base, frozenset((approval_id,))
@@ -322,7 +307,7 @@ class Target:
 
 
 def changed_keys(tree: Snapshot, before: Snapshot) -> set[Key]:
-    """Return the resources that are others in a tree than in one before."""
+    """Return the resources that differ between a tree and an earlier one."""
     changes = {url: rows.changes_since(before.resources(url)) for url, rows in tree.by_type.items()}
     return {(url, name) for url, one in changes.items() for name in one.fresh | one.renewed | one.removed}
 
@@ -332,7 +317,7 @@ def _found(snapshot: Snapshot, key: Key) -> Resource | None:
 
 
 def version_of(snapshot: Snapshot, key: Key) -> Version | None:
-    """Return which version of a resource a snapshot has; None for none."""
+    """Return the version of a resource in a snapshot, or None."""
     found = _found(snapshot, key)
     return None if found is None else found.version
 
@@ -344,7 +329,7 @@ class Restored:
         self._rows: dict[TypeUrl, Rows] = {} if target is None else dict(target.by_type)
 
     def complete(self, target: Snapshot) -> Snapshot:
-        """Return a target with what it may lack by mistake; from then on, what it has or certainly lacks is forgotten."""
+        """Add resources that a target may lack by mistake; forget those it has or certainly lacks."""
         if not self._rows:
             return target
         rows = {type_url: _lacking(each, type_url, target) for type_url, each in self._rows.items()}
@@ -353,7 +338,6 @@ class Restored:
 
 
 def _lacking(rows: Rows, type_url: TypeUrl, target: Snapshot) -> Rows:
-    """Return those of a type's restored resources that a target may lack by mistake."""
     if type_url in target.incomplete | target.withheld | target.undeclared:
         return rows.with_changes((), target.resources(type_url))
     names = {name for unresolved_type, name in target.unresolved if unresolved_type == type_url}

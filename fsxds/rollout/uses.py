@@ -1,4 +1,4 @@
-"""Which served resources name which: what must exist for a change, what is still in use after a removal, and what claims the same."""
+"""References and claims among served resources: missing targets, users of removed resources, and conflicting claims."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ CLUSTERS, ROUTES, SECRETS, SCOPES = (BY_SHORT_NAME[name].type_url for name in ("
 EXTENSIONS = BY_SHORT_NAME["ecds"].type_url
 
 HANDED_OUT = frozenset({SECRETS, EXTENSIONS})
-"""The types that other servers often have: of these, a name that is less than an error may be theirs."""
+"""The types that other servers often have: a name of these types with less than an error may be theirs."""
 
 STAYS_IN_USE = frozenset({CLUSTERS, ROUTES, SECRETS, SCOPES})
-"""The types whose resources stay while something served names them: without them requests fail.
+"""The types whose resources stay while a served resource names them: without them requests fail.
 
-An extension configuration may have a default to fall back to, and a cluster without endpoints is a state of its own.
+An extension configuration may fall back to a default, and a cluster without endpoints is a valid state.
 """
 
 CLAIMING = tuple(BY_SHORT_NAME[name].type_url for name in ("lds", "rds", "vhds"))
-"""The types whose resources claim something, as listeners do their addresses."""
+"""The types whose resources make claims, as listeners do on addresses."""
 
 MOST_DEPENDENCIES = 1000
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a mention may mean several resources."""
+    """Whether a reference may mean several resources."""
     return name.endswith("*")
 
 
 def names_meant(name: str, existing: Collection[str]) -> Iterator[str]:
-    """Yield the existing names that a mention means: the one, or all that begin like a pattern."""
+    """Yield the existing names that a reference means: its own, or all with the prefix of a pattern."""
     if is_pattern(name):
         yield from (one for one in existing if one.startswith(name[:-1]))
     elif name in existing:
@@ -42,7 +42,7 @@ def names_meant(name: str, existing: Collection[str]) -> Iterator[str]:
 
 
 def demands_of(resource: Resource) -> frozenset[Key]:
-    """Return the resources that have to exist for this one to work; of a pattern, one of those that it means."""
+    """Return the resources that must exist for this one to work; for a pattern, one match."""
     return frozenset(
         (one.type_url, one.name)
         for one in resource.references
@@ -51,7 +51,7 @@ def demands_of(resource: Resource) -> frozenset[Key]:
 
 
 def expects(resource: Resource, key: Key) -> bool:
-    """Whether this server has to have a name for a resource to work; else it may be asked of another one."""
+    """Whether this server must have a name for a resource to work; else another server may be asked for it."""
     return any(
         (one.type_url, one.name) == key and not one.is_static and one.severity in _EXPECTED[one.type_url in HANDED_OUT]
         for one in resource.references
@@ -62,14 +62,14 @@ _EXPECTED = (Severity.WARNING, Severity.ERROR), (Severity.ERROR,)
 
 
 def names_any(user: Resource, keys: AbstractSet[Key]) -> bool:
-    """Whether a resource names one of others."""
+    """Whether a resource references one of `keys`."""
     return any((one.type_url, one.name) in keys and not one.is_static for one in user.references)
 
 
 def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
-    """Yield the resources of a snapshot that name one of others.
+    """Yield the resources of a snapshot that reference one of `keys`.
 
-    The first call looks at every resource, later ones at chunks that changed since, and at those that have a user.
+    The first call examines every resource; later ones only changed chunks, and those with a user.
     """
     for rows in snapshot.by_type.values():
         for chunk in rows.chunks:
@@ -78,7 +78,7 @@ def users_of(snapshot: Snapshot, keys: AbstractSet[Key]) -> Iterator[Resource]:
 
 
 def names_in_use(snapshot: Snapshot, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-    """Return those of some names of a type that resources of a snapshot name, and without which requests fail."""
+    """Return the subset of `names` that resources of a snapshot reference, and without which requests fail."""
     if not names or type_url not in STAYS_IN_USE:
         return frozenset()
     users = users_of(snapshot, {(type_url, name) for name in names})
@@ -88,9 +88,9 @@ def names_in_use(snapshot: Snapshot, type_url: TypeUrl, names: frozenset[str]) -
 
 
 def demanded_names(snapshot: Snapshot, type_url: TypeUrl) -> Iterator[str]:
-    """Yield the names of a type that resources of a snapshot demand, each as often as chunks have it; no patterns.
+    """Yield the names of a type that resources of a snapshot demand, once per chunk, without patterns.
 
-    The first call looks at every resource, later ones at chunks that changed since, and at all names.
+    The first call examines every resource; later ones only changed chunks, and all names.
     """
     for rows in snapshot.by_type.values():
         for chunk in rows.chunks:
@@ -113,9 +113,9 @@ def _named_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 
 
 def claimers_of(snapshot: Snapshot, claims: AbstractSet[Key]) -> Iterator[Resource]:
-    """Yield the resources of a snapshot that claim one of these.
+    """Yield the resources of a snapshot that make one of these claims.
 
-    The first call looks at every listener, route configuration and virtual host, later ones at chunks that changed since.
+    The first call examines every listener, route configuration and virtual host; later ones only changed chunks.
     """
     for type_url in CLAIMING:
         for chunk in snapshot.resources(type_url).chunks:
@@ -128,9 +128,9 @@ def _claimed_in_chunk(chunk: Chunk[Resource]) -> frozenset[Key]:
 
 
 def dependencies_of(snapshot: Snapshot, key: Key) -> frozenset[tuple[Key, str]]:
-    """Return what a resource names, directly or not, with the version of each; an empty one for what does not exist.
+    """Return the references of a resource, direct and indirect, with their versions; empty for a missing one.
 
-    Of very many, the first are enough to see a change.
+    The number is limited: the first ones suffice to detect a change.
     """
     found: dict[Key, str] = {}
     names = [key]

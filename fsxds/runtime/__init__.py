@@ -1,1 +1,1 @@
-"""What the server, its transports and upstreams share while they run: what is current, who follows it, and what happens."""
+"""Shared by the server, its transports and upstreams at run time: current snapshots, channels and their clients, access."""

@@ -1,7 +1,7 @@
-"""Who may ask for what: by bearer tokens, the names of client certificates, and the wire that a request comes on. Pure.
+"""Checks the requests of clients by bearer tokens, names in client certificates, and the connection. Pure.
 
-A request that is denied changes nothing for its client: Envoy keeps what it has, and asks again after its
-back-off (ENVOY.md E71).
+A denied request changes nothing for its client: Envoy keeps its configuration, and asks again after its back-off
+(ENVOY.md E71).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _IN_CLEAR = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who sends a request, as far as its connection and its credentials show.
+    """The sender of a request, according to its connection and its credentials.
 
     Attributes:
-        address: the IP address; empty for a unix socket.
-        is_private: nobody else can read the wire: TLS, a unix socket, or loopback.
-        names: of the client certificate that was verified: URIs such as `spiffe://…`, and DNS names; empty without one.
-        token: the bearer token; never shown. Empty without one.
+        address: the IP address; empty for a Unix socket.
+        is_private: others cannot read the connection: TLS, a Unix socket, or loopback.
+        names: in the verified client certificate: URIs such as `spiffe://...`, and DNS names.
+        token: the bearer token, or empty; never shown.
     """
 
     address: str
@@ -45,15 +45,15 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the settings say of who may ask for what. The `check_…` methods raise ProtocolError where somebody may not.
+    """The access settings. The `check_...` methods raise ProtocolError if a request is denied.
 
-    Its code is `UNAUTHENTICATED` where no credentials came that are known, and `PERMISSION_DENIED` for all else.
+    Its code is `UNAUTHENTICATED` if the request had no known credentials, else `PERMISSION_DENIED`.
 
     Attributes:
-        rules: who may ask for which nodes; None for all who have a valid token, or everybody where there are no tokens.
-        tokens: the tokens of clients; None for none.
-        admin_tokens: those of operators; None for none.
-        views: says which view a node has.
+        rules: None for all clients with a valid token, or all if there are no tokens.
+        tokens: of clients, or None.
+        admin_tokens: of operators, or None.
+        views: returns the view of a node.
         has_insecure_secrets: secrets are also sent in clear over the network.
     """
 
@@ -75,17 +75,17 @@ class Access:
 
     @property
     def unknown_tokens(self) -> tuple[str, ...]:
-        """The names of tokens in rules that no token has."""
+        """The token names in rules that no token has."""
         names = self.tokens.names if self.tokens else frozenset[str]()
         return tuple(sorted({rule.token for rule in self.rules or () if rule.token} - names))
 
     def check_peer(self, peer: Peer) -> None:
-        """Check that a client may ask for anything at all."""
+        """Check that a client may request anything at all."""
         if not self.is_for_everybody and not any(self._rules_of(peer)):
             raise self._unknown(peer)
 
     def check_node(self, peer: Peer, node: Node) -> None:
-        """Check that a client may ask for what a node is served."""
+        """Check that a client may request the resources of a node."""
         if self.is_for_everybody:
             return
         is_known = False
@@ -99,17 +99,17 @@ class Access:
         raise ProtocolError(fact, "PERMISSION_DENIED", subject=f"node {node.id}")
 
     def check_type(self, peer: Peer, type_url: TypeUrl) -> None:
-        """Check that resources of a type may be sent on a client's wire."""
+        """Check that resources of a type may be sent on a client's connection."""
         if type_url == SECRET and not (peer.is_private or self.has_insecure_secrets):
             raise ProtocolError(_IN_CLEAR, "PERMISSION_DENIED")
 
     def check_request(self, peer: Peer, node: Node, type_url: TypeUrl) -> None:
-        """Check that a client may ask for a type as a node."""
+        """Check that a client may request a type as a node."""
         self.check_type(peer, type_url)
         self.check_node(peer, node)
 
     def check_all_nodes(self, peer: Peer) -> None:
-        """Check that a client may ask about all nodes: a rule for any node, or for the admin address, is for it."""
+        """Check that a client may ask about all nodes, by a rule for any node, or for the admin address."""
         if self.is_for_everybody:
             return
         rules = tuple(self._rules_of(peer))
@@ -121,7 +121,7 @@ class Access:
         raise ProtocolError(fact, "PERMISSION_DENIED")
 
     def check_admin(self, peer: Peer) -> None:
-        """Check that an operator may ask the admin address."""
+        """Check that an operator may use the admin address."""
         if not self.guards_admin or any(rule.admin for rule in self._admin_rules_of(peer)):
             return
         if self.admin_tokens and peer.token and self.admin_tokens.name_of(peer.token) is not None:
@@ -135,9 +135,9 @@ class Access:
         )
 
     def identity_of(self, peer: Peer, node: Node) -> str:
-        """Return whose vote a client has a part of: the name of its certificate, of its token, or its node id without one.
+        """Return the identity that a client votes as: the name of its certificate or token, else its node id.
 
-        Names of certificates count without rules, too: fsxds asks for certificates to verify them, and never else.
+        Names in certificates count without rules, too: fsxds asks for certificates only to verify them.
         """
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         return next(iter(peer.names), "") or token_name or node.id
@@ -146,7 +146,7 @@ class Access:
         return (rule for rule in self._rules_of(peer) if rule.admin) if self.rules else iter(())
 
     def _rules_of(self, peer: Peer) -> Iterator[AccessRule]:
-        """Yield the rules that are for a client. It has what each of them demands, and each demands something."""
+        """Yield the rules that match a client; every rule has a condition."""
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         if self.rules is None:
             if token_name is not None:
@@ -167,7 +167,7 @@ class Access:
             if patterns and not _is_any_matched(patterns, (value,)):
                 return False
         if rule.views:
-            # Which layers exist makes no difference to the name of a view.
+            # The name of a view does not depend on which layers exist.
             view = self.views.layers_of(node, ())
             return view is not None and view.name in rule.views
         return True
@@ -187,34 +187,32 @@ class Access:
         return ProtocolError(f"{fact}, as the server's settings `access` and `tokens` demand", "UNAUTHENTICATED")
 
     def _title(self, peer: Peer) -> str:
-        """Return what a client is called: the names of its token and its certificate."""
         token_name = self.tokens.name_of(peer.token) if self.tokens and peer.token else None
         shown = () if token_name is None else (f"the token {token_name or 'without a name'}",)
         return ", ".join((*shown, *(name[:200] for name in peer.names[:3]))) or "this client"
 
 
 def is_uri(name: str) -> bool:
-    """Return whether a name of a certificate is a URI, and no DNS name."""
+    """Whether a name in a certificate is a URI, not a DNS name."""
     return "://" in name
 
 
 def _lower(pattern: str) -> str:
-    """Return a pattern of DNS names, whose case makes no difference; of a regular expression it does."""
+    """Return a DNS pattern in lower case; a regular expression is case-sensitive."""
     return pattern if pattern.startswith(REGEX) else pattern.lower()
 
 
 def _is_any_matched(patterns: Iterable[str], values: Iterable[str]) -> bool:
-    """Return whether a pattern matches a value; none matches what is empty or very long."""
+    """Whether a pattern matches a value; empty and very long values match none."""
     test: Callable[[str], bool] = any_of(tuple(patterns))
     return any(test(value) for value in values if 0 < len(value) <= LONGEST_VALUE)
 
 
 class AccessInUse:
-    """What holds now. Touched from the event loop only.
+    """The current access settings. Touched from the event loop only.
 
     Attributes:
-        current: decides; `replace` sets it.
-        listeners: by whom they belong to: what is called whenever something else holds.
+        listeners: callbacks by owner, called after each replacement.
     """
 
     def __init__(self, access: Access | None = None) -> None:
@@ -222,7 +220,7 @@ class AccessInUse:
         self.listeners: dict[object, Callable[[], object]] = {}
 
     def replace(self, access: Access) -> None:
-        """Have something else hold, also for requests that are being answered."""
+        """Replace the settings, also for requests that are being answered."""
         self.current = access
         for listener in tuple(self.listeners.values()):
             listener()

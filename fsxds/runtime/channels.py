@@ -1,6 +1,6 @@
-"""What the nodes of one view are served: a channel, with the store that they follow, and the clients that follow it.
+"""Channels: lineages of snapshots that clients of one view with equal rejections share.
 
-Touched from the event loop only.
+A channel has a store with its current snapshot, and the clients that follow it. Touched from the event loop only.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from fsxds.runtime.store import SnapshotStore
 
 @dataclass(frozen=True, slots=True)
 class ChannelKey:
-    """Which nodes a channel is for.
+    """The nodes that a channel is for.
 
     Attributes:
-        layers: those of their view.
-        is_canary: they get a change before the others.
-        held: the versions that they are not served, if these are others than for all nodes: they rejected some, or are
-            offered again what all others are not served.
+        layers: the layers of their view.
+        is_canary: they get a change first.
+        held: the versions that are not served to them, because they rejected some, or are offered a version again; None
+            if they are the same as for all nodes.
         lane: a number above 0 while they catch up with another channel.
-        is_shared: they are not served either what other nodes reject, as each set of rejections would be one channel more.
+        is_shared: versions that other nodes of the channel reject are not served to them either, because each set of
+            rejections would need another channel.
     """
 
     layers: Layers = ()
@@ -38,84 +39,84 @@ class ChannelKey:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is for all nodes of a view, but for canaries, those that reject something, and those that catch up."""
+        """Whether it is for all nodes of a view except canaries and nodes that reject a resource or catch up."""
         return self.held is None and not self.lane
 
     @property
     def cohort(self) -> str:
-        """What users call these nodes among those of their view."""
+        """The users' name for these nodes."""
         if self.lane:
             return "catching up"
         return "rejecting" if self.held is not None else "canary" if self.is_canary else "main"
 
 
 class ChannelClient(Client, Protocol):
-    """One that follows a channel: a stream, a node that polls, a mirror."""
+    """A client that follows a channel: a stream, a polling node, a mirror."""
 
     @property
     def node(self) -> Node:
-        """The client as it described itself."""
+        """The node, as the client sent it."""
 
     @property
     def name(self) -> str:
-        """What it is called in the log: its node id, its address, or the directory of a mirror."""
+        """Its name in the log: node id, address, or the directory of a mirror."""
 
     @property
     def transport(self) -> str:
-        """How it is served: `REST`, `gRPC` or `mirror`."""
+        """`REST`, `gRPC` or `mirror`."""
 
     @property
     def identity(self) -> str:
-        """Whose vote it has a part of: the name of its credentials, else its node id or what it is called."""
+        """The identity that it votes as: the name of its credentials, else its node id or name."""
 
     @property
     def has_returned(self) -> bool:
-        """Whether it has shown that it stays: a stream that is open, or a node that polled again after an answer."""
+        """Whether it has proved that it stays: an open stream, or a node that polled again after an answer."""
 
     @property
     def node_count(self) -> int:
-        """For how many nodes it stands, each with a vote: mostly for one."""
+        """The number of nodes that it represents, usually one, each with a vote."""
 
     @property
     def is_away(self) -> bool:
-        """Whether nothing can be sent to it before it comes back: a node between two polls, or after its last one."""
+        """Whether it cannot receive a response now: a node between two polls, or after its last one."""
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names of a type that it subscribes to."""
+        """Return the subset of `names` that it subscribes to."""
 
     def sync_state(self) -> SyncState:
-        """Return how it stands with what its channel serves. It is asked of every client at once, so it must be quick."""
+        """Return its state for the snapshot of its channel; quick, because it is called for all clients."""
 
     def status(self) -> ClientStatus:
-        """Return what it was sent, ACKed and NACKed."""
+        """Return the versions sent, ACKed and NACKed."""
 
     def wake(self) -> None:
-        """Look at what is served now."""
+        """Process the current snapshot of its channel."""
 
     def follow(self, channel: Channel) -> None:
-        """Look at another channel from now on, which it has joined already."""
+        """Switch to another channel, which the client has joined already."""
 
 
 def node_key(client: ChannelClient) -> NodeKey:
-    """Return what the clients of one node have in common; one without a node id is a node of its own."""
+    """Return the key shared by all clients of one node; without a node id, each is a separate node."""
     return (client.node.id, client.node.cluster) if client.node.id else client
 
 
 class Channel:
-    """What the nodes of one view are served, and who they are.
+    """The lineage of snapshots that some nodes of one view share, and its clients.
 
     Attributes:
-        key: which nodes it is for.
-        store: what is served.
-        streams: what is served on streams: the same, or with its config sources made ADS.
-        clients: those that follow it, in the order of their arrival.
-        absent: those that were away when they were waited for no more, and have not come back yet: their nodes have not left.
-        step: the step that clients are waited for to take; None while nobody is.
-        detected_s: the monotonic clock at the first sign of the change in files that is served since the last publication;
-            None where that is no such change, such as a rollback, or the end of what lingered.
-        readers: how many requests wait for what is served next, and are no clients that take steps.
-        on_progress: receives the clients that answered, or left: they may have taken the step.
-        on_nack: receives the clients that rejected something, and what.
+        store: the current snapshot.
+        streams: the current snapshot for streams: the same store, or one with config sources rewritten to ADS.
+        clients: in the order of their arrival.
+        absent: clients that were away when the rollout stopped awaiting them, and have not come back; their nodes have
+            not left.
+        step: the step that clients have yet to take, or None.
+        detected_s: `time.monotonic()` at the first sign of the file change that the last step serves; for latency
+            metrics. None if that step has another cause, such as a rollback, or a removal after draining.
+        readers: the number of requests that wait for the next snapshot without being clients that take steps.
+        on_progress: called with each client that answered or left, and so may have taken the step.
+        on_nack: called with each client that rejected resources, and its NACK.
     """
 
     __slots__ = (
@@ -123,7 +124,7 @@ class Channel:
     )
 
     def __init__(self, key: ChannelKey, streams: SnapshotStore | None = None) -> None:
-        """Serve nothing yet; `streams` is given where streams are served something else."""
+        """Create a channel without a snapshot; `streams` is given if streams are served another one."""
         self.key = key
         self.store = SnapshotStore()
         self.streams = streams or self.store
@@ -136,35 +137,35 @@ class Channel:
         self.on_nack: Callable[[ChannelClient, Nack], object] = lambda *_: None
 
     def join(self, client: ChannelClient) -> None:
-        """Take a client that follows the channel from now on."""
+        """Add a client."""
         self.clients[client] = None
 
     def leave(self, client: ChannelClient) -> None:
-        """Forget a client, which may be unknown."""
+        """Remove a client, which may be unknown."""
         if client in self.clients or client in self.absent:
             self.clients.pop(client, None)
             self.on_progress(client)
             self.absent.pop(client, None)
 
     def expect(self, client: ChannelClient) -> None:
-        """Know a client that has left a channel, and comes back to this one, as one that is there."""
+        """Record an absent client that will return to this channel."""
         self.absent[client] = None
         client.follow(self)
 
     @property
     def known(self) -> Iterator[ChannelClient]:
-        """Yield all that are there, in the order of their arrival, and then those that are away."""
+        """Yield the present clients, then the absent ones."""
         yield from self.clients
         yield from self.absent
 
     def progressed(self, client: ChannelClient) -> None:
-        """Note that a client sent a request or got a response: it may have taken the step. One that left has no say."""
+        """Report that a client sent a request or received a response, unless it left."""
         if client in self.clients:
             self.on_progress(client)
 
 
 HoldsOf: TypeAlias = Callable[[Snapshot], bool]
-"""Whether a client says that it holds what a snapshot has."""
+"""Whether a client reports that it holds the content of a snapshot."""
 
 
 def holds_nothing(_: Snapshot) -> bool:
@@ -173,12 +174,12 @@ def holds_nothing(_: Snapshot) -> bool:
 
 
 class Channels(Protocol):
-    """What knows which channel a node follows.
+    """Assigns nodes to channels.
 
     Attributes:
-        on_demand: has other servers asked for what clients ask for.
-        on_moved: by whom they belong to: what is called when nodes may follow other channels, for those that wait and are
-            no clients.
+        on_demand: asks upstreams for the names that clients request.
+        on_moved: callbacks by owner, called when nodes may have moved to other channels; for waiting requests that are
+            not clients.
     """
 
     on_demand: OnDemand
@@ -186,18 +187,18 @@ class Channels(Protocol):
 
     @property
     def rollout(self) -> RolloutOptions:
-        """How changes are rolled out now."""
+        """The current rollout options."""
 
     async def channel_of(
         self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
-        """Return the channel of a node, as soon as what it serves is loaded.
+        """Return the channel of a node, as soon as its snapshot is loaded.
 
         Args:
-            node: as it describes itself.
-            holds: whether it says that it holds something already; None if it is to become no client of the channel.
-            holds_of: whether that is what a snapshot has.
-            is_here: it holds what it was sent here, and no other server sent it something since.
+            node: as the client sent it.
+            holds: whether it reports content; None if it is not to become a client of the channel.
+            holds_of: whether that is the content of a snapshot.
+            is_here: no other server sent it content since this one did.
 
         Raises:
             ProtocolError: no view is for this node; with the code `NOT_FOUND`.

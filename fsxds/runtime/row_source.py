@@ -1,4 +1,4 @@
-"""Resources from elsewhere than the files, as the application sees their source: other servers, or nothing."""
+"""The interface to resources that do not come from files: upstreams, or none."""
 
 from __future__ import annotations
 
@@ -25,25 +25,23 @@ from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, Held, UpstreamContent
 
 UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
-"""How the connection with an upstream is: `refused` where another attempt would end in the same way."""
+"""The state of the connection with an upstream; `refused` if another attempt would end in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamStatus:
-    """How an upstream stands. Times are seconds since 1970.
+    """The status of an upstream. Times are seconds since 1970.
 
     Attributes:
-        name: what it is called.
-        servers: the addresses of its servers, in order.
-        server: the one that it is connected with; empty for none.
-        wire: how that is asked: `Delta ADS`, `SotW ADS`, `REST`; empty while there is none.
-        state: how the connection is.
-        since_s: since when; 0 where no server was asked yet.
-        trouble: why it is not connected, or what is wrong with what it sends; empty for nothing.
-        resources: how many are held, by type; only types that have some.
-        pending: the types of which an answer is awaited.
-        last_update_s: when it sent something last; None for never. What is held is so old.
-        rejected: what it sent last and could not be taken in, a text for each resource, bounded.
+        servers: their addresses, in order.
+        server: the connected one, or empty.
+        wire: `Delta ADS`, `SotW ADS`, `REST`; empty without a connection.
+        since_s: the time of the last change of `state`; 0 if no server was asked yet.
+        trouble: why it is not connected, or the fault in its responses, or empty.
+        resources: the number of held resources by type, without zeros.
+        pending: the types with an awaited answer.
+        last_update_s: the time of its last response, and so the age of held resources, or None.
+        rejected: the rejected resources of its last response, a text for each, bounded.
     """
 
     name: str
@@ -60,13 +58,7 @@ class UpstreamStatus:
 
 
 class KeptUpstream(NamedTuple):
-    """An upstream and what is held of it.
-
-    Attributes:
-        name: what it is called.
-        servers: its addresses.
-        held: all that is held of it.
-    """
+    """An upstream and the resources held from it."""
 
     name: str
     servers: tuple[str, ...]
@@ -74,12 +66,12 @@ class KeptUpstream(NamedTuple):
 
 
 class RestoredUpstreams(NamedTuple):
-    """What the database had of upstreams.
+    """The upstream resources that the database had.
 
     Attributes:
-        held: what each one holds, by its name; only those that had anything.
-        dropped: the names of upstreams that are none any more; what was kept of them is removed.
-        damaged: of how many resources what is there is not what was kept, by upstream; they are removed, too.
+        held: the resources of each upstream, without empty ones.
+        dropped: upstreams that are not configured any more; their resources are removed.
+        damaged: the number of damaged resources by upstream; they are removed, too.
     """
 
     held: Mapping[str, Held]
@@ -88,39 +80,38 @@ class RestoredUpstreams(NamedTuple):
 
 
 class UpstreamKeeper(Protocol):
-    """Keeps what upstreams hold across restarts.
+    """Keeps upstream resources across restarts.
 
     Attributes:
-        read_upstreams: returns what upstreams hold, at this moment.
+        read_upstreams: returns the current resources of all upstreams.
     """
 
     read_upstreams: Callable[[], Collection[KeptUpstream]]
 
     @property
     def directory(self) -> Path:
-        """Where it is kept."""
+        """The directory of the database."""
 
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return what upstreams held, as a process wrote it last; blocking, for the start.
+        """Return the upstream resources that a process wrote last; blocking, for the start.
 
         Args:
-            upstreams: those of the settings; of others nothing is kept any more.
-            near: what is served again already, whose bodies are shared; None for nothing.
+            upstreams: the configured upstreams; resources of others are dropped.
+            near: shares its equal bodies, or None.
         """
 
     def note_upstreams(self) -> None:
-        """Have what upstreams hold written soon, as it is then."""
+        """Schedule a write of the upstream resources."""
 
 
 class RowSource:
-    """A source of resources beside the files; this one has none. Others derive from it.
+    """A source of resources beside the files; this base class has none.
 
     Attributes:
-        asked: has its servers asked for what clients ask for.
-        contents: what it holds.
-        relays: knows the relays that are above and below.
+        asked: asks its servers for the names that clients request.
+        relays: the known relays above and below.
     """
 
     def __init__(self) -> None:
@@ -135,48 +126,48 @@ class RowSource:
 
     @property
     def offered(self) -> Sequence[OfferedManifest]:
-        """The manifests that vouch for what it has, for relays below."""
+        """The manifests for its resources, for relays below."""
         return ()
 
     def statuses(self) -> Sequence[UpstreamStatus]:
-        """Return how each of its servers stands."""
+        """Return the status of each upstream."""
         return ()
 
     def is_concerned_by(self, _: Event) -> bool:
-        """Whether an event may have changed the status of a server."""
+        """Whether an event may have changed the status of an upstream."""
         return False
 
     def own_statuses(self) -> Iterable[OwnStatus]:
-        """Return the state of this process as a client of each of its servers."""
+        """Return the status of this process as a client of each upstream."""
         return ()
 
     def elsewhere(self) -> Elsewhere:
-        """Return what it has, and may have."""
+        """Return the resources that it has, and may have."""
         return NOWHERE
 
     def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
-        """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start."""
-        # What was kept of upstreams that are none any more goes.
+        """Load the resources of an earlier process, and keep the current ones; blocking, for the start."""
+        # Drops the resources of upstreams that are not configured any more.
         keeper.restored_upstreams(())
 
     def receive_loaded(self, views: LoadedViews) -> None:
-        """Ask for what files need that were loaded."""
+        """Request the resources that loaded files reference."""
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """Take versions that are held back from all nodes from now on, and the nodes that reject them."""
+        """Process versions that are held back from all nodes now, and the nodes that reject them."""
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
-        """Take versions that are not held back any more."""
+        """Process versions that are not held back any more."""
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
-        """Keep what it holds current, until cancelled."""
+        """Keep its resources current, until cancelled."""
 
     def trust(self, anchors: TrustedSigners | None) -> None:
-        """Take, from now on, only what is signed by one who is trusted; without anybody, everything."""
+        """Accept only resources of a trusted signer from now on; all if `anchors` is None."""
 
 
 def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
-    """Return what the settings say about upstreams, in the order of their precedence: those of `upstream`, then authorities.
+    """Return the upstream settings by precedence: `upstream`, then authorities.
 
     Raises:
         UsageError: two have one name, one names a server twice, or a certificate has no key.
@@ -200,7 +191,6 @@ def rules_of(settings: Settings) -> tuple[UpstreamRule, ...]:
 
 
 def _with_defaults(rule: UpstreamRule, settings: Settings) -> UpstreamRule:
-    """Return a rule that has the files of the settings where it has none of its own."""
     has_own = rule.cert is not None
     return UpstreamRule(
         rule.servers,

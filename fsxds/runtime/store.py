@@ -1,4 +1,4 @@
-"""What is current, and who waits for something newer. Touched from the event loop only."""
+"""The current value or snapshot, and waiting for a newer one. Touched from the event loop only."""
 
 from __future__ import annotations
 
@@ -12,35 +12,31 @@ Value = TypeVar("Value")
 
 
 class Latest(Generic[Value]):
-    """A value that is replaced now and then. Readers pull: nothing is queued, so a slow reader skips what it missed.
-
-    Attributes:
-        current: the value; `replace` sets it.
-    """
+    """A value that is replaced from time to time. Readers pull, so a slow reader skips values."""
 
     def __init__(self, value: Value) -> None:
         self.current = value
-        # One event for all who wait; replaced, never cleared, so that nobody can miss it.
+        # One event for all waiters; replaced, never cleared, so that no waiter can miss it.
         self._replaced = asyncio.Event()
 
     def replace(self, value: Value) -> None:
-        """Make a value current, and wake all who wait."""
+        """Set the value, and wake all waiters."""
         self.current = value
         replaced, self._replaced = self._replaced, asyncio.Event()
         replaced.set()
 
     async def replaced(self) -> None:
-        """Wait until `replace` is called. Safe to cancel, like all of these: nothing is consumed by waiting."""
+        """Wait until `replace` is called. Safe to cancel, like all methods here: waiting consumes nothing."""
         await self._replaced.wait()
 
     async def other_than(self, value: Value) -> Value:
-        """Wait until the current value is another object than this one, and return it."""
+        """Wait until the current value is another object, and return it."""
         while self.current is value:
             await self._replaced.wait()
         return self.current
 
     async def run_with(self, work: Callable[[Value], Awaitable[object]]) -> Never:
-        """Run `work` with the current value; cancel it, and run it with the next one, whenever that is replaced."""
+        """Run `work` with the current value; at each replacement, cancel it and run it with the new one."""
         while True:
             value = self.current
             async with asyncio.TaskGroup() as tasks:
@@ -54,7 +50,7 @@ async def _run(work: Callable[[Value], Awaitable[object]], value: Value) -> None
 
 
 def end_wait(limit: asyncio.Timeout | None, at_s: float | None) -> None:
-    """Let a wait end at a time of the event loop, or never; one whose time is over ends in any case, and raises nothing."""
+    """Set the end of a wait in time of the event loop, or None; an expired wait is not prolonged."""
     if limit is not None and not limit.expired():
         limit.reschedule(at_s)
 
@@ -63,7 +59,7 @@ class SnapshotStore:
     """Holds the current snapshot, None before the first.
 
     Attributes:
-        listeners: by whom they belong to: what is called whenever a snapshot was published.
+        listeners: callbacks by owner, called after each publication.
     """
 
     def __init__(self) -> None:
@@ -72,17 +68,17 @@ class SnapshotStore:
 
     @property
     def current(self) -> Snapshot | None:
-        """What is served."""
+        """The served snapshot."""
         return self._latest.current
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make `snapshot` current and wake all waiters. Its generation must be above the current one's."""
+        """Make a snapshot current and wake all waiters. Its generation must be above the current one's."""
         self._latest.replace(snapshot)
         for listener in self.listeners.values():
             listener()
 
     async def newer_than(self, generation: int) -> Snapshot:
-        """Wait for a snapshot above `generation` (0 for the first) and return the newest. Safe to cancel."""
+        """Wait for a snapshot above `generation` (0 for the first); return the newest. Safe to cancel."""
         while (snapshot := self._latest.current) is None or snapshot.generation <= generation:
             await self._latest.replaced()
         return snapshot

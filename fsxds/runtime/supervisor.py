@@ -1,4 +1,4 @@
-"""Keep components running: one that fails is reported and started again, while the others go on; end them by signals."""
+"""Keeps components running: reports and restarts a failed component, without affecting any other; ends all at signals."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from fsxds.model.errors import FsxdsError
 from fsxds.model.values import BackOff, Problem
 from fsxds.runtime.store import Latest
 
-# SIGTERM is followed by SIGKILL after ten seconds where containers run.
+# Where containers run, SIGTERM is followed by SIGKILL after ten seconds.
 STOP_WITHIN_S = 8.0
-# As shells count: 128 and the signal's number.
+# The exit status in shells: 128 and the signal's number.
 SIGNALLED = 128
 
 
 class Supervisor:
-    """Runs components, and knows which of them are degraded. Touched from the event loop only.
+    """Runs components, and tracks the degraded ones. Touched from the event loop only.
 
     Attributes:
-        failures: how often each component failed.
-        degraded: the components that failed, and have not run well since, in the order in which they failed; then those of
-            which what they are for is away.
-        components: the names of all components that were started.
-        is_starting: while it holds, an error for users (`FsxdsError`) ends the process; afterwards nothing does.
+        failures: the number of failures by component.
+        degraded: the components that failed and have not recovered, in the order of their failures; then the idle ones.
+        components: all components that were started.
+        is_starting: while true, an error for users (`FsxdsError`) ends the process; afterwards only one of a vital
+            component.
     """
 
     def __init__(self, observer: Observer, back_off: BackOff | None = None) -> None:
@@ -56,12 +56,12 @@ class Supervisor:
         self._back_off = back_off or BackOff()
 
     async def run(self, component: str, work: Callable[[], Awaitable[object]], *, is_vital: bool = False) -> None:
-        """Run a component until it returns or is cancelled, and start it again after each failure.
+        """Run a component until it returns or is cancelled, and restart it after each failure.
 
         Args:
             component: its name.
             work: runs it once, from whatever state it left behind.
-            is_vital: without it the process is of no use, so that its errors for users end it at any time.
+            is_vital: the process is useless without it, so that its errors for users end the process at any time.
 
         Raises:
             FsxdsError: while the process is starting, or of a vital component; alone or in an exception group.
@@ -84,18 +84,17 @@ class Supervisor:
     async def _run_once(
         self, component: str, work: Callable[[], Awaitable[object]], *, is_vital: bool
     ) -> BaseException | None:
-        """Return what ended the component; None when it is done."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         well = loop.call_later(self._back_off.well_after_s, self._recover, component)
         try:
             await work()
         except asyncio.CancelledError as error:
-            # Of the component itself; or of something that it waited for, which is a failure like others.
+            # Cancelled itself; or it awaited a cancelled task, which is a failure like others.
             if task is None or task.cancelling():
                 raise
             self._observer(InternalError(component, error))
             return error
-        # The edge of every component: it ends no other, and not the process.
+        # The boundary of every component: a failure ends no other component, and not the process.
         except Exception as error:
             if not words_of(error):
                 self._observer(InternalError(component, error))
@@ -107,7 +106,7 @@ class Supervisor:
         return None
 
     def status(self) -> str:
-        """Return in words how the components are."""
+        """Return the status of the components as text."""
         return f"serving; degraded: {', '.join(self.degraded.current)}" if self.degraded.current else "serving"
 
     def _degrade(self, component: str, failure: BaseException, pause_s: float) -> None:
@@ -125,7 +124,7 @@ class Supervisor:
             self._update()
 
     def note(self, component: str, *, is_idle: bool) -> None:
-        """Note whether what a component is for is away, which makes it degraded though it runs; the caller reports why."""
+        """Record whether the purpose of a component is missing, which degrades it; the caller reports why."""
         if is_idle != (component in self._idle):
             self._idle = (*self._idle, component) if is_idle else _without(self._idle, component)
             self._update()
@@ -145,12 +144,8 @@ async def until_stopped(
 ) -> None:
     """Run `work` until it ends, or until SIGTERM or Ctrl-C, which cancel it.
 
-    A second signal ends the process at once, and so does an end that takes too long.
-
-    Args:
-        work: what runs.
-        observer: receives that the process ends.
-        at_stop: is called at the first signal, and again before the process ends at once.
+    A second signal ends the process at once, and so does an end that takes too long. `at_stop` is called at the first
+    signal, and again before the process ends at once.
 
     Raises:
         KeyboardInterrupt: it was Ctrl-C; SIGTERM is no error.
@@ -168,7 +163,7 @@ async def until_stopped(
             leave(SIGNALLED + number)
         observer(StopRequested(number.name if number is signal.SIGTERM else "Ctrl-C"))
         at_stop()
-        # In a thread: the event loop may be what takes too long.
+        # In a thread, because the event loop may be blocked.
         limit = threading.Timer(STOP_WITHIN_S, leave, (0 if number is signal.SIGTERM else SIGNALLED + number,))
         limit.daemon = True
         limit.start()
@@ -199,7 +194,7 @@ def leave_at_once(status: int) -> NoReturn:
 
 
 def words_of(error: BaseException) -> str:
-    """Return the words of an error for users, or of a group of nothing else; empty for all other errors."""
+    """Return the text of an FsxdsError, or of a group of these; empty for other errors."""
     if isinstance(error, BaseExceptionGroup):
         words = [words_of(each) for each in error.exceptions]
         return "; ".join(words) if all(words) else ""
@@ -207,7 +202,7 @@ def words_of(error: BaseException) -> str:
 
 
 class Attempts:
-    """Counts how often in a row one input made a component fail; each attempt is made in its context.
+    """Counts failures in a row of a component on one input; each attempt is made in its context.
 
     >>> attempts = Attempts()
     >>> with attempts.on("snapshot 7"):
@@ -224,7 +219,7 @@ class Attempts:
         self._failures = 0
 
     def on(self, subject: object) -> Self:
-        """Note what is attempted next; inputs are compared by `==`."""
+        """Set the input of the next attempt; inputs are compared by `==`."""
         if subject != self._input:
             self._input, self._failures = subject, 0
         return self
@@ -248,7 +243,7 @@ class Attempts:
 
 
 def internal_problem(path: PurePosixPath, error: Exception) -> Problem:
-    """Return the problem of a file on which fsxds fails by an error of its own."""
+    """Return the problem of a file on which fsxds fails by an internal error."""
     fact = f"fsxds itself fails on this file, with {fault_of(error)}"
     remedy = (
         "write it in another way; and send this line, the traceback if the log has an `internal_error` and, if you may, "

@@ -1,7 +1,7 @@
-"""Views: which layers of the tree a node sees, by the rules of the settings. Pure.
+"""Views: the layers of the tree that a node sees, by the rules of the settings. Pure.
 
-The first rule that matches a node names its layers. Nothing that a client sends becomes a path: what a template such as
-`nodes/{node.id}` stands for is looked for among the layers that exist.
+The first rule that matches a node names its layers. No value from a client becomes a path: the expansion of a template
+such as `nodes/{node.id}` is looked up among the existing layers.
 """
 
 from __future__ import annotations
@@ -24,54 +24,54 @@ from fsxds.settings.rollout_forms import Canary
 from fsxds.settings.view_rules import REGEX, TEMPLATE, Variables, ViewRule
 from fsxds.snapshots.accept import MISSING_LAYER
 
-# Longer values match no pattern, and select no layer: nobody names a folder so, and a client may send a megabyte.
+# Longer values match no pattern, and select no layer: they are not folder names, and a client may send a megabyte.
 LONGEST_VALUE = 1024
 
-# As many clients are remembered as polls are.
+# The size of the cache, for as many clients as polls remember.
 MOST_NODES = 100_000
 
-# Of a view with several templates each combination of folders is a view of its own. Where there are more, each folder is
-# in one of them.
+# In a view with several templates, each combination of folders is a separate view. Beyond this number, each folder is
+# in one combination only.
 MOST_COMBINATIONS = 10_000
 
-# Among so many folders another spelling of a layer is looked for, and so many names are listed.
+# Up to this number of folders, another spelling of a layer is suggested; and the number of names in a list.
 MOST_LIKE = 1000
 MOST_NAMED = 3
 
 
 VIEW = "view"
-"""The attribute that names a view outright. Mirrors and commands have it; clients cannot send it."""
+"""The attribute that names a view directly. Mirrors and commands have it; clients cannot send it."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What some nodes see: the name of their rule, and its layers, for templates those that exist."""
+    """The name of a rule, and the layers of some of its nodes; layers from templates exist."""
 
     name: str
     layers: Layers
 
 
 EVERYTHING = View("", WHOLE_TREE)
-"""The view of all nodes where the settings have none."""
+"""The view of all nodes if the settings have no views."""
 
 Values = Mapping[str, str]
-"""What rules match of a node, by attribute: `id`, `cluster`, `locality.region`, `metadata.tier`, …"""
+"""The values of a node that rules match, by attribute: `id`, `cluster`, `locality.region`, `metadata.tier`, ..."""
 
 
 def layers_within(layers: Layers, existing: Collection[str]) -> Layers:
-    """Return the layers of a view as another tree has them."""
+    """Return the layers of a view in another tree."""
     found = tuple(layer for layer in layers if layer in existing)
     return (*found, *(layer for layer in layers if layer.startswith("/"))) if found else NO_LAYERS
 
 
 def values_of(node: Node) -> dict[str, str]:
-    """Return what rules match of a node. What is empty or very long is left out, as if the node did not have it."""
+    """Return the values of a node that rules match, without empty and very long ones."""
     values = {"id": node.id, "cluster": node.cluster, "user_agent_name": node.agent, **dict(node.attributes)}
     return {attribute: value for attribute, value in values.items() if 0 < len(value) <= LONGEST_VALUE}
 
 
 def node_of(attributes: Iterable[tuple[str, str]]) -> Node:
-    """Return the node that has these attributes."""
+    """Return the node with these attributes."""
     values = dict(attributes)
     node_id, cluster, agent = (values.pop(name, "") for name in ("id", "cluster", "user_agent_name"))
     return Node(node_id, cluster, agent=agent, attributes=tuple(sorted(values.items())))
@@ -81,12 +81,9 @@ class Views:
     """The views of the settings.
 
     Args:
-        rules: in the order of the settings; None where they have no views: all nodes see the whole tree.
-        variables: hold in all views.
-        adjusted: returns a problem of lost layers with the severity that its rule has; None where it is off.
-
-    Attributes:
-        made_of: the rules and the variables.
+        rules: in the order of the settings; None if all nodes see the whole tree.
+        variables: the variables of all views.
+        adjusted: returns a problem of lost layers with its configured severity; None if it is off.
     """
 
     def __init__(
@@ -104,7 +101,7 @@ class Views:
         for rule in self._rules or ():
             for layer in rule.layers:
                 self._layers.setdefault(layer, []).append(rule.name)
-        # What a node matched: a rule, and its layers, of which some may not exist.
+        # The rule that a node matched, and its layers, which may not exist.
         self._matched: Lru[tuple[object, ...], tuple[_Rule | None, Layers]] = Lru(MOST_NODES)
 
     @property
@@ -118,11 +115,9 @@ class Views:
         return tuple(rule.name for rule in self._rules or ())
 
     def layers_of(self, node: Node, existing: Collection[str]) -> View | None:
-        """Return the view of a node, None where no rule matches it.
+        """Return the view of a node, or None if no rule matches it.
 
-        Args:
-            node: is matched once, and remembered.
-            existing: the folders that may be layers; membership is asked for each layer, so it had better be a set.
+        `existing` should be a set, because each layer is looked up in it.
         """
         if self._rules is None:
             return EVERYTHING
@@ -139,20 +134,20 @@ class Views:
         return None, WHOLE_TREE
 
     def possible(self, existing: Collection[str]) -> tuple[View, ...]:
-        """Return every view that a node can have, once per distinct layers, in the order of the rules.
+        """Return every possible view, once per distinct layers, in the order of the rules.
 
-        Templates are matched backwards against what exists. That no such folder exists is a view too.
+        Templates are matched backwards against existing folders; the view without any is included.
         """
         return tuple(View(names[0], layers) for layers, names in self.names_by_layers(existing).items())
 
     def names_by_layers(self, existing: Collection[str]) -> Mapping[Layers, tuple[str, ...]]:
-        """Return the layers that nodes can have, each with the names of its views, in the order of the rules."""
+        """Return the possible layers of nodes with the names of their views, in the order of the rules."""
         if self._rules is None:
             return {EVERYTHING.layers: (EVERYTHING.name,)}
         found: dict[Layers, dict[str, None]] = {}
         folders = lru_cache(lambda layer: tuple(layer.values_in(existing)))
         for index, rule in enumerate(self._rules):
-            # Of other attributes a node may have any value.
+            # A node may have any value of other attributes.
             before = [one for one in self._rules[:index] if one.tested <= rule.known]
             for values in rule.possible_values(folders):
                 if not any(one.matches(values) for one in before):
@@ -161,18 +156,15 @@ class Views:
         return {layers: tuple(names) for layers, names in found.items()}
 
     def layer_names(self, folders: Collection[str]) -> frozenset[str]:
-        """Return which of these folders are layers of any view."""
+        """Return the subset of `folders` that are layers of any view."""
         return frozenset(folder for layer in self._layers for folder in layer.folders_in(folders))
 
     def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
-        """Return the layers that no folder stands for, though one has to, or did.
+        """Return the layers without a folder that are required, or that had a folder before.
 
-        A folder that a rule names has to be there. Of those that a template stands for, one may go: its nodes see the layer no
-        more. When all go at once, that is taken for a loss.
-
-        Args:
-            folders: those of the tree.
-            known: the layers that had files in the tree before.
+        A folder that a rule names is required. A single folder of a template may be removed: its nodes no longer see
+        the layer. If all folders of a template are removed at once, that counts as a loss. `known` are the layers with
+        files in the tree before.
         """
         lost: list[LostLayer] = []
         for layer, views in self._layers.items():
@@ -184,7 +176,7 @@ class Views:
         return tuple(lost)
 
     def variables_of(self, layers: Layers) -> Variables:
-        """Return what stands for `${NAME}` in the files of a view."""
+        """Return the values for `${NAME}` in the files of a view."""
         if layers and layers[-1].startswith("/"):
             for rule in self._rules or ():
                 if rule.name == layers[-1].removeprefix("/"):
@@ -193,14 +185,11 @@ class Views:
 
 
 class _Rule:
-    """A rule whose patterns and templates were compiled.
+    """A rule with compiled patterns and templates.
 
     Attributes:
-        name: that of the view.
-        variables: hold in this view.
-        layers: in order.
-        tested: the attributes that its patterns are about.
-        known: the attributes whose values follow from its patterns, or from the folders that its templates name.
+        tested: the attributes that its patterns test.
+        known: the attributes with values that follow from its patterns, or from folders of its templates.
     """
 
     def __init__(self, rule: ViewRule) -> None:
@@ -210,7 +199,7 @@ class _Rule:
         self.layers = tuple(map(_template, rule.layers))
         self._named = frozenset(layer.text for layer in self.layers if not layer.attributes)
         self._exact = {name: patterns[0] for name, patterns in rule.match if _is_exact(patterns)}
-        # What a comparison answers goes before regular expressions.
+        # Comparisons before regular expressions.
         tests = sorted(rule.match, key=lambda test: test[0] not in self._exact)
         self._tests = tuple((name, any_of(patterns)) for name, patterns in tests)
         self.tested = frozenset(name for name, _ in rule.match)
@@ -218,7 +207,6 @@ class _Rule:
         self.known = frozenset(templated | self._exact.keys())
 
     def matches(self, values: Values) -> bool:
-        """Whether all patterns match."""
         for attribute, test in self._tests:
             value = values.get(attribute)
             if value is None or not test(value):
@@ -226,23 +214,19 @@ class _Rule:
         return True
 
     def filled(self, values: Values) -> Iterator[str]:
-        """Yield the layers of a node, whether or not they exist; not those that its values cannot name."""
+        """Yield the layers of a node, existing or not, except those that need a missing value."""
         for layer in self.layers:
             name = layer.filled(values)
             if name is not None:
                 yield name
 
     def view(self, layers: Iterable[str], existing: Collection[str]) -> View:
-        """Return the view of the folders that the rule names, and of those that its templates stand for and that exist."""
+        """Return the view of the folders that the rule names, and of existing ones from templates."""
         found = tuple(dict.fromkeys(layer for layer in layers if layer in self._named or layer in existing))
         return View(self.name, (*found, *self._last) if found else NO_LAYERS)
 
     def possible_values(self, folders: Callable[[_Template], Iterable[Values]]) -> list[Values]:
-        """Return the values with which nodes get different layers; what has no value has one without a folder.
-
-        Args:
-            folders: returns the values for which a layer has folders.
-        """
+        """Return the values with which nodes get different layers; without a value, a layer has no folder."""
         found: list[Values] = [self._exact]
         for layer in self.layers:
             named = [values for values in folders(layer) if self._may_match(values)]
@@ -254,7 +238,7 @@ class _Rule:
 
 
 def _combined(found: list[Values], named: list[Values]) -> list[Values]:
-    """Return what was found, by itself and together with each of the values that it does not contradict."""
+    """Return `found`, and its combinations with `named` values that do not contradict."""
     if not named or not named[0]:
         return found
     attributes = tuple(named[0])
@@ -276,10 +260,8 @@ class _Template:
     """A layer of a rule.
 
     Attributes:
-        text: the layer as it was written.
-        attributes: whose values it has, in order; none in the name of a folder.
-        texts: what stands before, between and after them.
-        folders: matches folders that it can stand for.
+        attributes: in it, in order; empty for the name of a folder.
+        texts: the parts before, between and after them.
     """
 
     text: str
@@ -288,7 +270,7 @@ class _Template:
     folders: re.Pattern[str]
 
     def filled(self, values: Values) -> str | None:
-        """Return the name of the layer for a node, None where a value is missing, or could name another folder."""
+        """Return the layer for a node; None if a value is missing, or could name another folder."""
         parts = [self.texts[0]]
         for attribute, text in zip(self.attributes, self.texts[1:], strict=True):
             value = values.get(attribute)
@@ -298,20 +280,18 @@ class _Template:
         return "".join(parts)
 
     def values_of(self, folder: str) -> Values | None:
-        """Return the values for which a folder stands, None where it cannot stand for any."""
+        """Return the values of a folder, or None if it cannot be this layer."""
         match = self.folders.fullmatch(folder)
         values = dict(zip(self.attributes, match.groups(), strict=True)) if match else {}
-        # The same attribute may stand twice.
+        # The same attribute may occur twice.
         return values if match and self.filled(values) == folder else None
 
     def folders_in(self, existing: Collection[str]) -> Iterable[str]:
-        """Return those folders that it names for any node."""
         if not self.attributes:
             return {self.texts[0]}.intersection(existing)
         return (folder for folder in existing if self.values_of(folder) is not None)
 
     def values_in(self, existing: Collection[str]) -> Iterator[Values]:
-        """Yield the values for which there are folders; a layer without templates has none."""
         for folder in sorted(existing) if self.attributes else ():
             values = self.values_of(folder)
             if values is not None:
@@ -326,7 +306,6 @@ def _template(layer: str) -> _Template:
 
 
 def _lost(layer: _Template, views: str, stood: list[str], folders: Collection[str]) -> Problem:
-    """Return what is wrong where no folder stands for a layer any more, or never did."""
     fact, near = f"this folder is a layer of {views}, and has no configuration", list[str]()
     if layer.attributes:
         others = f" and {len(stood) - 1} more are" if len(stood) > 1 else " is"
@@ -345,13 +324,12 @@ def _lost(layer: _Template, views: str, stood: list[str], folders: Collection[st
 
 
 def _views_text(names: list[str]) -> str:
-    """Write the names of views: `the views a, b and 3 more`."""
+    """Format the names of views: `the views a, b and 3 more`."""
     shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
     return f"the view{'s' if len(names) > 1 else ''} {shown}"
 
 
 def _is_exact(patterns: tuple[str, ...]) -> bool:
-    """Whether one text alone matches."""
     return len(patterns) == 1 and not patterns[0].startswith(REGEX) and not _WILDCARDS & set(patterns[0])
 
 
@@ -359,7 +337,7 @@ _WILDCARDS = frozenset("*?")
 
 
 def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return whether one of several patterns matches a text, as a function."""
+    """Return a function that tests whether one of several patterns matches a text."""
     if len(patterns) == 1:
         return _test(patterns[0])
     tests = tuple(map(_test, patterns))
@@ -368,7 +346,7 @@ def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=1024)
 def _test(pattern: str) -> Callable[[str], bool]:
-    """Return whether a pattern matches a text, as a function whose time is linear in the text."""
+    """Return a function that tests a pattern in time linear in the text."""
     if pattern.startswith(REGEX):
         return _regex(pattern.removeprefix(REGEX))
     stem = pattern.strip("*")
@@ -390,12 +368,12 @@ def _regex(regex: str) -> Callable[[str], bool]:
 
 
 class NodeRules(NamedTuple):
-    """What decides about the channels of nodes.
+    """The rules that decide the channels of nodes.
 
     Attributes:
-        views: says which layers a node has.
-        canary: which nodes get a change first; None for none.
-        admit: is asked, with the number of channels, before there is one more for a node; LimitError rejects the node.
+        views: returns the layers of a node.
+        canary: the nodes that get a change first, or None.
+        admit: called with the number of channels before another is created; LimitError rejects the node.
     """
 
     views: Views

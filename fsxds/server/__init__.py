@@ -1,1 +1,1 @@
-"""The server: what a change of a file runs through, and the wiring of all components."""
+"""The server: the pipeline from file changes to clients, and the wiring of all components."""

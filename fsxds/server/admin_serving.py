@@ -1,4 +1,4 @@
-"""The admin address of a server: what operators see and decide, the status page, health checks and metrics."""
+"""The admin address of a server: the operators' API, the status page, health checks and metrics."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from fsxds.transports.rest.http_server import listening
 MOST_VIEWS = 100
 WHOLE = "whole tree"
 STEP_AGE = "fsxds_rollout_step_age_seconds"
-# Of several channels with the same labels, the largest counts.
+# The largest value counts if several channels have the same labels.
 OLDEST = frozenset({STEP_AGE, "fsxds_rollback_timestamp_seconds"})
 
 
 class AdminAddress:
-    """Serves operators: a `ListeningPart` of an application, of which nothing is asked before it listens."""
+    """Serves operators: a `ListeningPart` that uses components of its application only once it listens."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -62,20 +62,20 @@ class AdminAddress:
         }
 
     def check(self, access: Access) -> None:
-        """Raise UsageError if everybody on other machines could decide."""
+        """Raise UsageError if anyone on other machines could make decisions."""
         if self._is_exposed and not access.guards_admin:
             fact = "admin: other machines can reach it, and all who do may decide; give --admin-token FILE, a rule of `access`"
             raise UsageError(f"{fact} with `admin: true`, a loopback address or unix:PATH")
 
     @asynccontextmanager
     async def listen(self, address: Address) -> AsyncIterator[Address]:
-        """Let operators ask and decide at an address."""
+        """Serve operators at an address."""
         of = self._application
         access = of.credentials.access
         api = AdminApi(self._paths(), address, of.observer, access)
         options = of.security.http("admin", address, is_admin=True)
         application = api.application()
-        # Answers that last would delay the end.
+        # Lasting answers would delay the end.
         application.on_shutdown.append(self._changes.close)
         async with listening(application, address, grace_s=GRACE_S, options=options) as bound:
             self._is_exposed = is_exposed(bound)
@@ -83,11 +83,9 @@ class AdminAddress:
             yield bound
 
     def _is_word(self, word: str) -> bool:
-        """Whether a word is a name of the API, which may be shown."""
         return self._application.catalogue.knows_word(word)
 
     def _receive(self, event: Event) -> None:
-        """Note what happens to files, for the status."""
         match event:
             case TreeLoaded() if (views := self._application.reload.views) is not None:
                 self._files.receive(views, monotonic())
@@ -95,7 +93,6 @@ class AdminAddress:
                 self._files.receive_holds(problems, monotonic())
 
     def _paths(self) -> AdminPaths:
-        """Return what the admin address answers."""
         of = self._application
         history = of.keeper.state if of.keeper else None
         operator = of.member.control(partial(RolloutOperator, views=lambda: of.channels.views, kept=history))
@@ -130,7 +127,7 @@ part = AdminAddress
 
 
 def readings_of(application: Application) -> Readings:
-    """Yield what is there now, for the metrics: names of gauges, their labels, and their values."""
+    """Yield the current values of gauges: names, labels and values."""
     yield "fsxds_ready", (), float(not application.unready())
     yield "fsxds_polls_held", (), float(application.limiter.held)
     held = () if application.reload.views is None else application.reload.views.held
@@ -168,7 +165,7 @@ def _channels(publisher: Publisher, channels: NodeChannels) -> Readings:
 
 
 def view_labels(views: tuple[tuple[str, Layers], ...]) -> Mapping[Layers, str]:
-    """Return what each view is called in labels: by its name, with its layers where there are several of this name."""
+    """Return the label of each view: its name, with its layers if several views have this name."""
     counts = Counter(name for name, _ in views)
     labels = {layers: name if counts[name] == 1 else f"{name} ({'+'.join(layers)})" for name, layers in views}
     return {
@@ -203,7 +200,7 @@ def _rollout(rollout: ChannelRollout, labels: tuple[str, str], now_s: float) -> 
 
 
 def upstream_readings(status: UpstreamStatus, now_s: float) -> Readings:
-    """Yield what is there of an upstream; `now_s` is in seconds since 1970."""
+    """Yield the gauges of an upstream; `now_s` is in seconds since 1970."""
     yield "fsxds_upstream_connected", (status.name,), float(status.state == "connected")
     yield "fsxds_upstream_pending_types", (status.name,), float(len(status.pending))
     if status.last_update_s is not None:

@@ -1,6 +1,6 @@
-"""Wire the components together, and run them in one task group.
+"""Wires the components together, and runs them in one task group.
 
-A transport is a line in `Application.serving` if it listens, else in `run`; a source is a line in `Application.run`.
+A transport is a line in `TRANSPORTS`; a source is a line in `Application.run`.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ from fsxds.transports.sockets import Listener, reject_unbindable
 if TYPE_CHECKING:
     from fsxds.history.state_writer import StateWriter
 
-# A drain takes milliseconds, or as long as clients take what was handed to them; less than `supervisor.STOP_WITHIN_S`.
+# A drain takes milliseconds, or as long as clients take to read their responses; less than `supervisor.STOP_WITHIN_S`.
 GRACE_S = 6.5
 
-# What changes the check of files, beside the content of the bootstrap.
+# The settings that change the check of files, besides the content of the bootstrap.
 _CHECK_OPTIONS = frozenset({"rules", "bootstrap", "static_clusters"})
 
 ADMIN = "admin"
 
 CheckOf = Callable[[Settings], Check]
-"""Makes what judges files as the settings ask for; UsageError where they cannot be followed."""
+"""Makes the check of files for some settings; UsageError if that is not possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class RunningServer:
     """A server that listens.
 
     Attributes:
-        addresses: where, by transport (`REST`, `gRPC`); those that are off are not in it.
-        tasks: the task group of the listeners, for what is to end together with them.
+        addresses: by transport (`REST`, `gRPC`); absent if off.
+        tasks: the task group of the listeners, for tasks that end with them.
     """
 
     addresses: Mapping[str, str]
@@ -106,21 +106,21 @@ class MirroredDirectory(Protocol):
 
     @property
     def root(self) -> Path:
-        """Where it is."""
+        """The directory."""
 
     @property
     def has_written(self) -> asyncio.Event:
-        """Is set when the first snapshot is there."""
+        """Set when the first snapshot is written."""
 
     def change(self, settings: Settings) -> None:
-        """Follow other settings."""
+        """Apply other settings."""
 
 
 class ListeningPart(Protocol):
-    """A capability that listens at an address of its own, and follows what happens; it is made before all else.
+    """A capability with a separate address that also receives events; it is made before other components.
 
     Attributes:
-        observers: receive events; each may fail by itself.
+        observers: an error of one does not affect the rest.
     """
 
     observers: Mapping[str, Observer]
@@ -129,36 +129,26 @@ class ListeningPart(Protocol):
         """Raise UsageError if it may not listen with this access."""
 
     def listen(self, address: Address) -> AbstractAsyncContextManager[Address]:
-        """Serve what is current at an address while the context lasts, and yield the address that was bound."""
+        """Serve at an address within the context, and yield the bound address."""
 
 
 class Application:
     """The components that every lasting command needs, wired together: a directory is watched, loaded and served.
 
     Attributes:
-        settings: those in use; what can change while running is replaced.
-        catalogue: the message types of the Envoy in use.
-        publisher: publishes what is loaded.
-        channels: knows what each node is served.
-        reload: loads trees, and knows what it loaded last.
-        views: loads the views of clients: the same, or whoever publishes for the fleet of this server.
-        clients_channels: the same for clients that come, which may have to wait until a fleet is caught up with.
-        clients: who is connected, and what each holds.
-        limiter: bounds what clients take.
-        directory: the tree; None where upstreams are all that is served.
-        mirrors: the directories of mirrored files.
-        services: what answers other requests of clients, over REST and over gRPC.
-        parts: capabilities that listen, by the names of their transports.
-        listeners: what listens, by the names of transports.
-        supervisor: runs all components.
+        settings: the current ones.
+        views: loads the views of clients: `reload`, or the publisher of this server's fleet.
+        channels: knows the channel of each node.
+        clients_channels: the same for new clients, which may have to wait until this server has caught up with its
+            fleet.
+        directory: the tree; None if only upstreams are served.
+        services: answer other requests of clients, over REST and gRPC.
+        parts: capabilities that listen, by transport.
         observer: receives events, for the log and the parts.
-        member: what this server is in its fleet, or alone.
-        readiness: knows whether clients are served.
-        upstreams: other servers that are sources; none where the settings have none.
-        security: what listeners encrypt with, and who owns their sockets.
-        credentials: has who may ask for what.
-        offered: the manifests that vouch for what is served, for relays below.
-        keeper: holds the state directory until `close`, and writes to it what is served; None without one.
+        member: this server's role in its fleet, or alone.
+        upstreams: other servers that are sources; may be empty.
+        offered: the manifests of the served resources, for relays below.
+        keeper: holds the state directory until `close`, and writes the served state to it; None without one.
     """
 
     def __init__(self, directory: Path | None, settings: Settings, log: Log, check_of: CheckOf) -> None:
@@ -180,7 +170,7 @@ class Application:
             self.catalogue = find_catalogue(settings)
         self.observer(ApiFound(self.catalogue.description))
         self.keeper = self._opened_state(settings)
-        # It remembers in the state directory which manifests it saw.
+        # The state directory remembers the manifests that were seen.
         self._seen: SeenManifests = SeenInProcess() if self.keeper is None else self.keeper.seen_manifests
         self._rewriting = self._rewriting_of(settings)
         self.limiter = Limiter(settings)
@@ -209,7 +199,6 @@ class Application:
                 self.upstreams.keep_in(self.keeper, self.store.current)
 
     def _opened_state(self, settings: Settings) -> StateWriter | None:
-        """Hold the state directory; None without one."""
         if settings.state is None:
             return None
         from fsxds.history.state_writer import StateWriter  # noqa: PLC0415 - a capability, loaded if it is used
@@ -217,13 +206,12 @@ class Application:
         return StateWriter.open(settings.state, self.directory, self.observer)
 
     def _rewriting_of(self, settings: Settings) -> Rewriting | None:
-        """Return what makes something else for streams; None where they are served the same."""
+        """Return the rewriters of streamed snapshots, or None if there are none."""
         rewriters: list[SnapshotRewriter] = [AdsConfigSources(self.catalogue)] if settings.ads_config_sources else []
         rewriters += [PassedRedirects()] if settings.redirects == "client" else []
         return Rewriting(rewriters, self.observer) if rewriters else None
 
     def _upstreams_of(self, rules: LoadingRules) -> RowSource:
-        """Return the upstreams; they hold nothing yet."""
         if not rules_of(self.settings):
             return RowSource()
         from fsxds.upstream.upstreams import UpstreamContext, Upstreams  # noqa: PLC0415 - loaded if it is used
@@ -238,7 +226,6 @@ class Application:
         return upstreams
 
     def _member_of(self, settings: Settings) -> Alone:
-        """Return what this server is in its fleet, or alone."""
         if settings.fleet is None:
             return Alone()
         from fsxds.fleet.member import member_of  # noqa: PLC0415 - a capability, loaded if it is used
@@ -253,7 +240,6 @@ class Application:
         return NodeRules(_views_of(settings), settings.canary, self.limiter.admit_view)
 
     def _offer_manifests(self) -> None:
-        """Offer relays below the manifests of what is served now."""
         offered = (*self.reload.trust.offered, *self.upstreams.offered)
         if offered != self.offered.current:
             self.offered.replace(offered)
@@ -261,22 +247,22 @@ class Application:
 
     @property
     def store(self) -> SnapshotStore:
-        """What is served of the whole tree."""
+        """The store of the whole tree."""
         return self.publisher.whole.store
 
     def close(self) -> None:
-        """Give the state directory back; report what lingers and is not kept in one."""
+        """Release the state directory; without one, report lingering resources that are lost."""
         if self.keeper is not None:
             self.keeper.state.close()
         elif count := sum(len(rollout.machine.lingering) for rollout in self.publisher.rollouts.values()):
             self.observer(LingeringDropped(count))
 
     def start(self, tasks: asyncio.TaskGroup, component: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a component in a task of its own."""
+        """Run a component in a separate task."""
         tasks.create_task(self.supervisor.run(component, work))
 
     async def run(self) -> None:
-        """Watch, load, and report, until cancelled; `serving` is run beside it, and what keeps mirrors."""
+        """Watch, load, and report, until cancelled. `serving` and the mirrors run in addition."""
         async with asyncio.TaskGroup() as tasks:
             self.start(tasks, "log", self._log.report_changes)
             self.start(tasks, "publisher", self.publisher.keep_publishing)
@@ -298,7 +284,7 @@ class Application:
                 self.start(tasks, "ADS rewriting", self._rewriting.keep_rewritten)
 
     async def until_loaded(self) -> None:
-        """Wait until there is something to serve at the addresses of the settings; UsageError where it may not be served there."""
+        """Wait for the first resource to serve; UsageError if a secret may not be served at the addresses."""
         # A mistake in the tree is waited for, as by a process that listens already.
         self.supervisor.is_starting = False
         while all(map(is_barren, _loaded_views(self.publisher) or ())):
@@ -307,22 +293,22 @@ class Application:
         self.supervisor.is_starting = True
 
     async def reject_exposed_secrets(self, addresses: Mapping[str, str]) -> None:
-        """Raise UsageError where the first tree has secrets which other machines could read at one of these addresses."""
+        """Raise UsageError if the first tree has secrets that other machines could read at one of these addresses."""
         clear = {name: each for name, each in addresses.items() if each != OFF and self.is_in_clear(name, each)}
         if clear and not self.settings.insecure_secrets:
             await reject_exposed_secrets(clear, self.publisher, self.channels, self.views)
 
     async def _load(self, rules: LoadingRules) -> None:
-        """Load the newest tree by these rules, until cancelled; after other rules, each of its files is judged again."""
+        """Load the newest tree by these rules, until cancelled; new rules check all files again."""
         limits, directory = rules.limits, self.directory
         if self.reload.views is not None:
-            # There is no first load any more for which others would wait longer.
+            # Other components wait longer only for the first load.
             limits = replace(limits, first_patience_s=limits.patience_s)
         cache = None if directory is None else cache_of(directory, self.settings, rules.parsing, self.observer)
         with Parsing(rules.parsing, limits, self._load_again, cache) as parsing:
             self.reload.change_rules()
             self._load_again()
-            # Without a directory there is nothing that somebody could sign.
+            # Without a directory there is nothing to sign.
             verifier = None if directory is None else verifier_of(rules.anchors, self._seen)
             around = Surroundings(rules.resolution, self.upstreams.elsewhere, verifier)
             loader = Loader(parsing, rules.acceptance, rules.view_rules, around)
@@ -333,18 +319,17 @@ class Application:
                 self.start(tasks, "reload", partial(self.reload.keep_current, self._trees, loader))
 
     def _load_again(self) -> None:
-        """Have the newest tree loaded again: more is known of its files, or other rules hold."""
+        """Load the newest tree again: more is known of its files, or the rules changed."""
         if self._trees.current is not None:
             self._trees.replace(replace(self._trees.current, detected_s=monotonic()))
 
     async def _follow_upstreams(self) -> Never:
-        """Have the newest tree served with what upstreams hold, whenever that changes."""
         while True:
             await self.upstreams.contents.replaced()
             self._load_again()
 
     async def _watch(self, directory: Path) -> None:
-        """Pass on each tree that settles and is another than the last one, even if another watcher passed that on."""
+        """Pass on each settled tree that differs from the last one, also from that of another watcher."""
         scanner, options = scanner_of(directory, self.settings), self._watching.current.options
         last = None if self._trees.current is None else self._trees.current.tree
         async with aclosing(watch(scanner, options, self.observer, last=last)) as trees:
@@ -356,11 +341,11 @@ class Application:
         await self.readiness.keep_current(self.publisher.published, mirrored, self.upstreams.answered_within_s)
 
     def report_wait(self, waits_for: str, elapsed_s: float) -> None:
-        """Report what the start waits for."""
+        """Report the condition that the start waits for."""
         self.observer(StartDelayed(waits_for, elapsed_s))
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
-        """Apply what can change of the settings after each SIGHUP; if there is a mistake in them, the old ones stay."""
+        """Apply changeable settings after each SIGHUP; with a mistake in them, the old ones stay."""
         while True:
             await reader.wanted()
             self.security.look_now()
@@ -400,7 +385,7 @@ class Application:
         self.observer(SettingsReloaded(changed, change.needs_restart))
 
     def unready(self) -> str:
-        """Return why clients had better ask elsewhere; empty where they are served."""
+        """Return why clients should use another server; empty if they are served."""
         lost = [name for name in self.supervisor.degraded.current if name in LISTENERS]
         views, is_mirrored = _loaded_views(self.publisher), not self._waits_for_mirror()
         return unready_reason(views, is_mirrored=is_mirrored, lost=lost, answers=self._first_answers())
@@ -410,7 +395,7 @@ class Application:
         return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over)
 
     def waits_for(self) -> str:
-        """Return what the first snapshot and its first mirrored files wait for; empty when they are there."""
+        """Return the condition that the first snapshot or mirrored files wait for; empty when they exist."""
         settled, directory = self._trees.current, self.directory
         if settled is None:
             return f"{directory} to be read: it is not there, large, or written to all the time"
@@ -432,10 +417,10 @@ class Application:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[RunningServer]:
-        """Listen as long as the context lasts; in the end all listeners are drained side by side.
+        """Listen within the context; in the end all listeners are drained in parallel.
 
         Raises:
-            UsageError: an address cannot be had.
+            UsageError: an address cannot be bound.
         """
         raise_open_files_limit()
         shares = self.settings.reuse_port
@@ -466,7 +451,6 @@ class Application:
             raise
 
     def _receive(self, event: Event) -> None:
-        """Log what happens to files and upstreams, and note it for the status."""
         self.observer(event)
         match event:
             case TreeLoaded():
@@ -511,7 +495,7 @@ class Application:
 
     @property
     def file_count(self) -> int:
-        """How many files the directory has."""
+        """The number of files in the directory."""
         return 0 if self._trees.current is None else len(self._trees.current.tree.files)
 
     def is_static(self, key: Key) -> bool:
@@ -519,7 +503,7 @@ class Application:
         return self._loading.current.parsing.check.is_static(key)
 
     def is_in_clear(self, name: str, address: str) -> bool:
-        """Whether other machines can read what a transport serves to clients at an address."""
+        """Whether other machines can read a client transport's traffic."""
         return name != ADMIN and self.security.is_exposed(parse_address(address))
 
 
@@ -528,11 +512,11 @@ class Transport:
     """One way to serve clients, or operators.
 
     Attributes:
-        name: what users read of it.
+        name: for users.
         address_of: returns the setting of its address, or `off`.
-        listen: serves what is current at an address while its context lasts, and yields the address that was bound.
+        listen: serves at an address within a context, and yields the bound address.
         option: the flag of its address.
-        module: that of a capability whose `part(application)` listens; it is imported if its address is not `off`.
+        module: of a capability with `part(application)`, imported unless its address is `off`.
     """
 
     name: str
@@ -542,7 +526,7 @@ class Transport:
     module: str = ""
 
     def part_of(self, application: Application) -> ListeningPart | None:
-        """Make the part of an application that listens; None if the application listens itself, or nobody does."""
+        """Make the listening part of an application; None if the application listens itself, or the address is off."""
         if not self.module or self.address_of(application.settings) == OFF:
             return None
         part: ListeningPart = import_module(self.module).part(application)
@@ -562,13 +546,13 @@ TRANSPORTS: tuple[Transport, ...] = (
 )
 
 
-# What the REST address answers beside polls: modules with a `join` (`RestContext`), which are imported when it listens.
+# Parts of the REST address besides polls: modules with a `join` (`RestContext`), imported when it listens.
 REST_PARTS: tuple[str, ...] = ("fsxds.transports.http_get.get_handler",)
 
-# What answers other requests of clients over REST and over gRPC: modules with a function `services`.
+# Handlers of other client requests over REST and gRPC: modules with a function `services`.
 SERVICES: tuple[str, ...] = ("fsxds.transports.client_status.status_service", "fsxds.transports.manifests")
 
-# The components that clients need, whatever is served.
+# The components that all clients need.
 LISTENERS = frozenset(f"{transport.name} listener" for transport in TRANSPORTS if transport.name != ADMIN)
 
 
@@ -577,7 +561,6 @@ def _views_of(settings: Settings) -> Views:
 
 
 def _first_resource(directory: Path | None, count: int) -> str:
-    """Return what is waited for where nothing can be served of a directory with so many files."""
     if directory is None:
         return "the first resource of an upstream"
     if not count:
@@ -586,9 +569,9 @@ def _first_resource(directory: Path | None, count: int) -> str:
 
 
 def _loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
-    """Return what is served of each view that is loaded; None before the first load.
+    """Return the served snapshot of each loaded view; None before the first load.
 
-    What an earlier process served is served before the tree is read, and where it has no good file any more.
+    Snapshots of an earlier process are served before the tree is read, and while it has no good file.
     """
     served = {
         key.layers: snapshot

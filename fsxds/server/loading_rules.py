@@ -1,4 +1,4 @@
-"""What the settings say about loading and watching trees, and trees that are loaded once."""
+"""The rules for loading and watching trees that follow from the settings, and functions that load trees once."""
 
 from __future__ import annotations
 
@@ -39,35 +39,33 @@ from fsxds.source.listing import Exclusion, TreeBounds
 from fsxds.source.scan import Scanner
 from fsxds.source.targets import WatchMode, WatchOptions
 
-# Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit as long as the problem lasts.
+# Finding the line of a field costs a walk over its file: 0.2 s for a megabyte, at every edit while the problem lasts.
 LOCATE_UP_TO_BYTES = 1_000_000
 
-# Ignored files that are named in one note; the others are counted.
+# The number of ignored files that a note names; the others are counted.
 MOST_IGNORED = 5
 
 
 def find_catalogue(settings: Settings, ask: AskFeatures | None = None) -> Catalogue:
-    """Find the message types of the Envoy in use; ApiError when they cannot be had.
+    """Return the message types of the Envoy in use; ApiError if there are none.
 
-    Args:
-        settings: where they are looked for.
-        ask: runs an Envoy of which nothing but its message types is known; None to run none.
+    `ask` runs an Envoy with unknown features; None to run none.
     """
     return find_api(envoy=settings.envoy, descriptors=settings.descriptors, cache_dir=settings.cache_dir, ask=ask)
 
 
 def scanner_of(directory: Path, settings: Settings) -> Scanner:
-    """Return what reads the files of a tree."""
+    """Return the scanner of a tree."""
     return Scanner(directory, is_read=is_read, exclusion=exclusion_of(settings), bounds=bounds_of(settings))
 
 
 def bounds_of(settings: Settings) -> TreeBounds:
-    """Return what of a tree is read."""
+    """Return the limits of reading a tree."""
     return TreeBounds(settings.max_file_size_bytes, settings.max_files, settings.follow_outside)
 
 
 def exclusion_of(settings: Settings) -> Exclusion:
-    """Return what the settings exclude from every tree."""
+    """Return the names that the settings exclude from every tree."""
     return Exclusion(settings.exclude)
 
 
@@ -77,15 +75,15 @@ def is_read(name: str) -> bool:
 
 
 def scan_once(directory: Path, settings: Settings) -> SourceTree:
-    """Read the files of a tree, once, whoever signed it."""
+    """Read the files of a tree once, without checking its signature."""
     return scanner_of(directory, settings).scan()
 
 
 def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
-    """Read the files of a tree as serving would, once: of one that is not trusted, nothing but why.
+    """Read the files of a tree once, as serving would: if it is not trusted, return only the problems.
 
     Raises:
-        UsageError: the CAs of those who sign trees cannot be read.
+        UsageError: the CAs of signers cannot be read.
     """
     tree = scan_once(directory, settings)
     faults = trust_faults(tree, settings)
@@ -93,17 +91,17 @@ def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
 
 
 def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
-    """Return why a tree is not trusted; nothing where it is, and where nobody has to sign it.
+    """Return why a tree is not trusted; empty if it is, or needs no signature.
 
     Raises:
-        UsageError: the CAs of those who sign trees cannot be read.
+        UsageError: the CAs of signers cannot be read.
     """
     verifier = verifier_of(_anchors_of(settings), SeenInProcess())
     return () if verifier is None else verifier.faults(tree, time())
 
 
 def verifier_of(anchors: TrustedSigners | None, seen: SeenManifests) -> TreeVerifier | None:
-    """Return what finds whether a tree is signed; None if nobody has to sign it."""
+    """Return the verifier of signatures; None if none are required."""
     if anchors is None:
         return None
     from fsxds.signing.trusted_tree import ManifestVerifier  # noqa: PLC0415 - a capability, loaded if it is used
@@ -121,10 +119,12 @@ def _anchors_of(settings: Settings) -> TrustedSigners | None:
 
 @dataclass(frozen=True, slots=True)
 class LoadingRules:
-    """By what files are parsed and accepted.
+    """The rules for parsing and accepting files.
 
-    `views` are the settings that say which folders are layers; None where the whole tree is the one view. `variables`
-    hold where those of no view do. `anchors` are trusted to sign the tree; None where nobody has to.
+    Attributes:
+        views: the rules that make folders layers; None if the whole tree is the one view.
+        variables: apply if a view has none of the same name.
+        anchors: the trusted signers of the tree; None if no signature is required.
     """
 
     parsing: ParseRules
@@ -137,10 +137,10 @@ class LoadingRules:
 
     @classmethod
     def of(cls, settings: Settings, catalogue: Catalogue, check: Check, directory: Path | None = None) -> LoadingRules:
-        """Return what the settings say about the tree in a directory; None for one in no place.
+        """Return the rules for the tree in a directory (None: in none).
 
         Raises:
-            UsageError: the CAs of those who sign trees cannot be read.
+            UsageError: the CAs of signers cannot be read.
         """
         unknown_fields = Severity.WARNING if settings.unknown_fields == "warn" else Severity.ERROR
         naming = NamingRules(settings.authority, settings.context_params or ())
@@ -173,7 +173,7 @@ class LoadingRules:
 
     @property
     def view_rules(self) -> Views | None:
-        """What says which folders are layers; None where the whole tree is the one view."""
+        """The rules that make folders layers; None if the whole tree is the one view."""
         if self.views is None:
             return None
         # Without a directory, no layer has a folder.
@@ -188,19 +188,19 @@ def _patching(catalogue: Catalogue, unknown_fields: Severity, check: Check, nami
 
 
 def has_upstreams(settings: Settings) -> bool:
-    """Whether other servers have resources, too."""
+    """Whether other servers may have resources, too."""
     return _unasked(settings) != frozenset()
 
 
 def _unasked(settings: Settings) -> frozenset[str] | None:
-    """Return the authorities of upstreams, as long as none is asked; None where they may have any name."""
+    """Return the authorities of upstreams that are not asked yet; None if upstreams may have any name."""
     if settings.upstream:
         return None
     return frozenset(name for name, each in (settings.authorities or {}).items() if each.upstream)
 
 
 def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
-    """Load a tree as serving would, once, and return what it holds and what is wrong with it."""
+    """Load a tree once, as serving would."""
     (views,) = load_trees((scan_once(directory, settings),), settings, catalogue, check, directory)
     return only_view(views)
 
@@ -208,9 +208,9 @@ def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: 
 def load_trees(
     trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()
 ) -> tuple[LoadedViews, ...]:
-    """Load trees as serving would, each on its own, as one view; a file that is in several of them is parsed once.
+    """Load each tree as one view, as serving would; a file in several of them is parsed once.
 
-    What files parse to is kept for the next time, as that of `directory`.
+    The results are cached under `directory`.
     """
     require_libyaml()
     rules = LoadingRules.of(settings, catalogue, check, directory)
@@ -230,7 +230,7 @@ def load_trees(
 def cache_of(
     directory: Path, settings: Settings, rules: ParseRules, observer: Observer = lambda _: None
 ) -> ParseCache | None:
-    """Return what the files of a tree parsed to in earlier processes; None where the settings have no place for it."""
+    """Return the cache of a tree's parsed files; None if the settings have no directory for it."""
     if settings.cache_dir is None:
         return None
     return ParseCache(settings.cache_dir, directory, rules, observer)
@@ -243,7 +243,7 @@ def with_ignored(loaded: Loaded, paths: tuple[PurePosixPath, ...], check: Check)
 
 
 def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | None:
-    """Return one note about all ignored files, at the first; None where there are none, or nobody wants to know."""
+    """Return one note about all ignored files, at the first; None for none, or if the rule is off."""
     if not paths:
         return None
     first, *others = paths
@@ -256,7 +256,7 @@ def ignored_note(paths: tuple[PurePosixPath, ...], check: Check) -> Problem | No
 
 @dataclass(frozen=True, slots=True)
 class WatchRules:
-    """What a watcher has to be restarted for when it changes."""
+    """The settings that require a restart of the watcher."""
 
     options: WatchOptions
     exclude: tuple[str, ...]
@@ -264,9 +264,9 @@ class WatchRules:
 
     @classmethod
     def of(cls, settings: Settings) -> WatchRules:
-        """Return what the settings say."""
+        """Return the rules in the settings."""
         options = WatchOptions(
-            mode=cast("WatchMode", settings.watch),  # its form has these words alone
+            mode=cast("WatchMode", settings.watch),  # its form allows only these words
             settle_s=settings.settle_s,
             settle_cap_s=settings.settle_cap_s,
             writer_patience_s=settings.writer_patience_s,

@@ -1,4 +1,4 @@
-"""The directories of mirrored files of a server: each follows what its node is served, and the settings."""
+"""The directories of mirrored files of a server. Each follows its node's channel and the settings."""
 
 from __future__ import annotations
 
@@ -19,14 +19,7 @@ from fsxds.transports.mirror.writer import Mirror, Mirroring, MirrorOptions
 
 
 class ServedMirror:
-    """One directory, whose options follow the settings.
-
-    Attributes:
-        rule: what the settings say of it.
-        mirror: its files.
-        mirroring: keeps it in step.
-        reader: follows the Envoy that reads it; None where it is not known.
-    """
+    """One directory with options that follow the settings; `reader` is None if its Envoy is unknown."""
 
     def __init__(self, application: Application, rule: MirrorRule) -> None:
         self.rule = rule
@@ -43,11 +36,11 @@ class ServedMirror:
 
     @property
     def has_written(self) -> asyncio.Event:
-        """Is set when the first snapshot is in the directory."""
+        """Set when the first snapshot is in the directory."""
         return self.mirroring.has_written
 
     def change(self, settings: Settings) -> None:
-        """Follow other settings."""
+        """Apply other settings."""
         self.mirror.change(self._options(settings))
 
     def _options(self, settings: Settings) -> MirrorOptions:
@@ -57,10 +50,10 @@ class ServedMirror:
 
 @contextmanager
 def mirrored(application: Application, rules: Sequence[MirrorRule]) -> Iterator[list[ServedMirror]]:
-    """Hold the locks on directories of mirrored files; `start_mirrors` is to be called.
+    """Hold the locks on directories of mirrored files; call `start_mirrors` then.
 
     Raises:
-        UsageError: another process owns one.
+        UsageError: another process holds one.
     """
     with ExitStack() as stack:
         mirrors = []
@@ -72,7 +65,7 @@ def mirrored(application: Application, rules: Sequence[MirrorRule]) -> Iterator[
 
 
 def start_mirrors(application: Application, tasks: asyncio.TaskGroup, mirrors: Sequence[ServedMirror]) -> None:
-    """Keep directories in step, and ask the Envoys that read them, where they are known."""
+    """Keep directories in step, and poll the Envoys that read them, if known."""
     for one in mirrors:
         name = "mirror" if len(mirrors) == 1 else f"mirror {one.root}"
         application.start(tasks, name, one.mirroring.keep_mirrored)

@@ -1,4 +1,4 @@
-"""What the settings say about directories of mirrored files, which of them cannot be, and where locators in them lead."""
+"""The mirrors in the settings, checks of them, and the resolution of locators for them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def reject_loop(directory: Path, out: Path) -> None:
-    """Reject a directory of files that are written inside of the tree: fsxds would read them.
+    """Reject a mirror inside of the tree: fsxds would read its files.
 
     Raises:
-        UsageError: it is.
+        UsageError: it is inside.
     """
     tree, mirror = directory.resolve(), out.resolve()
     if tree == mirror or tree in mirror.parents:
@@ -36,7 +36,7 @@ def mirrors_of(settings: Settings) -> tuple[MirrorRule, ...]:
 
 
 def require_views(settings: Settings) -> None:
-    """Reject mirrors whose nodes have no view. Which layers exist makes no difference.
+    """Reject mirrors of nodes without a view, whatever layers exist.
 
     Raises:
         UsageError: there is one.
@@ -49,7 +49,7 @@ def require_views(settings: Settings) -> None:
 
 
 def listener_finder(settings: Settings, directory: Path | None, catalogue: Catalogue) -> ListenerFinder:
-    """Return what finds the listeners that locators in list collections lead to, files of the tree among them."""
+    """Return the finder of the listeners behind locators, including files of the tree."""
     type_url, root = BY_SHORT_NAME["lds"].type_url, "" if directory is None else str(directory.absolute())
 
     def finder(snapshot: Snapshot) -> FindListeners:

@@ -1,4 +1,4 @@
-"""Which files are parsed next in processes of their own, where many wait: a queue for any number of workers."""
+"""The queue of files to parse in workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import monotonic
 from fsxds.model.resources import ParsedFile
 from fsxds.model.values import SourceFile
 
-# So many bytes of small files are handed to a worker at once: each exchange costs half a millisecond.
+# The bytes of small files given to a worker at once: each exchange costs half a millisecond.
 BATCH_BYTES = 256 * 1024
 
 FileKey = tuple[PurePosixPath, str]
@@ -18,15 +18,15 @@ FileKey = tuple[PurePosixPath, str]
 
 
 def file_key(file: SourceFile) -> FileKey:
-    """Return what makes a file the same."""
+    """Return the key of a file's content."""
     return file.path, file.digest
 
 
 @dataclass(slots=True, eq=False)
 class ParseJob:
-    """A file to parse apart: what became of it, how often its parser died of it, and when it is tried (again).
+    """A file to parse apart: its result, how often its parser died on it, and when it is tried (again).
 
-    `is_suspect`: the parser died of it, or of another that was parsed with it.
+    `is_suspect`: the parser died on it, or on another one parsed with it.
     """
 
     file: SourceFile
@@ -37,26 +37,22 @@ class ParseJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether the result holds for as long as the content is the same."""
+        """Whether the result holds while the content stays the same."""
         return self.parsed is not None and self.parsed.digest == self.file.digest
 
 
 class ParseQueue:
-    """The files to parse apart: small ones first, and last what a parser died of. Each is with one worker at a time.
-
-    Attributes:
-        jobs: all files that are wished, with what became of them.
-    """
+    """The files to parse apart: small ones first, suspect ones last. Each is with one worker at a time."""
 
     def __init__(self) -> None:
         self.jobs: dict[FileKey, ParseJob] = {}
         self._waiting_bytes = 0
         self._taken: set[ParseJob] = set()
-        # What is due, the next one last; None to be sorted anew.
+        # The due jobs, the next one last; None to sort again.
         self._order: list[ParseJob] | None = None
 
     def request(self, files: Iterable[SourceFile]) -> set[ParseJob]:
-        """Have these files parsed, and no others; return those that were not wished before."""
+        """Request exactly these files; return the newly requested ones."""
         before, self.jobs = self.jobs, {}
         for file in files:
             self.jobs[file_key(file)] = before.get(file_key(file)) or ParseJob(file)
@@ -64,11 +60,11 @@ class ParseQueue:
         return {job for key, job in self.jobs.items() if key not in before}
 
     def has(self, job: ParseJob) -> bool:
-        """Whether a file is still wished."""
+        """Whether a file is still requested."""
         return self.jobs.get(file_key(job.file)) is job
 
     def take(self) -> list[ParseJob]:
-        """Return what one worker parses next: small files together, a large one alone, and alone what a parser died of."""
+        """Return the next files for one worker: small files together, a large or suspect one alone."""
         if not self._order:
             self._order = self._due()
         batch: list[ParseJob] = []
@@ -84,22 +80,22 @@ class ParseQueue:
         return batch
 
     def give_back(self, batch: list[ParseJob]) -> None:
-        """Have files that a worker is done with, or died of, taken again where they are not over."""
+        """Return files that a worker finished or died on; unfinished ones are taken again."""
         self._taken.difference_update(batch)
         if any(not job.is_over for job in batch):
             self._order = None
 
     def give_back_all(self) -> None:
-        """Have everything that a worker took taken again: there is no worker any more."""
+        """Return all files: there is no worker any more."""
         self._taken.clear()
         self._order = None
 
     def due_s(self) -> float | None:
-        """Return when the next file is due; None where nothing waits for its time."""
+        """Return when the next file is due; None if none is waiting."""
         return min((job.due_s for job in self._left()), default=None)
 
     def waiting_bytes(self) -> int:
-        """Return how many bytes are due that no worker has taken yet."""
+        """Return the number of due bytes that no worker has taken."""
         if self._order is None:
             self._order = self._due()
         return self._waiting_bytes

@@ -1,7 +1,7 @@
-"""The process that parses files, and what it parses by.
+"""The worker process that parses files, and its rules.
 
-It gets values, and returns bytes that are read without running code, by plain pipes instead of a process pool: of a pool
-whose worker was killed while it was sent a large file, Python 3.11.2 never comes back
+It receives values, and returns bytes that are decoded without running code, by plain pipes instead of a process pool: a
+pool whose worker was killed while it received a large file hangs for ever with Python 3.11.2
 (https://github.com/python/cpython/issues/94777).
 """
 
@@ -35,7 +35,7 @@ from fsxds.snapshots.check_protocol import Check, NoCheck
 from fsxds.snapshots.parse import FileParser
 from fsxds.snapshots.parsed_bytes import decode, encode
 
-# After so many bytes of files the collector looks for what they left; each look costs some milliseconds.
+# After so many bytes of files the collector runs; each run costs some milliseconds.
 COLLECT_AFTER_BYTES = 1_000_000
 
 
@@ -45,9 +45,9 @@ _starting = threading.Lock()
 
 @contextlib.contextmanager
 def without_main() -> Iterator[None]:
-    """Hide the main module from multiprocessing, which would run it again in the process that it starts.
+    """Hide the main module from multiprocessing, which would run it again in the new process.
 
-    A worker needs nothing of it, and the script of somebody who calls `fsxds.load` may do anything when it is run.
+    A worker does not need it, and a script that calls `fsxds.load` may do anything when run.
     """
     with _starting:
         main = sys.modules["__main__"]
@@ -60,9 +60,9 @@ def without_main() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ParseRules:
-    """What a parser must know: the API, the severity of an unknown field, what judges resources, variables, and naming.
+    """The rules for a parser: the API, the severity of an unknown field, the check, variables, and naming.
 
-    `variables` are `texts` and `unset` of `Variables`, by name, as rows that can be sent to another process.
+    `variables` are `texts` and `unset` of `Variables`, as rows that can be sent to another process.
     """
 
     catalogue: Catalogue
@@ -79,7 +79,7 @@ class ParseRules:
         return parser
 
     def digest(self) -> bytes:
-        """Return a digest of all that decides what a file parses to, beside the file itself."""
+        """Return a digest of all inputs of parsing, except the file itself."""
         catalogue, features = self.catalogue, self.catalogue.features
         whole = hashlib.sha256(code_digest())
         for part in (
@@ -105,11 +105,11 @@ class WorkerDiedError(Exception):
 
 
 class WorkerStartError(FsxdsError):
-    """No worker process could be started, or it ended before it could parse anything; no file is to blame."""
+    """A worker process could not be started, or ended before it could parse; no file caused this."""
 
 
 class OutOfTimeError(Exception):
-    """The worker took more processor time than it may, and was ended."""
+    """The worker exceeded its processor time, and was ended."""
 
 
 class ParseWorker:
@@ -125,7 +125,7 @@ class ParseWorker:
         """Start a process that parses by these rules, and wait until it can.
 
         Raises:
-            WorkerStartError: there is no room for it, or it ended before that.
+            WorkerStartError: there are not enough resources, or it ended before that.
         """
         # A forked copy of a process with threads may hang.
         context = multiprocessing.get_context("forkserver")
@@ -137,7 +137,7 @@ class ParseWorker:
             with without_main():
                 process.start()
         except (EOFError, OSError) as error:
-            # The server that forks it may have been killed in this moment: it starts again with the next one.
+            # The fork server may have just been killed: it starts again with the next worker.
             ours.close()
             raise WorkerStartError(_not_started("the process that starts them ended, or there is no room")) from error
         finally:
@@ -155,21 +155,18 @@ class ParseWorker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is there, as far as anybody knows."""
+        """Whether the process is known to run."""
         return self._process.is_alive()
 
     def parse(
         self, files: tuple[SourceFile, ...], limit_s: float, known: tuple[tuple[SourceFile, bytes], ...] = ()
     ) -> tuple[bytes, ...]:
-        """Have files parsed, in so many seconds of processor time, and return the results as `decode` reads them.
+        """Parse files within `limit_s` seconds of processor time; return the results as `decode` reads them.
 
-        Args:
-            files: the files.
-            limit_s: the seconds.
-            known: what files parsed to elsewhere, from which the worker learns before that.
+        The worker first learns the `known` results of other parsers.
 
         Raises:
-            OutOfTimeError: it took more; the worker has ended.
+            OutOfTimeError: it exceeded the time; the worker has ended.
             WorkerDiedError: it was killed, or `end` was called meanwhile.
         """
         self._send((files, limit_s, known))
@@ -182,7 +179,7 @@ class ParseWorker:
             raise WorkerDiedError from error
 
     def end(self) -> None:
-        """Kill the process, because its result is not wanted any more. A `parse` that waits for it raises."""
+        """Kill the process. A `parse` that waits for it raises."""
         self._process.kill()
         self._process.join()
 
@@ -190,21 +187,21 @@ class ParseWorker:
         try:
             self._connection.send(message)
         except OSError as error:
-            # Until the fork server reports the end, the worker counts as alive, and would be given files again.
+            # Until the fork server reports the end, the worker would count as alive, and be given files again.
             self.end()
             raise WorkerDiedError from error
 
 
 def parse_all(parser: FileParser, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
-    """Parse files one after another; an error of fsxds in one of them is a problem of that file."""
+    """Parse files in order; an error of fsxds in one of them is a problem of that file."""
     return tuple(parse_one(parser, file) for file in files)
 
 
 def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
-    """Parse a file; one on which fsxds fails several times in a row is set aside as a problem, until its content changes.
+    """Parse a file; if fsxds fails on it several times in a row, return a problem.
 
     Raises:
-        MemoryError: there is not enough; which is no fault of the file.
+        MemoryError: there is not enough; this is no fault of the file.
     """
     attempts = MOST_ATTEMPTS
     while True:
@@ -212,7 +209,7 @@ def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
             return parser.parse(file)
         except MemoryError:
             raise
-        # The edge of one file: no other file waits for it, or fails with it.
+        # An error of one file must not affect other files.
         except Exception as error:  # noqa: BLE001
             attempts -= 1
             if not attempts:
@@ -222,12 +219,12 @@ def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:
 def _work(connection: Connection) -> None:
     """Parse until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its worker
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the end of a file's time: no parser in C would look at a handler
-    # Where memory runs out, this process shall end, and not the one that serves.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends a file over its time: a C parser would not run a handler
+    # If memory runs out, this process should end, not the server.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # Two thirds of the time of building large trees of plain values is the collector looking at them (and finding nothing).
+    # When building large trees of plain values, the collector would take two thirds of the time (and find nothing).
     gc.disable()
     with contextlib.suppress(EOFError, OSError):
         api, *others = connection.recv()

@@ -1,4 +1,4 @@
-"""Parse files here, or in processes of their own where they may take long, so that parsing never delays clients."""
+"""Parses files here, or in workers if they may take long, so that parsing never delays clients."""
 
 from __future__ import annotations
 
@@ -31,53 +31,53 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode, encode
 
 MIB = 1024 * 1024
 
-# Files above this many bytes in all are parsed apart: every parser holds the GIL, and YAML takes 0.13 s for a megabyte.
+# More bytes of files than this are parsed apart: every parser holds the GIL, and YAML takes 0.13 s for a megabyte.
 PARSE_APART_ABOVE_BYTES = 1_000_000
 
-# A hostile file of this size takes half a second, and nothing here ends it.
+# A hostile file of this size takes half a second, and cannot be interrupted here.
 FILE_APART_ABOVE_BYTES = 128 * 1024
 
-# Processor time for a MiB of a file, and for a smaller one. A usual one takes 0.15 s, the worst that is known takes 8 s.
+# Processor time for a MiB of a file, and for a smaller one. A usual one takes 0.15 s, the worst known one 8 s.
 PARSE_TIME_S = 5.0
 
-# When no file was done for so long, what is done goes on without the others.
+# If no file was finished for so long, the finished ones are used without the others.
 PATIENCE_S = 2.0
 
-# Before anything is served, there is more to lose by serving only half of it.
+# Longer, because a partial first snapshot does more harm.
 FIRST_PATIENCE_S = 10.0
 
 # A worker takes a second to start.
 WORTH_KILLING_AFTER_S = 2.0
 
-# Workers, however many cores there are: each takes 30 MB and more, by the files that it has seen.
+# The maximum number of workers, for any number of cores: each takes 30 MB and more, depending on its files.
 MOST_WORKERS = 4
 
-# Another worker starts when so many bytes wait: to start costs a twentieth of a second, and these more than a tenth.
+# Another worker starts when so many bytes wait: its start costs a twentieth of a second, and these more than a tenth.
 WORTH_A_WORKER_BYTES = MIB
 
-# A command of its own starts workers for so much: the first one takes half a second.
+# A command starts workers for so many bytes: the first one takes half a second.
 PARSE_BY_WORKERS_ABOVE_BYTES = 8 * MIB
 
-# As many files at once may be those of an earlier state of the tree, which the cache knows.
+# So many files at once may be an earlier state of the tree, which the cache has.
 MANY_FILES = 32
 
-# Edits of large files are parsed here where little of a file is new, of no larger files than this and of no more at once:
-# an exchange with a worker costs 20 ms for a MiB of it, and to look for what is new costs 5 ms, in steps that hold the GIL.
+# Edits of large files are parsed here if little of a file is new, up to this size and number: an exchange with a worker
+# costs 20 ms per MiB, and finding the new parts costs 5 ms, in steps that hold the GIL.
 MOST_EDITED_BYTES = 8 * MIB
 MOST_EDITED_FILES = 8
 
-# What large files parsed to is kept for the next edit of each, up to so many bytes of those files.
+# The results of large files are kept for the next edit of each, up to so many bytes of those files.
 MOST_UNLEARNED_BYTES = 128 * MIB
 
-# Results are written to the cache together, and of a file that is written again and again the last one.
+# Results are written to the cache together, and only the last one of a file that changes repeatedly.
 WRITE_AFTER_S = 5.0
 
-# A file that its parser died of is tried again at once, and then after 1, 2, 4, … 60 seconds.
+# A file that its parser died on is tried again at once, and then after 1, 2, 4, ... 60 seconds.
 BACK_OFF = BackOff(longest_s=60.0)
 
 
 def cores() -> int:
-    """Return how many cores this process may use, by its affinity and the quota of its cgroup."""
+    """Return the number of cores that this process may use, by its affinity and the quota of its cgroup."""
     usable = len(os.sched_getaffinity(0))
     with suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -87,16 +87,16 @@ def cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """What is parsed where, and for how long.
+    """The limits of parsing.
 
     Attributes:
         apart_above_bytes: changes of more bytes in all are parsed apart.
-        file_apart_above_bytes: a file of more bytes is parsed apart, unless no more of them are new.
+        file_apart_above_bytes: a file of more bytes is parsed apart, unless at most so many are new.
         time_s: processor time for one MiB of a file, and for any smaller file.
-        patience_s: how long what is done waits for the next file to be done.
-        first_patience_s: the same for the first files of all.
-        back_off: the pauses between attempts at a file that its parser dies of.
-        workers: how many processes parse side by side at most.
+        patience_s: how long finished files wait for the next one.
+        first_patience_s: the same at the first parse.
+        back_off: the pauses between attempts at a file that its parser dies on.
+        workers: the maximum number of processes.
     """
 
     apart_above_bytes: int = PARSE_APART_ABOVE_BYTES
@@ -112,14 +112,14 @@ class ParseLimits:
         return self.time_s * max(1.0, size_bytes / MIB)
 
     def apart(self, files: tuple[SourceFile, ...]) -> list[SourceFile]:
-        """Return those of the files that are parsed in the worker: the large ones, and all where the others are many."""
+        """Return the files to parse in workers: the large ones, and all if the small ones are many."""
         small = sum(file.size_bytes for file in files if file.size_bytes <= self.file_apart_above_bytes)
         are_many = small > self.apart_above_bytes
         return [file for file in files if are_many or file.size_bytes > self.file_apart_above_bytes]
 
 
 _KnownFile = tuple[SourceFile, ParsedFile]
-"""A file, and what it parsed to."""
+"""A file and its result."""
 
 
 def _make_unlearned() -> Lru[PurePosixPath, _KnownFile]:
@@ -128,24 +128,20 @@ def _make_unlearned() -> Lru[PurePosixPath, _KnownFile]:
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """One worker, if it runs, and what it parses, since when."""
-
     worker: ParseWorker | None = None
     running: tuple[list[ParseJob], float] | None = None
 
     def end(self) -> None:
-        """End the worker; whoever waits for it gets an error."""
         worker, self.worker = self.worker, None
         if worker is not None:
             worker.end()
 
 
 class Parsing:
-    """Parses files without stalling the event loop.
+    """Parses files without stalling the event loop; a context manager that ends its workers.
 
-    Use as a context manager; workers start when they are needed, and end with the context. What is parsed apart is parsed
-    by `keep_parsing`, which has to run beside; what is to be kept on disk is written by `keep_written`.
-    The first worker stays. Others start where much waits, and end when nothing does.
+    `keep_parsing` parses files apart, and `keep_written` writes the cache; both must run as tasks. The first worker
+    stays. Others start when much waits, and end when nothing does.
     """
 
     def __init__(
@@ -158,10 +154,10 @@ class Parsing:
         """Prepare to parse.
 
         Args:
-            rules: what files are parsed by.
-            limits: what is parsed where, and for how long.
-            look_again: called when there is something new of a file that `parse` did not wait for.
-            cache: what files parsed to in earlier processes; None for nothing.
+            rules: the rules of parsing.
+            limits: the limits of parsing.
+            look_again: called when there is a new result that `parse` did not wait for.
+            cache: the results of earlier processes; None for no cache.
         """
         self._rules = rules
         self._limits = limits or ParseLimits()
@@ -172,12 +168,12 @@ class Parsing:
         self._is_over = False
         self._is_first = True
         self._queue = ParseQueue()
-        # Large files that the first worker did not parse itself, with what they parsed to: it learns of each before it
-        # parses the next content, so that the first edit costs no more than others.
+        # Large files that the first worker did not parse itself, with their results: it learns of each before it parses
+        # the next content, so that the first edit costs no more than others.
         self._unlearned = _make_unlearned()
         # The same for the parser of this process.
         self._unlearned_here = _make_unlearned()
-        # Files that `parse` waits for; `look_again` reports what becomes of the others.
+        # Files that `parse` waits for; `look_again` reports new results of the others.
         self._awaited: set[ParseJob] = set()
         self._progress = asyncio.Event()
         self._changed = asyncio.Event()
@@ -195,8 +191,8 @@ class Parsing:
     async def parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
         """Parse files, in their order. Every problem is in the results.
 
-        A file that takes long, or that its parser dies of, has a problem that says so, and no digest: it is to be parsed
-        again when `look_again` is called. Others wait for it until none was done for `patience_s`, and only once.
+        A file that takes long, or that its parser dies on, has a problem and no digest: it should be parsed again when
+        `look_again` is called. Other files wait for it until none was finished for `patience_s`, and only once.
         """
         parsed = await self._known(files)
         parsed |= await self._edited(tuple(file for file in files if file_key(file) not in parsed))
@@ -208,17 +204,17 @@ class Parsing:
             parsed[file_key(file)] = result
             self._keep(file, result)
         await self._until_done()
-        # What was done in this moment is in, whoever waits for it.
+        # Results that arrived meanwhile are included.
         jobs = self._queue.jobs
         parsed |= {key: job.parsed or _unfinished(job.file) for key, job in jobs.items()}
-        # The caller knows the content of what is over from now on.
+        # The caller has the final results from now on.
         self._queue.jobs = {key: job for key, job in jobs.items() if not job.is_over}
         return tuple(parsed[file_key(file)] for file in files)
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget what files parsed to that a tree has no more: under ever new names all of them would be kept.
+        """Forget the results of files that left the tree: with ever new names they would accumulate.
 
-        To be called while nothing is parsed.
+        Call this while no file is parsed.
         """
         for known in (self._unlearned, self._unlearned_here):
             for path in [path for path in known if tree.file_at(path) is None]:
@@ -226,7 +222,7 @@ class Parsing:
         self._parser.forget_gone(tree)
 
     async def keep_parsing(self) -> Never:
-        """Parse what is to be parsed apart, and again what its parser died of.
+        """Parse the queued files, and retry the ones that a parser died on.
 
         Raises:
             WorkerStartError: a worker ended before it could parse.
@@ -244,7 +240,7 @@ class Parsing:
             self._end_workers()
 
     async def keep_written(self) -> None:
-        """Write what was parsed to the cache, a while after it was; return at once where there is none."""
+        """Write results to the cache, some time after parsing; return at once without a cache."""
         cache = self._cache
         if cache is None:
             return
@@ -259,7 +255,7 @@ class Parsing:
             await asyncio.to_thread(cache.write)
 
     async def _known(self, files: tuple[SourceFile, ...]) -> dict[FileKey, ParsedFile]:
-        """Return what the cache knows of files, where it is worth asking: at a start, and when many change."""
+        """Return the cached results of files, but only at a start, and when many files change."""
         if self._cache is None or not (self._is_first or len(files) >= MANY_FILES):
             return {}
         results = await asyncio.to_thread(self._cache.find, files)
@@ -269,7 +265,7 @@ class Parsing:
         return {key: parsed for key, (_, parsed) in found.items()}
 
     async def _edited(self, files: tuple[SourceFile, ...]) -> dict[FileKey, ParsedFile]:
-        """Parse here those of the files that are large, and of which little is new."""
+        """Parse here the large files with few new bytes."""
         most_bytes = self._limits.file_apart_above_bytes
         large = [
             file
@@ -322,7 +318,7 @@ class Parsing:
         while True:
             self._changed.clear()
             if not is_first:
-                # What wakes all of them is for the first one first: it knows the large files, and edits of them cost it little.
+                # The first worker goes first: it knows the large files, and edits of them cost it little.
                 await asyncio.sleep(0)
             is_worth_it = is_first or lane.worker is not None or self._queue.waiting_bytes() > WORTH_A_WORKER_BYTES
             batch = self._queue.take() if is_worth_it else []
@@ -342,7 +338,7 @@ class Parsing:
     def _parse_apart(
         self, lane: _Lane, batch: list[ParseJob], known: list[_KnownFile], loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Have files parsed by a worker, which learns what is known of them before; in a thread."""
+        """Parse files in a worker, which learns their known results before; runs in a thread."""
         limit_s = self._limits.time_of(sum(job.file.size_bytes for job in batch))
         worker = self._living_worker(lane)
         lane.running = batch, monotonic()
@@ -363,7 +359,6 @@ class Parsing:
         loop.call_soon_threadsafe(self._receive_batch, lane, batch, results)
 
     def _living_worker(self, lane: _Lane) -> ParseWorker:
-        """Return the worker of a lane, and start it before that where there is none."""
         worker = lane.worker
         if worker is None or not worker.is_alive:
             worker = lane.worker = ParseWorker.start(self._rules)
@@ -372,7 +367,7 @@ class Parsing:
         return worker
 
     def _receive_batch(self, lane: _Lane, batch: list[ParseJob], results: list[_Result] | None) -> None:
-        """Store the results of a batch. If the worker died on several files, any may be the cause: each is parsed alone next."""
+        """Store the results of a batch. If the worker died on several files, each is parsed alone next."""
         if results is None and len(batch) > 1:
             for job in batch:
                 job.is_suspect = True
@@ -414,20 +409,20 @@ class Parsing:
 
 
 _Result = tuple[ParsedFile, bytes | None]
-"""What a file parsed to, and the same as bytes, if they are at hand."""
+"""The result of a file, and its bytes, if available."""
 
 
 def _parse_edits(
     parser: FileParser, edits: list[tuple[SourceFile, _KnownFile | None]], most_bytes: int
 ) -> list[_KnownFile]:
-    """Return those of the files of which little is new, each after what it held before, with what they parse to."""
+    """Return the files with few new bytes and their results, each parsed as an edit."""
     parsed: list[_KnownFile] = []
     for file, known in edits:
         try:
             if known is not None:
                 parser.learn(*known)
             result = parser.parse_edit(file, most_bytes)
-        # The edge of one file: a worker parses it, and says what is wrong if that fails there too.
+        # If a file fails here, a worker parses it, and reports the problem.
         except Exception:  # noqa: BLE001
             result = None
         if result is not None:
@@ -436,7 +431,7 @@ def _parse_edits(
 
 
 def _provisional(file: SourceFile, rule: str, message: str, remedy: str) -> ParsedFile:
-    # Without a digest it is the content of no file: that is parsed again at every look.
+    # Without a digest it is the result of no content, so the file is parsed again at every look.
     return ParsedFile(file.path, "", problems=(Problem.of_file(file.path, rule, message, remedy),))
 
 
@@ -459,7 +454,7 @@ def _out_of_time(file: SourceFile, limit_s: float) -> ParsedFile:
 def parse_now(
     files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None = None
 ) -> tuple[ParsedFile, ...]:
-    """Parse files for somebody who does nothing else meanwhile: many by several processes, few by this one."""
+    """Parse files while the caller waits: many by several processes, few by this one."""
     parsed = _parse_by_workers(files, rules, limits, cache)
     if parsed is None:
         found = [None] * len(files) if cache is None else cache.find(files)
@@ -478,7 +473,7 @@ def parse_now(
 def _parse_by_workers(
     files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None
 ) -> tuple[ParsedFile, ...] | None:
-    """Parse files by several processes; None where that is not worth it, or not possible."""
+    """Parse files by several processes; None if not worth it, or not possible."""
     size_bytes = sum(file.size_bytes for file in files)
     if limits.workers == 1 or size_bytes < PARSE_BY_WORKERS_ABOVE_BYTES or _is_in_event_loop():
         return None

@@ -1,4 +1,4 @@
-"""Whether fsxds is ready: the rule, what a start waits for, reported at growing intervals, and the file that says it serves.
+"""The rule of readiness, reports of the wait at the start, the ready file, and a check for exposed secrets.
 
 A server that would send secrets in clear over the network does not start.
 """
@@ -29,21 +29,21 @@ from fsxds.runtime.access import SECRET
 from fsxds.runtime.row_source import UpstreamStatus
 from fsxds.runtime.store import Latest, SnapshotStore
 
-# After three seconds, so that nobody has to guess.
+# The first report comes early, so that users need not guess.
 FIRST_REPORTS_S = (3.0, 9.0, 27.0)
 LATER_EVERY_S = 30.0
 
-# What every start waits for, and reports as `waiting` where it takes long.
+# Conditions of every start, reported as `waiting` if they take long.
 NOT_LOADED = "the configuration is not loaded yet"
 NOT_MIRRORED = "the first mirrored files are not written yet"
 NOT_ANSWERED = "upstreams did not answer yet"
 
 Report = Callable[[str, float], object]
-"""Receives what is waited for, and the seconds so far."""
+"""Receives the awaited condition, and the seconds so far."""
 
 
 def report_times() -> Iterator[float]:
-    """Yield when to report a wait, in seconds since its start: 3, 9, 27, 57, 87, …."""
+    """Yield when to report a wait, in seconds since its start: 3, 9, 27, 57, 87, ...."""
     yield from FIRST_REPORTS_S
     time_s = FIRST_REPORTS_S[-1]
     while True:
@@ -52,12 +52,7 @@ def report_times() -> Iterator[float]:
 
 
 async def report_waits(waits_for: Callable[[], str], report: Report) -> None:
-    """Report what a start waits for until that is nothing.
-
-    Args:
-        waits_for: returns what it waits for now; empty when the start is over.
-        report: receives that.
-    """
+    """Report the condition that a start waits for, until `waits_for` returns an empty text."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     for time_s in report_times():
@@ -70,7 +65,7 @@ async def report_waits(waits_for: Callable[[], str], report: Report) -> None:
 
 @contextmanager
 def reported_wait(what: str, report: Report) -> Iterator[None]:
-    """Report from a thread that this one is busy, as long as the context lasts."""
+    """Report from a thread that this one is busy, within the context."""
     done = threading.Event()
 
     def keep_reporting() -> None:
@@ -90,19 +85,19 @@ def reported_wait(what: str, report: Report) -> Iterator[None]:
 
 
 def is_barren(snapshot: Snapshot) -> bool:
-    """Whether nothing of a snapshot was ever good, so that clients get nothing of it."""
+    """Whether no file of a snapshot was ever good, so that clients get nothing."""
     return len(snapshot.withheld) == len(BY_TYPE_URL)
 
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswers:
-    """What a start awaits of upstreams.
+    """The first answers of upstreams that a start waits for.
 
     Attributes:
-        silent: those that never sent anything, to this process or an earlier one, though they are asked for something.
-        count: how many upstreams there are.
-        is_over: the start waits for them no longer; others may be served meanwhile.
-        has_unasked: one is connected and asked for nothing yet: what it has is there for clients when they ask.
+        silent: upstreams that never answered this process or an earlier one, though a subscription was sent.
+        count: the number of upstreams.
+        is_over: the start no longer waits for them.
+        has_unasked: a connected upstream has no subscription yet: it answers when clients ask.
     """
 
     silent: tuple[UpstreamStatus, ...] = ()
@@ -112,7 +107,7 @@ class FirstAnswers:
 
     @classmethod
     def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool) -> Self:
-        """Return what is awaited of upstreams that stand so."""
+        """Return the awaited answers, given the states of upstreams."""
         unheard = [each for each in statuses if each.last_update_s is None]
         silent = tuple(each for each in unheard if each.state != "connected" or each.pending)
         return cls(silent, len(statuses), is_over, has_unasked=len(silent) < len(unheard))
@@ -132,15 +127,16 @@ def unready_reason(
     lost: Collection[str],
     answers: FirstAnswers = NO_UPSTREAMS,
 ) -> str:
-    """Return why clients had better ask elsewhere, without a word of the configuration; empty where they are served.
+    """Return why clients should use another server, without details of the configuration; empty if they are served.
 
-    What is degraded and no listener makes no difference: what is served stays, and there may be no better elsewhere.
+    Other degraded components than listeners do not matter: the served snapshot stays, and no other server may be
+    better.
 
     Args:
-        views: what is served of each view that is loaded; None before the first load.
+        views: the served snapshots; None before the first load.
         is_mirrored: each mirror has its first files.
-        lost: the listeners for clients that are degraded.
-        answers: what is awaited of upstreams.
+        lost: the degraded listeners for clients.
+        answers: the awaited answers of upstreams.
     """
     if views is None:
         return NOT_LOADED
@@ -149,7 +145,7 @@ def unready_reason(
         return f"{silent} {NOT_ANSWERED}"
     barren = 0 if answers.has_unasked else sum(map(is_barren, views))
     if barren and answers.count and not answers.is_over:
-        # What upstreams sent is not loaded yet.
+        # The resources of upstreams are not loaded yet.
         return NOT_LOADED
     if barren:
         cause = f"nothing is known of {silent} upstreams" if answers.silent else "no file there is without a mistake"
@@ -163,7 +159,7 @@ class ReadyFile:
     """The ready file of this process. Blocking: write it outside of the event loop."""
 
     def __init__(self, path: Path) -> None:
-        """Remove the file of a previous process, which was killed.
+        """Remove the file that a killed process left.
 
         Raises:
             UsageError: it cannot be removed.
@@ -204,21 +200,21 @@ class ReadyFile:
         try:
             return bool(json.loads(self._path.read_bytes())["pid"] == os.getpid())
         except (OSError, ValueError, KeyError, TypeError):
-            # It was removed, or is somebody else's.
+            # It was removed, or belongs to another process.
             return False
 
 
 class Readiness:
-    """Knows whether clients are served, and wakes those who follow it. `keep_current` is to be run.
+    """Knows whether clients are served, and wakes waiting tasks on changes. `keep_current` must run as a task.
 
     Args:
-        find: returns why they are not; empty where they are.
-        degraded: the components that are degraded.
-        observer: receives when it changes.
+        find: returns why clients are not served; empty if they are.
+        degraded: the degraded components.
+        observer: receives changes of the reason.
 
     Attributes:
-        reason: why they are not, as of the last look.
-        state: that, and the components that are degraded.
+        reason: the result of `find` at the last look.
+        state: the reason, and the degraded components.
     """
 
     def __init__(self, find: Callable[[], str], degraded: Latest[tuple[str, ...]], observer: Observer) -> None:
@@ -227,11 +223,11 @@ class Readiness:
         self._find = find
         self._degraded = degraded
         self._observer = observer
-        # The content of the ready file may be another one now.
+        # The content of the ready file may have changed.
         self._changed = asyncio.Event()
 
     def look(self) -> None:
-        """See whether it has changed."""
+        """Check for a change."""
         state = reason, _ = self._find(), self._degraded.current
         if reason != self.reason.current:
             self.reason.replace(reason)
@@ -244,12 +240,9 @@ class Readiness:
     async def keep_current(
         self, published: Latest[Any], mirrored: Iterable[asyncio.Event], answered_within_s: float = 0.0
     ) -> None:
-        """Look again after each load, when what a mirror has is set, and when other components are degraded.
+        """Look again after each load, when a mirror has its first files, and when the degraded components change.
 
-        Args:
-            published: is replaced by each load.
-            mirrored: are set when mirrors have their first files.
-            answered_within_s: in so many seconds it looks once more: upstreams are awaited no longer then.
+        A last look follows after `answered_within_s`, when upstreams are no longer awaited.
         """
         async with asyncio.TaskGroup() as tasks:
             for source in (published, self._degraded):
@@ -271,13 +264,7 @@ class Readiness:
     async def keep_file(
         self, file: ReadyFile, store: SnapshotStore, content: Callable[[tuple[str, ...]], dict[str, PlainValue]]
     ) -> Never:
-        """Keep the ready file as long as clients are served, with its content of now.
-
-        Args:
-            file: the file.
-            store: its content may be another one whenever a snapshot is published in it.
-            content: returns the content, given the components that are degraded.
-        """
+        """Keep the ready file while clients are served; each snapshot published in `store` may change its content."""
         store.listeners[file] = self._changed.set
         written: dict[str, PlainValue] | None = None
         while True:
@@ -295,13 +282,9 @@ class Readiness:
 async def reject_exposed_secrets(
     exposed: Mapping[str, str], publisher: Publisher, channels: NodeChannels, loading: ViewLoading
 ) -> None:
-    """Check that the first tree has no secret. Views are loaded for this; those that nobody asks for are dropped again.
+    """Reject a first tree with a secret, given the addresses that other machines can read, by transport.
 
-    Args:
-        exposed: the addresses that other machines can read, by transport.
-        publisher: has the tree.
-        channels: knows all views.
-        loading: loads them.
+    All views are loaded for this; those without clients are dropped again.
 
     Raises:
         UsageError: it has one.
@@ -314,8 +297,8 @@ async def reject_exposed_secrets(
         await publisher.published.replaced()
     snapshots = (publisher.published.current or {}).values()
     secrets = (secret for snapshot in snapshots for secret in snapshot.resources(SECRET).values())
-    # Those of upstreams, which have no line, come and go: a restart would fail by what an upstream sent meanwhile. They are
-    # kept from other machines as others that come later, by who asks (`runtime/access.py`).
+    # Secrets of upstreams, which have no line, come and go: a restart would fail because of an upstream's update.
+    # Access rules (`runtime/access.py`) keep them, and other later ones, from other machines.
     origins = [secret.origin for secret in secrets if secret.origin.line]
     for layers in wanted - {key.layers for key in publisher.rollouts}:
         loading.drop(layers)

@@ -1,4 +1,4 @@
-"""Load trees as the settings ask, once, or to keep the store current: what happens when a file changes."""
+"""Loads trees by the settings, and gives them to the publisher: the reaction to a change of files."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from fsxds.snapshots.stages import ResolutionRules
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
 if TYPE_CHECKING:
-    # With watchdog, which commands that load a tree once do without.
+    # Imports watchdog, which commands that load a tree once do without.
     from fsxds.source.watcher import Settled
 
-# A tree may be saved first, and what vouches for it with the next file; a layer may be renamed in the settings first.
+# A tree may be saved before its manifest; a layer may be renamed in the settings first.
 NEXT_SAVE_WITHIN_S = 1.0
 
 NOTHING = SourceTree(())
@@ -42,12 +42,11 @@ NOTHING = SourceTree(())
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What decides, beside the files of a tree and how they are accepted, about what is served of it.
+    """The inputs of loading besides the files of a tree and the rules of acceptance.
 
     Attributes:
-        resolution: how what is served is made of what was loaded.
-        elsewhere: returns what upstreams hold now, and may have.
-        verifier: finds whether trees are signed; None if nobody has to sign them.
+        elsewhere: returns the present and possible resources of upstreams.
+        verifier: of signatures; None if none are required.
     """
 
     resolution: ResolutionRules = field(default_factory=ResolutionRules)
@@ -58,14 +57,7 @@ class Surroundings:
 class Loader:
     """Loads trees by one set of rules, each on top of the one before.
 
-    Args:
-        parsing: parses files.
-        acceptance: how trees are accepted.
-        rules: say which folders are layers; None where the whole tree is the one view.
-        around: what is served of a tree depends on this, too.
-
-    Attributes:
-        rules: say which folders are layers; None where the whole tree is the one view.
+    `rules` make folders layers; None if the whole tree is the one view.
     """
 
     def __init__(
@@ -79,13 +71,13 @@ class Loader:
         self._acceptance = acceptance
         self.rules = rules
         self._around = around or Surroundings()
-        # What upstreams have is known here.
+        # The loader knows the resources of upstreams.
         self._resolution = replace(self._around.resolution, unasked=frozenset())
-        # What was parsed for the last tree.
+        # The files parsed for the last tree.
         self._changed: tuple[SourceFile, ...] = ()
 
     async def trusted(self, tree: SourceTree, trust: TreeTrust) -> TrustDecision:
-        """Return what of a tree may be loaded, given what was trusted before."""
+        """Return the part of a tree that may be loaded, given the one that was trusted before."""
         verifier = self._around.verifier
         if verifier is None:
             return trust.decide(tree, None, 0.0)
@@ -93,7 +85,7 @@ class Loader:
         return await asyncio.to_thread(decide, tree, verifier, time())
 
     async def load(self, tree: SourceTree, before: LoadedViews | None, wanted: Collection[Layers]) -> LoadedViews:
-        """Parse what changed, and accept what can be served of it in the views that are wanted."""
+        """Parse changed files, and load the valid ones into the wanted views."""
         self._parsing.forget_gone(tree)
         rules, elsewhere = self.rules, self._around.elsewhere()
         self._acceptance = replace(self._acceptance, elsewhere=elsewhere)
@@ -115,7 +107,7 @@ class Loader:
 
     async def _load_whole(self, tree: SourceTree, before: Loaded | None) -> LoadedViews:
         parsed = await self._parse(changed_files(tree, before))
-        # Loading costs what changed, which may be all: polls need not wait for that.
+        # Loading costs in proportion to the change, which may be everything: polls should not wait for that.
         return whole_tree(await asyncio.to_thread(load, tree, before, lambda _: parsed, self._acceptance))
 
     async def _parse(self, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
@@ -123,7 +115,7 @@ class Loader:
         return await self._parsing.parse(files)
 
     async def pack(self) -> None:
-        """Let the text of what was loaded last take less memory, when it is served."""
+        """Compress the text of the last loaded files in memory, once they are served."""
         await asyncio.to_thread(_pack, self._changed)
         self._changed = ()
 
@@ -135,27 +127,27 @@ def _pack(files: Iterable[SourceFile]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _SetAside:
-    """The content of a file, None where it was removed, on which loading failed."""
+    """A change on which loading failed; `file` is None if it was removed."""
 
     file: SourceFile | None
     problem: Problem
 
 
 class Reload:
-    """Loads every settled tree, and has what it asks for published; a bad file keeps its last good content.
+    """Loads every settled tree and gives it to the publisher; a bad file keeps its last good content.
 
-    What was loaded survives a failure. A tree on which loading failed three times in a row (errors of fsxds itself) is
+    The loaded views survive a failure. A tree on which loading failed three times in a row (errors of fsxds itself) is
     loaded without the changes that it fails on: they are set aside as problems, until their files change.
 
     Attributes:
-        views: what was loaded last; None before the first.
-        trust: whose trees may be loaded.
+        views: the last loaded ones; None before the first.
+        trust: decides which trees may be loaded.
     """
 
     def __init__(
         self, targets: Targets, observer: Observer, on_loaded: Callable[[LoadedViews], object] = lambda _: None
     ) -> None:
-        """Load for `targets`; `on_loaded` is called with what was loaded, when it is given to them."""
+        """Load for `targets`; `on_loaded` receives the same views."""
         self.views: LoadedViews | None = None
         self.trust = TreeTrust()
         self._on_loaded = on_loaded
@@ -163,7 +155,7 @@ class Reload:
         self._observer = observer
         self._wanted: dict[Layers, None] = {}
         self._trees: Latest[Settled | None] = Latest(None)
-        # What of the tree was loaded last, and by which rules.
+        # The part of the tree that was loaded last, and its rules.
         self._tree = NOTHING
         self._rules: Views | None = None
         self._received: Settled | None = None
@@ -171,25 +163,25 @@ class Reload:
         self._set_aside: dict[PurePosixPath, _SetAside] = {}
         # The last tree that was not trusted, and not replaced soon.
         self._distrusted: SourceTree | None = None
-        # Until when trees are passed over that may be half an edit; None while there is none.
+        # The end of the wait during which possibly incomplete edits are skipped; None if there is none.
         self._waits_until_s: float | None = None
 
     @property
     def loaded(self) -> Loaded | None:
-        """The whole tree as it was loaded last; None before the first, and where the settings have views."""
+        """The last loaded whole tree; None before the first, and if the settings have views."""
         return None if self.views is None else self.views.by_layers.get(WHOLE_TREE)
 
     @property
     def existing(self) -> frozenset[str]:
-        """The folders of the tree that was loaded last, each of which may be a layer."""
+        """The folders of the last loaded tree, all possible layers."""
         return frozenset() if self.views is None else self.views.existing
 
     def is_loaded_by(self, views: Views) -> bool:
-        """Whether the tree that was loaded last was loaded by these rules."""
+        """Whether the last tree was loaded by these rules."""
         return views.made_of == (self._rules or Views(None)).made_of
 
     def want(self, layers: Layers) -> None:
-        """Have a view loaded, now and with each tree. To be called in the event loop."""
+        """Load a view, now and with each tree. Call this in the event loop."""
         if layers not in self._wanted:
             self._wanted[layers] = None
             current = self._trees.current
@@ -197,14 +189,14 @@ class Reload:
                 self._trees.replace(replace(current, detected_s=monotonic()))
 
     def drop(self, layers: Layers) -> None:
-        """Load a view no more, from the next load on."""
+        """Stop loading a view, from the next load on."""
         self._wanted.pop(layers, None)
 
     def change_rules(self) -> None:
-        """Have the next load, by other rules, parse and verifier every file again. What is served stays."""
+        """Make the next load parse and check every file again, by other rules. The served snapshots stay."""
         if self.views is not None:
             self.views = unjudged_views(self.views)
-        # To set aside what fails under these rules, each file counts as changed.
+        # All files count as changed, so that any of them can be set aside under the new rules.
         self._tree, self._set_aside, self._attempts = NOTHING, {}, Attempts()
 
     async def keep_current(self, trees: Latest[Settled | None], loader: Loader) -> Never:
@@ -217,10 +209,10 @@ class Reload:
             self._received = settled
 
     async def receive(self, settled: Settled, loader: Loader) -> None:
-        """Load a tree, and have it published.
+        """Load a tree, and give it to the publisher.
 
-        A tree that is not trusted, or lacks a layer that the one before had, may be half an edit: it is passed over if another
-        one comes soon.
+        A tree that is not trusted, or lacks a layer that the one before had, may be an incomplete edit: it is skipped
+        if another one follows soon.
         """
         decision = await loader.trusted(settled.tree, self.trust)
         if decision.faults and settled.tree is not self._distrusted and self._trees.current is not None:
@@ -244,19 +236,19 @@ class Reload:
         try:
             self._observer(TreeLoaded(views.problems, views.held, duration_s))
         finally:
-            # Also where reporting it fails.
+            # Also if reporting it fails.
             self._targets.receive(views.served, settled.detected_s)
         self._on_loaded(views)
         await loader.pack()
 
     def _may_be_replaced(self, tree: SourceTree, views: LoadedViews) -> bool:
-        """Whether a tree lacks a layer by half an edit; it is none where other views are wanted of the same tree."""
+        """Whether a tree lacks a layer as an incomplete edit may; false if only the wanted views changed."""
         if self.views is None or self._trees.current is None or tree.files == self._tree.files:
             return False
         return not _missing_layers(views) <= _missing_layers(self.views)
 
     async def _is_replaced(self, settled: Settled) -> bool:
-        """Wait for a tree after this one, and return whether it came in time; for all of a row of trees there is one time."""
+        """Wait for the next tree, and return whether it came in time; a series of trees shares one time limit."""
         if self._waits_until_s is None:
             self._waits_until_s = asyncio.get_running_loop().time() + NEXT_SAVE_WITHIN_S
         try:
@@ -267,7 +259,6 @@ class Reload:
         return True
 
     async def _failing(self, tree: SourceTree, loader: Loader) -> dict[PurePosixPath, _SetAside]:
-        """Return the changes of a tree that loading fails on, each with its problem."""
         before = {file.path: file for file in self._loaded_files()}
         now = {file.path: file for file in tree.files}
         paths = sorted((before.keys() | now.keys()) - self._set_aside.keys())
@@ -288,7 +279,7 @@ class Reload:
         return failing
 
     def _loaded_files(self) -> Iterable[SourceFile]:
-        """Return the files of the tree that were loaded last: of views, those of their layers."""
+        """Return the last loaded files of the tree; with views, only from their layers."""
         if self.views is None or self.views.memory is None:
             return self._tree.files
         return self.views.memory.files()
@@ -296,7 +287,7 @@ class Reload:
     async def _error_of(self, tree: SourceTree, loader: Loader) -> Exception | None:
         try:
             await loader.load(tree, self.views, tuple(self._wanted))
-        # The edge of one file: which of them is it that all the others must not wait for?
+        # An error of one file must not affect the others, so it is assigned to a file by bisection.
         except Exception as error:  # noqa: BLE001
             return error
         return None
@@ -307,7 +298,7 @@ def _missing_layers(views: LoadedViews) -> frozenset[PurePosixPath]:
 
 
 def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
-    """Return views of what was trusted before, with what is wrong with the tree that is there now."""
+    """Return views of the last trusted tree with the present one's problems."""
     if not decision.faults:
         return views
     held = {one.path for one in views.held}
@@ -322,7 +313,7 @@ def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
 
 
 def _without(tree: SourceTree, set_aside: Mapping[PurePosixPath, _SetAside]) -> SourceTree:
-    """Return the tree in which the content that was set aside cannot be read: what its files held last stays."""
+    """Return the tree with set-aside files marked as unreadable, so that their last content stays."""
     if not set_aside:
         return tree
     files = tuple(file for file in tree.files if file.path not in set_aside)
@@ -334,7 +325,6 @@ def _mixed(
     now: Mapping[PurePosixPath, SourceFile],
     changed: Collection[PurePosixPath],
 ) -> SourceTree:
-    """Return the tree as it was, in which only these paths changed."""
     paths = sorted(before.keys() | now.keys(), key=lambda path: path.parts)
     chosen = ((now if path in changed else before).get(path) for path in paths)
     return SourceTree(tuple(file for file in chosen if file is not None))

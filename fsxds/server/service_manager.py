@@ -1,7 +1,7 @@
-"""Tell systemd, or whoever started fsxds with NOTIFY_SOCKET, how it is: ready, reloading, stopping, and alive.
+"""Reports the state to systemd, or another parent with NOTIFY_SOCKET: ready, reloading, stopping, and alive.
 
-Source: sd_notify(3), sd_watchdog_enabled(3). A unit has `Type=notify-reload` and, to be restarted when its event loop hangs,
-`WatchdogSec=`.
+Source: sd_notify(3), sd_watchdog_enabled(3). A unit has `Type=notify-reload` and, to be restarted when its event loop
+hangs, `WatchdogSec=`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Never
 
-# Between two looks at what there is to tell.
+# The time between two looks at the state.
 LOOK_EVERY_S = 0.5
-# The watchdog is told so often within its time.
+# The number of signs of life within the watchdog's time.
 SIGNS_OF_LIFE = 3
 
 
 class ServiceManager:
-    """Who is told. Nothing is waited for, and nothing fails because nobody listens.
+    """The receiver of notifications. Sending never blocks, and does not fail without a receiver.
 
     Args:
         path: of a datagram socket; with `@` in front in the abstract namespace.
-        watchdog_s: the longest silence after which fsxds is taken to hang; None where nobody looks.
+        watchdog_s: the silence after which fsxds is considered hanging; None without a watchdog.
     """
 
     def __init__(self, path: str, watchdog_s: float | None = None) -> None:
@@ -34,7 +34,7 @@ class ServiceManager:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ServiceManager | None:
-        """Return the one that the environment names; None without one."""
+        """Return the manager that the environment names; None without one."""
         path = environment.get("NOTIFY_SOCKET", "")
         if not path.startswith(("/", "@")):
             return None
@@ -49,21 +49,21 @@ class ServiceManager:
             try:
                 ours.sendto("\n".join(lines).encode(), self._path)
             except OSError:
-                # It is gone, or does not read: it finds out by itself, and what is served goes on.
+                # It is gone, or does not read: serving continues.
                 return
 
     def stop(self) -> None:
-        """Tell that the process ends."""
+        """Report that the process ends."""
         self.notify("STOPPING=1", "STATUS=ending")
 
     async def keep_notified(
         self, waits_for: Callable[[], str], status: Callable[[], str], reloads: Callable[[], int]
     ) -> Never:
-        """Tell what changes, and that the event loop turns, until cancelled.
+        """Report changes, and that the event loop runs, until cancelled.
 
         Args:
-            waits_for: returns what the start waits for; empty when it is over.
-            status: returns in words how it is from then on.
+            waits_for: returns the condition that the start waits for; empty when it is over.
+            status: returns the status after the start.
             reloads: returns how often settings were read again.
         """
         is_ready, last, reloaded = False, "", reloads()
@@ -78,7 +78,7 @@ class ServiceManager:
                 self.notify(f"STATUS={' '.join(words.split())}")
             if reloads() != reloaded:
                 reloaded = reloads()
-                # It waits for both, in this order, with a time after that of its SIGHUP.
+                # systemd waits for both, in this order, with a time after that of its SIGHUP.
                 self.notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
                 self.notify("READY=1")
             if self._has_watchdog:

@@ -1,4 +1,4 @@
-"""What `fsxds serve` runs: the application with its mirrors, its ready file and the settings that are read again."""
+"""Runs `fsxds serve`: the application with its mirrors, its ready file and reloads of the settings."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from fsxds.settings.reading import SettingsReader, service_environment
 
 
 class Beside(Protocol):
-    """What goes on beside an application: its workers, or what a worker does for the process that started it.
+    """A companion of an application: its workers, or a worker's duties towards its parent process.
 
     Attributes:
-        is_second: another process listens at the addresses until this one has something to serve.
+        is_second: another process listens at the addresses until this one has a first snapshot.
     """
 
     is_second: bool
@@ -39,9 +39,9 @@ class Beside(Protocol):
 async def serve(
     directory: Path | None, settings: Settings, log: Log, check_of: CheckOf, reader: SettingsReader
 ) -> None:
-    """Serve a tree and upstreams until SIGTERM or Ctrl-C; SIGHUP has `reader` read the settings again.
+    """Serve a tree and upstreams until SIGTERM or Ctrl-C; SIGHUP makes `reader` read the settings again.
 
-    Without a directory, upstreams are all that is served.
+    Without a directory, only upstreams are served.
 
     Raises:
         UsageError: the address is taken, or the mirror belongs to another process; alone or in an exception group.
@@ -77,7 +77,7 @@ async def serve(
 
 
 async def serve_as_worker(check_of: CheckOf, reader: SettingsReader, log: Log, beside: Beside) -> None:
-    """Serve what another process publishes, until SIGTERM. Raises UsageError: the settings cannot be used."""
+    """Serve publications of another process, until SIGTERM. Raises UsageError: the settings cannot be used."""
     application = Application(None, reader.read(), log, check_of)
     await until_stopped(run(application, reader, None, beside), log.receive)
 
@@ -85,7 +85,7 @@ async def serve_as_worker(check_of: CheckOf, reader: SettingsReader, log: Log, b
 async def run(
     application: Application, reader: SettingsReader, ready_file: ReadyFile | None, beside: Beside | None = None
 ) -> None:
-    """Run all that `fsxds serve` has, until cancelled: the listeners, the mirrors and the ready file of the settings."""
+    """Run all parts of `fsxds serve` until cancelled: the listeners, the mirrors and the ready file of the settings."""
     async with AsyncExitStack() as stack:
         stack.callback(application.close)
         rules = mirrors_of(application.settings)
@@ -119,7 +119,7 @@ async def run(
         if not is_second:
             _start_loading(application, tasks)
             tasks.create_task(application.reject_exposed_secrets(server.addresses))
-        # Cancelled here, all of them end side by side.
+        # Cancelled here, all of them end in parallel.
         await asyncio.Event().wait()
 
 

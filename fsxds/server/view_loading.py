@@ -1,4 +1,4 @@
-"""Load the views of trees once, as commands do: those that are asked for, or all that the settings can produce."""
+"""Loads the views of trees once, for commands: the requested views, or all that the settings define."""
 
 from __future__ import annotations
 
@@ -22,25 +22,18 @@ from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, only_view, with_served
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
-"""Says which views to load, given all views and the folders that may be layers; UsageError where there are none such."""
+"""Chooses the views to load, given all views and the folders that may be layers; UsageError if it finds none."""
 
 
 class ViewLoader:
-    """Loads views as serving would, each tree on its own.
-
-    Args:
-        settings: have the views, and how to read.
-        catalogue: the message types.
-        check: what judges files.
-        directory: what files parse to is kept for the next time, as that of this directory.
-    """
+    """Loads views as serving would, each tree separately; results are cached under `directory`."""
 
     def __init__(self, settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()) -> None:
         self.views = Views(settings.views, settings.variables, check.adjusted)
         self._settings, self._catalogue, self._check, self._directory = settings, catalogue, check, directory
 
     def load(self, trees: Iterable[SourceTree], choose: Choose) -> tuple[LoadedViews, ...]:
-        """Load the views of trees that are chosen; without views in the settings, that is the whole tree."""
+        """Load the chosen views of trees; without views in the settings, the whole trees."""
         trees = tuple(trees)
         chosen = [tuple(choose(self.views, self.folders_of(tree))) for tree in trees]
         if self.views.names:
@@ -60,11 +53,11 @@ class ViewLoader:
         return only_view(views)
 
     def folders_of(self, tree: SourceTree) -> frozenset[str]:
-        """Return the folders of a tree, each of which may be a layer."""
+        """Return the folders of a tree, all possible layers."""
         return LayeredTree.of(tree, self.views, None).folders
 
     def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:
-        """Load views by their layers; a lost layer that none of them has is no problem of them."""
+        """Load views by their layers; a missing layer that none of them has is not reported."""
         require_libyaml()
         rules = loading_rules.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory)
         wanted = {layers: self.views.variables_of(layers) for layers in views}

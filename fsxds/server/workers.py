@@ -1,14 +1,14 @@
-"""Processes that share the addresses of a server: the first one loads, publishes and decides, all of them serve (`--workers`).
+"""Processes that share the addresses of a server: the first one loads, publishes and decides, all serve (`--workers`).
 
-They are a fleet (see `fleet/`) of one machine. By what they agree is in the memory of the first one, at a unix socket; with
-`--fleet` it is the etcd of all.
+They are a fleet (see `fleet/`) on one machine. Its store is in the memory of the first one, at a unix socket; with
+`--fleet` it is the etcd of the whole fleet.
 
 | rule | reason |
 | --- | --- |
 | The kernel gives each connection to one of them. | Nothing is between a client and the process that serves it. |
-| A worker that ended, or whose event loop hangs, is started again. | Its clients come back to another one. |
-| A worker listens when it has what is published. | Others serve until then. |
-| Workers end with the first one. | Nobody would publish, and the next server could not have the addresses. |
+| A worker that ended, or whose event loop hangs, is started again. | Its clients reconnect to another one. |
+| A worker listens when it has the publication. | Others serve until then. |
+| Workers end with the first one. | There would be no publisher, and the next server could not have the addresses. |
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsReader
 from fsxds.transports.sockets import bind_tcp, close_all, explained
 
-# A worker says so often that its event loop turns; one that is silent at so many looks in a row hangs.
+# The interval of signs of life; a worker that is silent at so many looks in a row hangs.
 LOOK_EVERY_S = 1.0
 MOST_SILENT_LOOKS = 20
 
@@ -51,19 +51,12 @@ MOST_TRIES = 20
 
 
 class WorkerEndedError(FsxdsError):
-    """A worker ended by itself, or hung."""
+    """A worker ended unexpectedly, or hung."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """A worker's place among the processes of a server.
-
-    Attributes:
-        number: 2 for the first worker.
-        http: where all of them listen, or `off`.
-        grpc: the same, for streams.
-        fleet: by what they agree.
-    """
+    """A worker's settings: its number (2 for the first one), the shared addresses or `off`, and the fleet's store."""
 
     number: int
     http: str
@@ -71,7 +64,7 @@ class WorkerPlace:
     fleet: FleetRule
 
     def settings_of(self, settings: Settings) -> Settings:
-        """Return the settings of the worker, given those of the server: it has no source, keeps nothing, and writes no files."""
+        """Return the worker's settings, given the server's: without sources, state and files."""
         authorities = {name: replace(each, upstream=()) for name, each in (settings.authorities or {}).items()}
         return replace(
             settings,
@@ -92,7 +85,7 @@ class WorkerPlace:
 
 
 def admin_of(written: str, number: int) -> str:
-    """Return the admin address of a worker: a port above that of the server, or a socket beside its own."""
+    """Return the admin address of a worker: a port above the server's, or a socket beside it."""
     if written == OFF:
         return OFF
     address = parse_address(written)
@@ -112,18 +105,15 @@ class ServeAsWorker(Protocol):
 async def shared(
     settings: Settings, reader: SettingsReader, serve: ServeAsWorker
 ) -> AsyncIterator[tuple[Settings, Workers]]:
-    """Keep the addresses of a server for all of its processes, and have at hand by what they agree, while the context lasts.
+    """Hold the addresses of a server for all of its processes, and the store of their fleet, within the context.
 
-    Args:
-        settings: those of the server.
-        reader: reads them again.
-        serve: is what a worker runs, in its own process.
+    `serve` runs in each worker.
 
     Yields:
         The settings of the first process, which `reader` reads from now on, and the workers, which have not started.
 
     Raises:
-        UsageError: an address is taken, or cannot be shared; or the settings have something that only one process can do.
+        UsageError: an address is taken, or cannot be shared; or a setting works only with one process.
     """
     _reject_unshared(settings)
     async with AsyncExitStack() as stack:
@@ -153,7 +143,7 @@ def _reject_unshared(settings: Settings) -> None:
 
 
 async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, is_taken_over: bool) -> str:
-    """Return an address with its port, which is kept until `stack` ends."""
+    """Return an address with its port, which is reserved until `stack` ends."""
     if written == OFF:
         return OFF
     address = parse_address(written)
@@ -163,7 +153,7 @@ async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, i
         for _ in range(MOST_TRIES):
             port = address.port if is_taken_over and address.port else await _free_port(address)
             try:
-                # They do not listen: the kernel gives them no connection.
+                # They do not listen, so the kernel gives them no connection.
                 kept = await bind_tcp(replace(address, port=port), is_shared=True)
             except OSError:
                 if address.port:
@@ -175,7 +165,7 @@ async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, i
 
 
 async def _free_port(address: TcpAddress) -> int:
-    """Return the port of an address which nobody has. Raises OSError."""
+    """Return a free port of an address. Raises OSError."""
     bound = await bind_tcp(address)
     port: int = bound[0].getsockname()[1]
     close_all(bound)
@@ -183,12 +173,12 @@ async def _free_port(address: TcpAddress) -> int:
 
 
 class Workers:
-    """The workers of a server, each of which is a component.
+    """The workers of a server; each is a component.
 
     Args:
-        places: of each worker.
-        serve: is what a worker runs.
-        reader: reads the settings of the server, as far as it is not changed later; the SIGHUPs that it answers are passed on.
+        places: one for each worker.
+        serve: runs in each worker.
+        reader: reads the settings of the server, without later changes; SIGHUPs that it has handled are forwarded.
         is_second: another server listens at the addresses until this one takes over.
     """
 
@@ -212,7 +202,7 @@ class Workers:
             application.start(tasks, f"worker {place.number}", partial(self._keep, place))
 
     async def _keep(self, place: WorkerPlace) -> Never:
-        """Run a worker until cancelled. WorkerEndedError: it is to be started again."""
+        """Run a worker until cancelled. WorkerEndedError: it must be started again."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(place, self._read, self._serve, theirs))
@@ -236,7 +226,7 @@ class Workers:
             ours.close()
 
     async def _watch(self, pid: int, signs_of_life: Connection, ended: asyncio.Event) -> None:
-        """Return when a worker ended; tell it of SIGHUPs meanwhile. WorkerEndedError: it hung, and was killed."""
+        """Return when a worker ended; forward SIGHUPs meanwhile. WorkerEndedError: it hung, and was killed."""
         answered, silent, has_begun = self._reader.count, 0, False
         while not ended.is_set():
             with suppress(TimeoutError):
@@ -245,7 +235,7 @@ class Workers:
             if answered != self._reader.count:
                 answered = self._reader.count
                 os.kill(pid, signal.SIGHUP)
-            # A start takes as long as it takes.
+            # The time of a start is not limited.
             silent += has_begun
             with suppress(EOFError, OSError):
                 while signs_of_life.poll():
@@ -263,7 +253,7 @@ def _status_of(process: multiprocessing.process.BaseProcess) -> str:
 
 
 class WorkerLife:
-    """What a worker does for the process that started it: it says that its event loop turns."""
+    """A worker's duty towards its parent process: it reports that its event loop runs."""
 
     is_second = True
 
@@ -271,19 +261,19 @@ class WorkerLife:
         self._signs_of_life = signs_of_life
 
     def start(self, application: Application, tasks: asyncio.TaskGroup) -> None:
-        """Begin to say so."""
+        """Begin to report."""
         application.start(tasks, "signs of life", self._keep_alive)
 
     async def _keep_alive(self) -> Never:
         while True:
-            # A pipe that nobody reads is full after hours.
+            # A pipe without a reader is full after hours.
             with suppress(OSError):
                 self._signs_of_life.send_bytes(b".")
             await asyncio.sleep(LOOK_EVERY_S)
 
 
 def _work(place: WorkerPlace, read: Callable[[], Settings], serve: ServeAsWorker, signs_of_life: Connection) -> None:
-    """Be a worker: the main function of its process."""
+    """Run a worker: the main function of its process."""
     # Ctrl-C is for the first process, which ends its workers.
     os.setsid()
     threading.Thread(target=_end_with_parent, daemon=True).start()

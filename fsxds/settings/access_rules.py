@@ -1,4 +1,4 @@
-"""The setting `access`: who may ask for which nodes, and who may ask the admin address."""
+"""The setting `access`: which clients may ask for which nodes and use the admin address; and files of tokens."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from fsxds.settings.structured import SettingPart, object_schema, structured
 from fsxds.settings.view_rules import PATTERNS, REGEX, no_such_view, read_patterns
 
 TOKEN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-"""What a token may be called in the file of tokens."""
+"""The allowed names of tokens in the file of tokens."""
 
 _WHO = ("token", "name", "dns")
 _WHAT = ("nodes", "clusters", "views", "admin")
-# A `*` in the trust domain would let another domain in: `spiffe://acme*` is spiffe://acme.evil too.
+# A `*` in the trust domain would let another domain in: `spiffe://acme*` matches spiffe://acme.evil, too.
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://[^/*?]+(/.*)?")
 
-# What a URI library may take for another path than the one that is written.
+# Forms that a URI library may resolve to another path.
 _AMBIGUOUS = re.compile(r"%2f|%5c|\\|/(?:\.|%2e){1,2}(?:[/?#]|\Z)", re.IGNORECASE)
 
 
 def is_ambiguous(uri: str) -> bool:
-    """Whether a URI has a dot segment or a percent-encoded slash: `spiffe://acme/edge/../batch/1` is no name below `edge`."""
+    """Whether a URI has a dot segment or an encoded slash: `spiffe://acme/edge/../batch/1` is not below `edge`."""
     return _AMBIGUOUS.search(uri) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """What those may do who show certain credentials: all of `token`, `name` and `dns` that are given.
+    """The rights of clients with certain credentials: all of `token`, `name` and `dns` that are given.
 
     Attributes:
-        token: the name of a token; empty where none is needed.
-        name: patterns, of which one matches a URI of the client's certificate; empty where none is needed.
+        token: the name of a token, or empty.
+        name: patterns for a URI in the client's certificate; one has to match. Empty for none.
         dns: the same for its DNS names.
-        nodes: patterns of the ids of the nodes that may be asked for; empty for any. The same is true of these:
-        clusters: patterns of their clusters.
-        views: the names of their views.
-        admin: they may ask the admin address.
+        nodes: patterns for the ids of the allowed nodes; empty for any.
+        clusters: patterns for their clusters; empty for any.
+        views: the names of their views; empty for any.
+        admin: whether they may use the admin address.
     """
 
     token: str = ""
@@ -57,12 +57,12 @@ class AccessRule:
 
     @property
     def is_for_all_nodes(self) -> bool:
-        """Whether any node may be asked for."""
+        """Whether all nodes are allowed."""
         return not (self.nodes or self.clusters or self.views)
 
 
 def unknown_access_views(rules: Iterable[AccessRule], names: Collection[str]) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the place and the fact for each view that there is none of."""
+    """Yield the place and the fact for each unknown view."""
     for index, rule in enumerate(rules):
         for view in rule.views:
             if view not in names:
@@ -77,7 +77,7 @@ def _read_rule(part: SettingPart) -> AccessRule:
     members = part.members((*_WHO, *_WHAT))
     for key, value in part.written.items() if isinstance(part.written, dict) else ():
         if value is None:
-            # Left out, it would mean any.
+            # If it were ignored, it would mean any.
             SettingPart(value, (*part.path, str(key)), part.mistakes).reject("is empty; add something, or leave it out")
     if not members.keys() & set(_WHO) and isinstance(part.written, dict):
         part.reject("says nobody; add a token, a name or dns")
@@ -130,10 +130,10 @@ _RULE = object_schema(
 ACCESS = structured(_read_access, {"type": "array", "items": _RULE, "minItems": 1})
 
 
-# 16 random characters have more than 90 bits; what is shorter can be guessed, or is a password.
+# 16 random characters have more than 90 bits; a shorter text can be guessed, or is a password.
 SHORTEST_TOKEN = 16
 LARGEST_FILE_BYTES = 1024 * 1024
-# `token68` of RFC 9110: what may stand behind `Bearer`.
+# `token68` of RFC 9110: the allowed text after `Bearer`.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _MAKE_ONE = "make one with `openssl rand -hex 32`"
 
@@ -143,7 +143,7 @@ class Tokens:
     """The tokens of a file.
 
     Attributes:
-        digests: the name and the SHA-256 of each. Several may have one name, and some have none, which is empty.
+        digests: the name (may be empty or not unique) and the SHA-256 of each.
         is_exposed: other users of the machine can read the file.
     """
 
@@ -152,11 +152,11 @@ class Tokens:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all tokens that have one."""
+        """The names of all named tokens."""
         return frozenset(name for name, _ in self.digests if name)
 
     def name_of(self, token: str) -> str | None:
-        """Return the name of a token, None where there is no such token. It takes the same time for any of equal length."""
+        """Return the name of a token, or None; takes the same time for all tokens of equal length."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         found: str | None = None
         for name, each in self.digests:
@@ -166,7 +166,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file of tokens: `TOKEN` or `NAME: TOKEN` in a line; empty lines and those that begin with `#` are no tokens.
+    """Read a file with `TOKEN` or `NAME: TOKEN` per line; empty lines and lines with a leading `#` are skipped.
 
     Raises:
         UsageError: it cannot be read, or has a mistake. No token is in its text.
@@ -202,7 +202,7 @@ def _read(path: Path) -> tuple[str, int]:
     try:
         return content.decode(), mode
     except UnicodeDecodeError:
-        # Not with its cause: that has the content.
+        # Without its cause, which has the content.
         raise UsageError(f"{path}: is not text; write one token in a line") from None
 
 

@@ -1,4 +1,4 @@
-"""The fleet of a server: the form of `--fleet`."""
+"""The setting `--fleet`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ DEFAULT_PREFIX = "fsxds"
 
 @dataclass(frozen=True, slots=True)
 class FleetRule:
-    """By what the servers of a fleet agree.
+    """The store by which the servers of a fleet agree.
 
     Attributes:
-        targets: the members of an etcd, as `HOST:PORT`; or `unix:/path`, where the processes of a machine agree.
+        targets: the members of an etcd, as `HOST:PORT`; or `unix:/path` for the processes of one machine.
         prefix: of all keys, without a slash at its ends.
     """
 
@@ -24,12 +24,12 @@ class FleetRule:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody but this user can read what the servers write."""
+        """Whether only this user can read the servers' data."""
         return all(target.startswith("unix:") for target in self.targets)
 
 
 def _read_fleet(written: object) -> FleetRule:
-    """Read `etcd://HOST:PORT[,HOST:PORT…][/PREFIX]`."""
+    """Read `etcd://HOST:PORT[,HOST:PORT...][/PREFIX]`."""
     if not isinstance(written, str) or not written.startswith(SCHEME):
         raise ValueError(written)
     servers, _, prefix = written.removeprefix(SCHEME).partition("/")

@@ -1,4 +1,4 @@
-"""How the values of options are written: durations, sizes, switches, addresses, paths, words, and levels of rules."""
+"""The written forms of option values: durations, sizes, switches, addresses, paths, words, and levels of rules."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class TcpAddress:
     port: int
 
     def __str__(self) -> str:
-        """`127.0.0.1:18001`, `[::1]:18001`."""
+        """Return `127.0.0.1:18001` or `[::1]:18001`."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class UnixAddress:
-    """The path of a unix socket."""
+    """The path of a Unix socket."""
 
     path: Path
 
     def __str__(self) -> str:
-        """`unix:/run/fsxds.sock`."""
+        """Return `unix:/run/fsxds.sock`."""
         return f"unix:{self.path}"
 
 
@@ -46,7 +46,7 @@ def parse_address(text: str) -> Address:
     """Read `127.0.0.1:18001`, `[::1]:18001`, `:18001` or `unix:/run/fsxds.sock`.
 
     Raises:
-        UsageError: when it is none of these.
+        UsageError: it is none of these.
     """
     if text.startswith("unix:") and len(text) > len("unix:"):
         return UnixAddress(Path(text.removeprefix("unix:")))
@@ -65,25 +65,25 @@ DURATION_TEXT = "^([0-9]+(?:[.][0-9]+)?) ?(ms|s|m|h|)$"
 SIZE_TEXT = "^([0-9]+(?:[.][0-9]+)?) ?([kKmMgG]i?[bB]|[bB]|)$"
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
-# In place of an address: nobody listens. In place of a severity: the rule is off.
+# Instead of an address: do not listen. Instead of a severity: the rule is off.
 OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
 class OptionForm(Generic[Value]):
-    """How the values of an option are written.
+    """The written form of an option's values.
 
     Attributes:
-        metavar: stands for the value in `--help`.
-        demand: completes the sentence "… is not …".
-        read: turns what was written into the value, or raises ValueError.
-        schema: the JSON Schema of what may be written in the settings file.
-        choices: all values, where they can be listed.
-        bare: what stands for the value where a flag is given without one; None where it needs one.
-        negation: another flag, which stands for the value false; empty for none.
+        metavar: the placeholder for the value in `--help`.
+        demand: completes the sentence "... is not ...".
+        read: converts the written value, or raises ValueError.
+        schema: of the value in the settings file.
+        choices: all values, if they can be listed.
+        bare: the value of a flag without one; None if it needs one.
+        negation: another flag that means false, or empty.
         in_file_only: it has no flag and no variable; `read` raises `structured.MistakesFound`.
-        is_repeatable: its flag may be given again, in the variable there are spaces between values, and in the file it is a
-            list, of which `read` raises `structured.MistakesFound` as well.
+        is_repeatable: its flag may be given again; the variable has spaces between values; in the file it is a list,
+            and `read` raises `structured.MistakesFound` as well.
     """
 
     metavar: str
@@ -98,12 +98,11 @@ class OptionForm(Generic[Value]):
 
     @property
     def is_structured(self) -> bool:
-        """Whether `read` finds the mistakes within a value of the file, with the place of each."""
+        """Whether `read` finds the mistakes within a value, with their places."""
         return self.in_file_only or self.is_repeatable
 
 
 def _number(written: object, text: str, units: Mapping[str, float]) -> float:
-    """Read a number with or without a unit."""
     if isinstance(written, int | float) and not isinstance(written, bool):
         value = float(written)
     elif isinstance(written, str) and (match := re.search(text, written.strip())):
@@ -120,7 +119,7 @@ def _read_duration(written: object) -> float:
 
 
 def _read_interval(written: object) -> float:
-    # Looking more often than every 10 ms would keep a processor busy with nothing.
+    # Checking more often than every 10 ms would keep a processor busy.
     if (value := _read_duration(written)) < 0.01:
         raise ValueError(written)
     return value
@@ -161,7 +160,7 @@ def _read_path(written: object) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SocketOwner:
-    """A user and a group, by name or number; empty for those of the process."""
+    """A user and a group, by name or number; empty for the process's."""
 
     user: str
     group: str = ""
@@ -182,7 +181,7 @@ _MODE_TEXT = "^0?[0-7]{3}$"
 
 
 def _read_mode(written: object) -> int:
-    # YAML reads 0660 as a number of base eight, or ten, by its version: as text it is what it looks like.
+    # Depending on its version, YAML reads 0660 as octal or decimal; as text it is unambiguous.
     if not isinstance(written, str) or re.fullmatch(_MODE_TEXT, written) is None:
         raise ValueError(written)
     return int(written, 8)
@@ -203,7 +202,7 @@ def _number_schema(text: str) -> Schema:
 
 
 def one_of(*choices: str) -> OptionForm[str]:
-    """Make the form of an option that takes one of a few words."""
+    """Create the form of an option with a few words as values."""
 
     def read(written: object) -> str:
         if written in choices:
@@ -218,7 +217,7 @@ DURATION = OptionForm("DURATION", f"{_DURATION})", _read_duration, _number_schem
 INTERVAL = OptionForm("DURATION", f"{_DURATION}, 10ms at least)", _read_interval, _number_schema(DURATION_TEXT))
 SIZE = OptionForm("SIZE", "a size (write 64MiB, 500kB or a number of bytes)", _read_size, _number_schema(SIZE_TEXT))
 SWITCH = OptionForm("BOOLEAN", "true or false", _read_switch, {"type": "boolean"})
-# As a word of its own, where `--no-NAME` says less than `--NAME off`.
+# A separate word, because `--no-NAME` would be less clear than `--NAME off`.
 ON_OR_OFF = OptionForm("on|off", "on or off", _read_switch, {"enum": ["on", "off", True, False]}, ("on", "off"))
 ADDRESS_OR_OFF = OptionForm(
     "ADDRESS",
@@ -258,12 +257,12 @@ EXECUTABLE = OptionForm(
 )
 
 
-# What a rule may be: a severity, or off.
+# The levels of a rule: a severity, or off.
 LEVELS = (*(severity.value for severity in Severity), OFF)
 
 
 def _read_levels(written: object) -> Mapping[str, str]:
-    """Return the words by rule; whether there are such rules is for the linter to say."""
+    """Return the levels by rule; the linter checks whether the rules exist."""
     words = _pairs(written)
     for name, word in words.items():
         if word not in LEVELS:
@@ -272,9 +271,8 @@ def _read_levels(written: object) -> Mapping[str, str]:
 
 
 def _pairs(written: object) -> dict[str, object]:
-    """Return the levels by rule as they were written."""
     if isinstance(written, dict):
-        # YAML takes an unquoted `off` for false.
+        # YAML reads an unquoted `off` as false.
         return {str(name): OFF if word is False else word for name, word in written.items()}
     pairs: dict[str, object] = {}
     for part in str(written).split(","):

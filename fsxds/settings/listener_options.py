@@ -1,4 +1,4 @@
-"""The rows of the table of options about where fsxds listens, who may ask there, and how much; `settings/options.py` has the others."""
+"""The options of listeners, of access and of limits; `settings/options.py` has all further rows."""
 
 # The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
 # ruff: noqa: RUF009

@@ -1,4 +1,4 @@
-"""The setting `mirrors`: directories of mirrored files, each with what one node sees."""
+"""The setting `mirrors`: directories of mirrored files, each with the view of one node."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from fsxds.settings.view_rules import SCALAR, attributes_schema, no_such_view, r
 
 @dataclass(frozen=True, slots=True)
 class MirrorRule:
-    """One directory of mirrored files. What is None is as the setting of its name with `mirror_` says.
+    """One directory of mirrored files; None means the setting `mirror_NAME`.
 
     Attributes:
-        directory: where the files are written.
-        view: the name of the view that they hold.
-        node: the attributes of the node that they are for; nothing for none.
-        admin: where the admin page of the Envoy is that reads them.
+        view: the name of their view.
+        node: the attributes of the node that reads them, or empty.
+        admin: the admin address of the Envoy that reads them.
     """
 
     directory: Path
@@ -35,7 +34,7 @@ class MirrorRule:
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        """What chooses what it holds: the attributes of the node, or by `view` the name of the view."""
+        """The attributes that select its content: the node's, or the name of the view as `view`."""
         return self.node if self.view is None else (("view", self.view),)
 
     def seen_from(self, directory: Path) -> MirrorRule:
@@ -75,7 +74,7 @@ def _read_mirror(part: SettingPart) -> MirrorRule:
 
 
 def unknown_views(mirrors: Iterable[MirrorRule], names: Collection[str]) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the mistakes of mirrors that say nothing, or something wrong, about which of these views they hold."""
+    """Yield the mistakes of mirrors with an unknown view, or without one if there are views."""
     for index, mirror in enumerate(mirrors):
         if mirror.view is not None and mirror.view not in names:
             yield (index, "view"), no_such_view(mirror.view, names)

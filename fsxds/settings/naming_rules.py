@@ -1,4 +1,4 @@
-"""The settings `authority` and `context_params`: what structured names in files get beside what they write themselves."""
+"""The settings `authority`, `context_params` and `collections` for structured names in files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ContextRule:
     """The context parameters of the resources in a folder.
 
     Attributes:
-        folder: its path in the tree; what is deeper counts too.
-        params: names and values, sorted. What a resource has in its name stays.
+        folder: its path in the tree; subfolders are included.
+        params: names and values, sorted. Parameters in a resource's own name take precedence.
     """
 
     folder: str
@@ -32,18 +32,18 @@ class ContextRule:
 
 @dataclass(frozen=True, slots=True)
 class NamingRules:
-    """What structured names get beside what they write.
+    """The additions to structured names in files.
 
     Attributes:
-        authority: of names without one.
-        contexts: the parameters that the names of resources get by their folders.
+        authority: for names without one.
+        contexts: the parameters for names, by folder.
     """
 
     authority: str = ""
     contexts: tuple[ContextRule, ...] = ()
 
     def context_of(self, path: PurePosixPath) -> tuple[tuple[str, str], ...]:
-        """Return the parameters of the resources in a file; of folders in folders, the innermost decides each."""
+        """Return the parameters of the resources in a file; the innermost folder takes precedence."""
         if not self.contexts:
             return ()
         folders = {str(folder) for folder in path.parents}
@@ -54,7 +54,7 @@ class NamingRules:
 
 
 NO_RULES = NamingRules()
-"""Names stay as they are written."""
+"""No additions to names."""
 
 
 def _read_authority(written: object) -> str:
@@ -82,7 +82,7 @@ def _read_context(part: SettingPart) -> ContextRule:
 
 
 def read_folder(part: SettingPart) -> str:
-    """Return a folder of the tree, rejected where it is none."""
+    """Return a folder of the tree; reject it if its path is malformed."""
     folder = part.text()
     if folder and (
         str(PurePosixPath(folder)) != folder or folder.startswith("/") or {".", ".."} & set(folder.split("/"))
@@ -136,9 +136,9 @@ class CollectionRule:
     """A list collection of all listeners in a folder.
 
     Attributes:
-        name: its name; one without an authority gets that of the settings.
-        folder: the path of the folder in the tree; what is deeper counts too.
-        is_inline: its entries hold the listeners; else they are locators of them.
+        name: without an authority, that of the settings is added.
+        folder: its path in the tree; subfolders are included.
+        is_inline: its entries contain the listeners; else they are locators of them.
     """
 
     name: ResourceName

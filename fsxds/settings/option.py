@@ -1,4 +1,4 @@
-"""What a row of the table of options is: its form, unit, default, commands and help; the commands, and the groups of rows."""
+"""The rows of the table of options: form, unit, default, commands and help; the commands, and the groups of rows."""
 
 from __future__ import annotations
 
@@ -60,10 +60,9 @@ class Option:
     """One row of the table.
 
     Attributes:
-        field: the attribute of `Settings`; carries the unit.
-        form: how its value is written.
+        field: the attribute of `Settings`; includes the unit.
         default: as a user would write it, None for "not set".
-        group: the heading under which `--help` shows it.
+        group: its heading in `--help`.
         commands: the commands that have it as a flag.
         help: one sentence.
         is_reloadable: it can change while fsxds runs.
@@ -79,7 +78,7 @@ class Option:
 
     @classmethod
     def of(cls, row: Field[Any]) -> Option:
-        """Return what a field of the table says."""
+        """Return the row of a field of the table."""
         return replace(cls(row.name, *row.metadata["row"]), is_reloadable="is_reloadable" in row.metadata)
 
     @property
@@ -89,7 +88,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """`--settle`; the name of its first command is dropped: `check_format` is `--format`."""
+        """The flag, without the name of its first command: `--settle`; `--format` for `check_format`."""
         name = self.name.removeprefix(f"{self.commands[0]}_")
         return "--" + name.replace("_", "-")
 
@@ -104,13 +103,13 @@ class Option:
 
     @property
     def has_flag(self) -> bool:
-        """Whether it has a flag and an environment variable; lists and mappings stand in a settings file alone."""
+        """Whether it has a flag and an environment variable; lists and mappings do not."""
         return not self.form.in_file_only
 
     def complaint(self, written: object, error: ValueError | None = None) -> str:
-        """Return why `written` is no value of this option, and what would be; in the words of the error, where it has some."""
+        """Return why `written` is not a value of this option, and an example; or the text of `error`."""
         if isinstance(error, MistakesFound):
-            # What was written may have a password.
+            # The written value may contain a password.
             return str(error)
         near = get_close_matches(str(written), self.form.choices, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -118,13 +117,13 @@ class Option:
 
 
 def option(form: OptionForm[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
-    """Make a row of the table; `default` is written as a user would write it."""
+    """Create a row of the table; `default` is written as a user would write it."""
     value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
     return value
 
 
 def optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
-    """Make a row of the table that is not set by default."""
+    """Create a row of the table that is not set by default."""
     value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
     return value
 

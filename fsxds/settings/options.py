@@ -1,7 +1,7 @@
 """The table of options: for each its form, unit, default, commands and help.
 
-The body of `Settings` is the table. The flags of the commands, the `FSXDS_…` variables and the JSON Schema of the
-settings file are made from it; `settings/reading.py` reads their values.
+The body of `Settings` is the table. The flags of the commands, the `FSXDS_...` variables and the JSON Schema of the
+settings file are generated from it; `settings/reading.py` reads their values.
 """
 
 # The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
@@ -71,8 +71,8 @@ from fsxds.settings.rollout_forms import (
 from fsxds.settings.upstream_rules import AUTHORITIES, UPSTREAM_NODE, UPSTREAMS, Authority, UpstreamNode, UpstreamRule
 from fsxds.settings.view_rules import VARIABLES, VIEWS, Variables, ViewRule
 
-# Names that one tool owns, so that nobody keeps resources in a file of such a name; what could be a name for resources
-# (values.yaml) is reported as a mistake instead, and is for the user to exclude. Hidden names are never read anyway.
+# Names that one tool owns, so that no resources are in a file of such a name; a name that could be one for resources
+# (values.yaml) is reported as a mistake instead, and the user may exclude it. Hidden names are never read anyway.
 EXCLUDED = (
     *("README*", "LICENSE*", "*.md", "kustomization.y*ml", "Chart.yaml", "skaffold.yaml", "catalog-info.yaml"),
     *("docker-compose*.y*ml", "compose.y*ml", "package.json", "package-lock.json", "node_modules"),
@@ -81,7 +81,7 @@ EXCLUDED = (
 
 @dataclass(frozen=True, slots=True)
 class Settings(ListenerSettings):
-    """The value of every option; its fields carry their units, the help texts say what they mean."""
+    """The value of every option; its fields carry their units, the help texts explain them."""
 
     rollout: bool = reloadable(
         option(
@@ -531,7 +531,7 @@ class Settings(ListenerSettings):
     log_level: str = reloadable(
         option(one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "Lowest level to log.")
     )
-    # `fsxds schema --settings` asks for the schema of such a file.
+    # `fsxds schema --settings` prints the schema of such a file.
     settings: Path | None = optional(
         PATH, OUTPUT, (*SETTINGS_READERS, *ADMIN_USERS), "YAML file of settings; its paths are relative to it."
     )

@@ -1,8 +1,7 @@
-"""Read settings: flags go before the environment, that before the settings file, that before the defaults.
+"""Reads settings, by precedence: flags, the environment, the settings file, the defaults.
 
-The only reader of the environment. SIGHUP has the settings read again, and what can change is applied at once.
-
-A settings file is kept as it was written, so that a mistake in it has a place.
+The only reader of the environment. At SIGHUP the settings are read again, and reloadable ones are applied at once. A
+settings file is kept as it was written, so that a mistake in it has a place.
 """
 
 from __future__ import annotations
@@ -30,10 +29,13 @@ from fsxds.settings.view_rules import no_such_view
 GONE: Mapping[str, str] = MappingProxyType(
     {"on_nack": "a rejected resource is held back in any case; --nack-limit off replaces --on-nack continue"}
 )
-"""The options that earlier versions had, by their names: why, and what to use instead."""
+"""The options of earlier versions, by name: why they are gone, and their replacement."""
 
 Demands = Mapping[str, Callable[[Any], object]]
-"""What is demanded of values beyond their form, by the names of options; each raises UsageError, which names the option."""
+"""Checks of values beyond their form, by option name.
+
+Each raises UsageError, with the name of the option in its text.
+"""
 
 NO_DEMANDS: Demands = MappingProxyType({})
 
@@ -41,13 +43,13 @@ NO_DEMANDS: Demands = MappingProxyType({})
 def read_settings(
     flags: Mapping[str, object], environment: Mapping[str, str] = os.environ, demands: Demands = NO_DEMANDS
 ) -> Settings:
-    """Bring together flags, environment, settings file and defaults, in that order of precedence.
+    """Merge flags, environment, settings file and defaults, in that order of precedence.
 
     Args:
-        flags: the values of the flags that were given, by option name.
-        environment: an empty variable counts as not set. Unknown variables are left alone, because Kubernetes sets
-            `FSXDS_PORT` and the like where a Service is named fsxds; those of `GONE` are not.
-        demands: what is demanded of values beyond their form.
+        flags: the values of the given flags, by option name.
+        environment: an empty variable counts as not set. Unknown variables are ignored, because Kubernetes sets
+            `FSXDS_PORT` and the like for a Service named fsxds; variables of `GONE` are not.
+        demands: checks of values beyond their form.
 
     Raises:
         UsageError: with every mistake of the settings file, or the first of the environment.
@@ -79,7 +81,6 @@ def read_settings(
 
 
 def _with_variables(settings: Settings, environment: Mapping[str, str]) -> Settings:
-    """Return the settings with the variables of the tree that the environment has."""
     views, variables = settings.views, settings.variables
     return replace(
         settings,
@@ -118,7 +119,6 @@ def settings_schema() -> Schema:
 
 
 def _schema_of(row: Option) -> Schema:
-    """Return the schema of one value; an option that may be unset may be null."""
     return {"anyOf": [row.form.schema, {"type": "null"}]} if row.default is None else row.form.schema
 
 
@@ -130,15 +130,15 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
     """Return the values of a settings file by field.
 
     Raises:
-        UsageError: with all of its mistakes, also those that `demands` (see `settings.py`) finds in values.
+        UsageError: with all of its mistakes, including those found by `demands`.
     """
-    # Not needed by `--help`, and as slow to import as all of the rest of the settings.
+    # Not needed by `--help`, and as slow to import as all other settings modules together.
     from jsonschema import Draft202012Validator
 
     file = SettingsFile.read(path)
     faults = [*file.duplicates()]
     values: dict[str, Any] = {}
-    # Lists and mappings are read part by part, with better words than a schema has.
+    # Lists and mappings are read part by part, with better messages than those of a schema.
     flat = {
         key: value for key, value in file.written.items() if key not in BY_NAME or not BY_NAME[key].form.is_structured
     }
@@ -148,7 +148,7 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
         if row is None:
             faults.append(file.placed((key,), _no_such_setting(key)))
         elif written is None and key == "access":
-            # Left out, everybody might ask for everything.
+            # If it were ignored, every client might ask for everything.
             faults.append(file.fault((key,), "is empty; add a rule, or leave it out"))
         elif written is not None or key in wrong:
             try:
@@ -160,7 +160,7 @@ def _read_file(path: Path, demands: Demands) -> dict[str, object]:
             except ValueError:
                 faults.append(file.fault((key,), row.complaint(written)))
             except UsageError as error:
-                # It names the key itself.
+                # Its text has the key already.
                 faults.append(file.placed((key,), str(error)))
     faults += _faults_of_views(file, values)
     if faults:
@@ -177,7 +177,6 @@ def _no_such_setting(key: str) -> str:
 
 
 def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[PlacedMistake]:
-    """Yield the mistakes in the names of views."""
     names = [rule.name for rule in values.get("views") or ()]
     for at, fact in unknown_views(values.get("mirrors") or (), names):
         yield file.fault(("mirrors", *at), fact)
@@ -189,7 +188,7 @@ def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[
 
 
 def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
-    """Return one value, its path seen from the file's own directory; ValueError if it is none."""
+    """Return one value, with its path relative to the file's directory; ValueError if it is invalid."""
     if is_wrong:
         raise ValueError(written)
     value = row.form.read(written)
@@ -199,7 +198,7 @@ def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) 
 
 
 def service_environment() -> dict[str, str]:
-    """Take out of the environment what whoever started this process says to it alone, and to none of its children."""
+    """Remove and return the variables that the service manager set for this process and not for its children."""
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
     return {name: os.environ.pop(name) for name in names if name in os.environ}
 
@@ -207,12 +206,8 @@ def service_environment() -> dict[str, str]:
 class SettingsReader:
     """Reads the settings of a command at its start and at each SIGHUP, which no longer ends the process.
 
-    Args:
-        command: the command whose options count.
-        read: reads the settings; flags and environment are those of the start.
-
     Attributes:
-        count: how many SIGHUPs were answered so far.
+        count: the number of answered SIGHUPs.
     """
 
     def __init__(self, command: str, read: Callable[[], Settings]) -> None:
@@ -221,16 +216,16 @@ class SettingsReader:
         self.count = 0
         self._is_wanted = self._is_answering = False
         self._wake: Callable[[], object] = lambda: None
-        # Not the handler of an event loop, which is there after the start and before the end alone.
+        # Not the event loop's handler, which would be missing before its start and after its end.
         signal.signal(signal.SIGHUP, self._receive)
 
     def change(self, change: Callable[[Settings], Settings]) -> None:
-        """Have settings changed whenever they are read."""
+        """Apply a change to the settings whenever they are read."""
         read = self.read
         self.read = lambda: change(read())
 
     async def wanted(self) -> None:
-        """Wait for a SIGHUP; all of those since the last call count as one, which is answered when this is called again."""
+        """Wait for a SIGHUP; several count as one, which is answered when this method is called again."""
         import asyncio  # Not needed by `--help`.
 
         if self._is_answering:
@@ -255,12 +250,12 @@ class SettingsReader:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """What new settings mean for a running process.
+    """The effect of new settings on a running process.
 
     Attributes:
-        settings: those to run with from now on.
-        changed: the names of the options that changed.
-        needs_restart: the names of those that changed in vain: they need a restart.
+        settings: the settings from now on.
+        changed: the names of the changed options.
+        needs_restart: the names of changed options that are not applied before a restart.
     """
 
     settings: Settings
@@ -269,7 +264,7 @@ class SettingsChange:
 
     @classmethod
     def between(cls, before: Settings, after: Settings, command: str) -> SettingsChange:
-        """Return what becomes of the settings of a command."""
+        """Return the change between two settings of a command."""
         different = [
             row
             for row in OPTIONS
@@ -277,7 +272,7 @@ class SettingsChange:
         ]
         fixed = {row.name for row in different if not row.is_reloadable}
         if _servers_of(before) != _servers_of(after):
-            # Which upstreams there are is fixed, whatever setting says it.
+            # The set of upstreams is fixed, whichever setting defines it.
             fixed.add("authorities")
         applied = {row.field: getattr(after, row.field) for row in different if row.name not in fixed}
         return cls(
@@ -288,13 +283,12 @@ class SettingsChange:
 
 
 def _servers_of(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Return the servers that have the resources of authorities."""
     return {name: each.upstream for name, each in (settings.authorities or {}).items() if each.upstream}
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class PlacedMistake:
-    """A mistake of a settings file; sorts by place. Lines and columns count from 1."""
+    """A mistake in a settings file; sorts by place. Lines and columns count from 1."""
 
     line: int
     column: int
@@ -303,12 +297,11 @@ class PlacedMistake:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """What a settings file says.
+    """A settings file.
 
     Attributes:
-        path: leads to it.
-        written: its values, by the names of settings as they were written.
-        node: the YAML node of all of it, None of an empty file.
+        written: its values, by the names of settings, as written.
+        node: the YAML node of the whole file, None if it is empty.
     """
 
     path: Path
@@ -320,7 +313,7 @@ class SettingsFile:
         """Read a settings file.
 
         Raises:
-            UsageError: it cannot be read, or is no YAML mapping.
+            UsageError: it cannot be read, or is not a YAML mapping.
         """
         # Most commands have no settings file.
         import yaml
@@ -342,11 +335,11 @@ class SettingsFile:
         return cls(path, {str(key): value for key, value in written.items()}, node)
 
     def fault(self, field_path: FieldPath, fact: str) -> PlacedMistake:
-        """Return a mistake at a value, which its pointer names."""
+        """Return a mistake at a value, with its pointer in the text."""
         return self.placed(field_path, f"{pointer_of(field_path)}: {fact}")
 
     def placed(self, field_path: FieldPath, message: str) -> PlacedMistake:
-        """Return a mistake at a value: at its key, or at what it is in where it has no place of its own."""
+        """Return a mistake at the key of a value, or at its nearest parent with a place."""
         node, mark = self.node, self.node.start_mark
         for step in field_path:
             if isinstance(step, int):
@@ -360,9 +353,9 @@ class SettingsFile:
         return PlacedMistake(mark.line + 1, mark.column + 1, message)
 
     def duplicates(self) -> Iterator[PlacedMistake]:
-        """Yield a mistake for each key that a mapping has twice, of which YAML takes the last."""
+        """Yield a mistake for each duplicate key; YAML would take the last."""
         waiting: list[tuple[FieldPath, Any]] = [((), self.node)] if self.node else []
-        # An alias may lead back to what it is in.
+        # An alias may lead back to an enclosing node.
         seen: set[int] = set()
         while waiting:
             path, node = waiting.pop()
@@ -382,12 +375,11 @@ class SettingsFile:
                 waiting += [((*path, index), value) for index, value in enumerate(node.value)]
 
     def error_of(self, faults: list[PlacedMistake]) -> UsageError:
-        """Return the exception that lists all mistakes in order, one in a line."""
+        """Return the exception with all mistakes in order, one per line."""
         return UsageError(
             "\n".join(f"{self.path}:{each.line}:{each.column}: {each.message}" for each in sorted(faults))
         )
 
 
 def _pairs(node: Any) -> list[tuple[Any, Any]]:
-    """Return the keys and values of a mapping, none of another node."""
     return node.value if node.id == "mapping" else []

@@ -1,4 +1,4 @@
-"""How the options of rollouts are written: counts, shares, and which nodes get a change first."""
+"""The written forms of rollout options: counts, shares, and canaries."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:[.][0-9]{1,6})?) ?%", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """Which nodes get a change before all others: those of a view, or a share of all nodes, above 0 and up to 1."""
+    """The nodes that get a change first: all nodes of a view, or a share of all nodes, above 0 and up to 1."""
 
     view: str | None = None
     share: float | None = None
 
 
 def is_in_share(node_id: str, share: float) -> bool:
-    """Whether a node is one of the share of all, from 0 to 1: always the same ones, and of a larger share all of a smaller."""
+    """Whether a node is in a share of all nodes, from 0 to 1.
+
+    The choice is stable, and a larger share includes all nodes of a smaller one.
+    """
     digest = hashlib.sha256(node_id.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:8]) < share * 2**64
 
 
 @dataclass(frozen=True, slots=True)
 class NackLimit:
-    """How many may reject a version before it is held back from all nodes: a share of the identities, below 1, or a count."""
+    """A version is held back from all nodes if more identities reject it: a share below 1, or a number."""
 
     share: float = 0.5
     count: int | None = None

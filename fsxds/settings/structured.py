@@ -1,4 +1,4 @@
-"""Settings that are lists and mappings: each value within one is read with its path, and all mistakes are collected."""
+"""Settings that are lists and mappings: values are read with their paths, and all mistakes are collected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsxds.settings.forms import OptionForm, Schema
 
 Value = TypeVar("Value")
 
-# Metadata of nodes is as deep as its operator likes; a YAML alias may make it endless.
+# Metadata of nodes may be nested to any depth; a YAML alias may make it endless.
 DEEPEST = 16
 
 _TYPE_NAMES = {
@@ -28,7 +28,7 @@ _TYPE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What is wrong within the value of a setting: where, from the top of the value, and the fact with its remedy."""
+    """A mistake within the value of a setting: its path, and the fact with its remedy."""
 
     path: FieldPath
     fact: str
@@ -44,18 +44,18 @@ class MistakesFound(ValueError):  # noqa: N818 - as other settings that cannot b
 
 @dataclass(frozen=True, slots=True)
 class SettingPart:
-    """A value within a setting. What is wrong with it is noted, and reading goes on with something harmless."""
+    """A value within a setting. After a mistake, reading continues with a harmless value."""
 
     written: object
     path: FieldPath = ()
     mistakes: list[Mistake] = field(default_factory=list)
 
     def reject(self, fact: str) -> None:
-        """Note what is wrong with this value, and what to do."""
+        """Record a mistake: the fact and the remedy."""
         self.mistakes.append(Mistake(self.path, fact))
 
     def members(self, known: Collection[str], required: Collection[str] = ()) -> dict[str, SettingPart]:
-        """Return the members of a mapping that may have these keys, and has to have some; those without a value are left out."""
+        """Return the members of a mapping with these keys, without empty ones."""
         members = self.any_members()
         for key in members.keys() - set(known):
             near = get_close_matches(key, known, 1)
@@ -68,14 +68,14 @@ class SettingPart:
         return {key: part for key, part in members.items() if key in known}
 
     def any_members(self) -> dict[str, SettingPart]:
-        """Return the members of a mapping of any keys; those without a value are left out."""
+        """Return the members of a mapping with any keys, without empty ones."""
         if not isinstance(self.written, dict):
             self._reject_type("a mapping")
             return {}
         return {str(key): self._at(str(key), value) for key, value in self.written.items() if value is not None}
 
     def list_members(self) -> tuple[SettingPart, ...]:
-        """Return the members of a list that has to have some."""
+        """Return the members of a list, which must not be empty."""
         if not isinstance(self.written, list):
             self._reject_type("a list")
             return ()
@@ -84,7 +84,7 @@ class SettingPart:
         return tuple(self._at(index, value) for index, value in enumerate(self.written))
 
     def text(self) -> str:
-        """Return a text that is not empty."""
+        """Return a non-empty text."""
         if not isinstance(self.written, str):
             self._reject_type("a text" if isinstance(self.written, dict | list) else "a text, in quotes")
         elif not self.written or "\0" in self.written:
@@ -94,12 +94,12 @@ class SettingPart:
         return ""
 
     def scalar(self) -> str:
-        """Return a text that is not empty; numbers and truth values are taken as JSON writes them."""
+        """Return a non-empty text; numbers and truth values are formatted as in JSON."""
         text = scalar_text(self.written)
         return self.text() if text is None or isinstance(self.written, str) else text
 
     def of_form(self, form: OptionForm[Value]) -> Value | None:
-        """Return a value that is written as that of an option; None where it is none."""
+        """Return a value in the form of an option, or None."""
         try:
             return form.read(self.written)
         except ValueError:
@@ -114,12 +114,7 @@ class SettingPart:
 
 
 def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionForm[Value]:
-    """Make the form of a setting that only a settings file can have.
-
-    Args:
-        read: reads the value, and notes its mistakes in the part.
-        schema: the JSON Schema of the value.
-    """
+    """Create the form of a setting in files only; `read` records mistakes in the part."""
 
     def read_whole(written: object) -> Value:
         part = SettingPart(written)
@@ -132,7 +127,7 @@ def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionFo
 
 
 def object_schema(properties: Mapping[str, object], required: Sequence[str] = ()) -> Schema:
-    """Return the JSON Schema of a mapping that has no other keys than these."""
+    """Return the JSON Schema of a mapping with no other keys than these."""
     return {
         "type": "object",
         "properties": {**properties},

@@ -1,4 +1,4 @@
-"""The other xDS servers that are sources: the form of `--upstream`, and what a rule about one says."""
+"""The settings for upstreams: `--upstream`, `upstream_node` and `authorities`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ class UpstreamRule:
     """One upstream: servers that have the same resources.
 
     Attributes:
-        servers: their addresses as the user wrote them, the first that answers is asked: `host:port`, `unix:/path`, or a
-            URL of http or https, which means REST.
-        authority: the authority whose names it is asked for, and whose resources are taken from it; empty for all names of
-            authorities that no other upstream has, and for names without one.
-        ca: who signs the certificates of its servers; None where the connection is of plain text, or this machine trusts
-            what a URL of https leads to.
-        cert: the certificate that is shown to them; None for none.
-        key: the key to that.
-        token: the file of the bearer token that is sent to them; None for none.
+        servers: their addresses as written, in the order of attempts: `host:port`, `unix:/path`, or a URL of http or
+            https, which means REST.
+        authority: the authority that its names and resources are limited to; empty for all names of authorities without
+            another upstream, and for names without an authority.
+        ca: for its servers; None for plain text, or for the CAs of this machine with a URL of https.
+        cert: the client certificate, or None.
+        token: the file of the bearer token that is sent to them, or None.
     """
 
     servers: tuple[str, ...]
@@ -44,7 +42,7 @@ class UpstreamRule:
 
     @property
     def name(self) -> str:
-        """What it is called: its authority, or its first address."""
+        """Its authority, or its first address."""
         return self.authority or self.servers[0]
 
     def seen_from(self, directory: Path) -> UpstreamRule:
@@ -54,7 +52,7 @@ class UpstreamRule:
 
 
 def fault_of_server(text: str) -> str | None:
-    """Return why a text is no address of an xDS server, without the text, which may have a password; None where it is one."""
+    """Return why a text is not the address of an xDS server, without quoting it because of passwords, or None."""
     if text.startswith(URLS):
         return _fault_of_url(text)
     try:
@@ -93,7 +91,7 @@ def read_server(part: SettingPart) -> str:
 
 
 def _read_upstreams(written: object) -> tuple[UpstreamRule, ...]:
-    """Read a list of texts and objects, or one text: servers of one upstream with commas between them, upstreams with spaces."""
+    """Read a list of texts and objects, or one text with commas between servers, spaces between upstreams."""
     part = SettingPart(written)
     if isinstance(written, str):
         rules = [_rule_of_text(SettingPart(text, (), part.mistakes)) for text in written.split()]
@@ -172,14 +170,11 @@ UPSTREAMS = OptionForm(
 
 @dataclass(frozen=True, slots=True)
 class UpstreamNode:
-    """The node that upstreams are told.
+    """The node that is sent to upstreams, without empty texts.
 
     Attributes:
         id: empty for the name of this machine.
         cluster: the fleet that it belongs to.
-        region: of its locality, as the next two; each is empty where nothing is to be said.
-        zone: see there.
-        sub_zone: see there.
         metadata: as JSON.
     """
 
@@ -240,12 +235,12 @@ UPSTREAM_NODE = structured(
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Who else is responsible for resources.
+    """Another authority that owns resources.
 
     Attributes:
-        url: the base of the URLs of its resources, without a slash at its end: a resource is at `<url>/<type>/<path>`; empty
-            where they are at none.
-        upstream: the servers that have its resources; the first that answers is asked.
+        url: the base of the URLs of its resources, without a slash at its end: a resource is at `<url>/<type>/<path>`;
+            empty if they have none.
+        upstream: the servers that have its resources, in the order of attempts.
     """
 
     url: str = ""
@@ -253,7 +248,7 @@ class Authority:
 
 
 def at_urls(authorities: Mapping[str, Authority] | None) -> Mapping[str, Authority]:
-    """Return those authorities whose resources are at URLs; others have servers alone."""
+    """Return the authorities that have URLs."""
     return MappingProxyType({name: each for name, each in (authorities or {}).items() if each.url})
 
 
@@ -280,7 +275,7 @@ def _read_url(part: SettingPart) -> str:
 
 
 def _fault_of(text: str) -> str | None:
-    """Return why a text is no base of URLs, without the text, which may have a password."""
+    """Return why a text is not a base of URLs, without quoting it because of passwords, or None."""
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)

@@ -1,4 +1,7 @@
-"""The settings `views` and `variables`: which layers of the tree a node sees, and what stands for `${NAME}` in them."""
+"""The settings `views` and `variables`.
+
+The layers of the tree that a node sees, and the values for `${NAME}` in them.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from fsxds.settings.structured import DEEPEST, SettingPart, object_schema, struc
 Found = TypeVar("Found")
 
 REGEX = "re:"
-"""Begins a pattern that is a regular expression; all others are globs."""
+"""The prefix of a pattern that is a regular expression; all others are globs."""
 
-# RE2 compiles an expression of a megabyte for seconds.
+# RE2 takes seconds to compile an expression of a megabyte.
 LONGEST_PATTERN = 4096
 
 _LOCALITY = ("region", "zone", "sub_zone")
 _TEXTS = ("id", "cluster", "user_agent_name", "user_agent_version")
 ATTRIBUTES = (*_TEXTS, *(f"locality.{name}" for name in _LOCALITY))
-"""What rules match, and templates name; besides `metadata.NAME`, at any depth."""
+"""The attributes of nodes in rules and templates; besides `metadata.NAME`, at any depth."""
 
 TEMPLATE = re.compile(r"\{node\.([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -33,25 +36,25 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What stands for `${NAME}`, by name.
+    """The values for `${NAME}`, by name.
 
     Attributes:
         texts: the values. They may be secrets, and are not shown.
-        unset: of variables whose value the environment should have and has not, the names there.
+        unset: the environment names of variables without a value there, by name.
     """
 
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     unset: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def over(self, others: Variables) -> Variables:
-        """Return these, and of the others those of other names."""
+        """Return the union; these variables take precedence."""
         return Variables(
             MappingProxyType({**_without(others.texts, self.unset), **self.texts}),
             MappingProxyType({**_without(others.unset, self.texts), **self.unset}),
         )
 
     def found_in(self, environment: Mapping[str, str]) -> Variables:
-        """Return these, with the values that the environment has."""
+        """Add the values in the environment."""
         found = {name: environment[key] for name, key in self.unset.items() if key in environment}
         unset = _without(self.unset, found)
         return Variables(MappingProxyType({**self.texts, **found}), MappingProxyType(unset))
@@ -67,11 +70,9 @@ class ViewRule:
     """One view: the nodes that have it, and its layers.
 
     Attributes:
-        name: is unique.
-        match: attributes of nodes (see `ATTRIBUTES`), each with patterns, of which one has to match. Every node matches
-            where there are none.
+        match: patterns by attribute (see `ATTRIBUTES`); one per attribute has to match. Empty for every node.
         layers: folders, with templates such as `{node.id}`; later ones win.
-        variables: hold in this view, and go before the setting `variables`.
+        variables: take precedence over the setting `variables`.
     """
 
     name: str
@@ -80,12 +81,12 @@ class ViewRule:
     variables: Variables = field(default_factory=Variables)
 
     def found_in(self, environment: Mapping[str, str]) -> ViewRule:
-        """Return the rule with the variables that the environment has."""
+        """Add the values of its variables in the environment."""
         return replace(self, variables=self.variables.found_in(environment))
 
 
 def no_such_view(name: str, names: Collection[str]) -> str:
-    """Return what is wrong with the name of a view that is none of these."""
+    """Return the fact and remedy for the name of an unknown view."""
     near = get_close_matches(name, names, 1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none: give `views`'}"
     return f"there is no view {name}; {hint}"
@@ -113,7 +114,7 @@ def _read_rule(part: SettingPart) -> ViewRule:
 
 
 def _reject_unreachable(part: SettingPart, rule: ViewRule, before: Iterable[ViewRule]) -> None:
-    """Reject a rule of a name that is taken, or that no node reaches: the first rule that matches wins."""
+    """Reject a rule with a duplicate name, or one after a rule with the same nodes, because the first wins."""
     for other in before:
         if other.name == rule.name:
             part.reject(f"there are two views {rule.name}; give each a name of its own")
@@ -131,7 +132,7 @@ def _read_name(part: SettingPart) -> str:
 
 
 def read_attributes(part: SettingPart, read: Callable[[SettingPart], Found]) -> list[tuple[str, Found]]:
-    """Return what is said of the attributes of nodes, each with its name, such as `metadata.labels.tier`."""
+    """Return the values for attributes of nodes by name, such as `metadata.labels.tier`."""
     found: list[tuple[str, Found]] = []
     for key, member in part.members((*_TEXTS, "locality", "metadata")).items():
         if key == "locality":
@@ -157,7 +158,7 @@ def _read_metadata(
 
 
 def read_patterns(part: SettingPart) -> tuple[str, ...]:
-    """Return one pattern, or several in a list."""
+    """Return one pattern, or several from a list."""
     parts = part.list_members() if isinstance(part.written, list) else (part,)
     return tuple(_read_pattern(each) for each in parts)
 
@@ -172,7 +173,7 @@ def _read_pattern(part: SettingPart) -> str:
 
 
 def _regex_fault(regex: str) -> str:
-    # `--help` and most settings do without.
+    # `--help` and most settings do not need it.
     import re2
 
     options = re2.Options()
@@ -220,7 +221,7 @@ def _read_variables(part: SettingPart) -> Variables:
             source = member.members(("environment",), ("environment",))
             unset[name] = source["environment"].text() if "environment" in source else ""
         elif member.written == "":
-            # Nothing may be what has to stand there.
+            # The value may be empty on purpose.
             texts[name] = ""
         else:
             texts[name] = member.scalar()
@@ -235,7 +236,7 @@ PATTERNS: Schema = {
 
 
 def attributes_schema(leaf: Schema) -> Schema:
-    """Return the JSON Schema of what is said of the attributes of nodes."""
+    """Return the JSON Schema of attributes of nodes."""
     metadata = {"type": "object", "additionalProperties": {"anyOf": [leaf, {"type": "object"}]}}
     locality = object_schema(dict.fromkeys(_LOCALITY, leaf))
     return object_schema({**dict.fromkeys(_TEXTS, leaf), "locality": locality, "metadata": metadata})

@@ -1,1 +1,1 @@
-"""Signed trees: the manifest, its signature, and whether what was read may be served."""
+"""Signed trees: the manifest, its signature, and the verification of trees."""

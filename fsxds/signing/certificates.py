@@ -1,8 +1,9 @@
-"""Whether the certificate of a signer leads to one that is trusted, and may sign trees.
+"""Verifies that a signer's certificate leads to a trusted one, and may sign trees.
 
-`cryptography` verifies chains of servers and clients; it takes no Ed25519 key, and no purpose but theirs. Here it checks the
-signature of each certificate, and this module what they say. What it does not understand it rejects: name constraints, and
-other critical extensions. Revocation is not asked for: a new CA, or a new manifest, replaces what leaked.
+`cryptography` verifies chains of servers and clients; it takes no Ed25519 key, and no purpose but theirs. Here it
+checks the signature of each certificate, and this module their fields. Extensions that it does not understand are
+rejected: name constraints, and other critical ones. Revocation is not checked: a new CA, or a new manifest, replaces a
+leaked key.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 from fsxds.model.errors import FsxdsError
 
-# The signer's and four of authorities between it and a trusted one. Each more of one name multiplies the ways to try.
+# The signer's certificate and four of CAs between it and a trusted one. Further ones of the same name multiply the
+# paths to try.
 MOST_CERTIFICATES = 5
 _MOST_WAYS = 10
 
@@ -31,7 +33,7 @@ _KEYS = "use Ed25519, ECDSA on P-256, P-384 or P-521, or RSA of 2048 bits or mor
 Value = TypeVar("Value", bound=x509.ExtensionType)
 
 _PURPOSES = {ExtendedKeyUsageOID.CODE_SIGNING, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
-# What may be critical, because it is checked here, or says nothing about signing.
+# May be critical, because they are checked here, or are irrelevant for signing.
 _UNDERSTOOD = {
     ExtensionOID.BASIC_CONSTRAINTS,
     ExtensionOID.KEY_USAGE,
@@ -39,7 +41,7 @@ _UNDERSTOOD = {
     ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
 }
 
-# What `cryptography` raises where a certificate, or a part of it that is read later, has not the form of one.
+# The exceptions of `cryptography` for a malformed certificate, or a part of it that is read later.
 UNREADABLE = (
     ValueError,
     TypeError,
@@ -55,15 +57,13 @@ _OTHER_SIGNER = "sign the tree with a certificate of that CA, or name the CA of 
 def verify_chain(chain: Sequence[x509.Certificate], trusted: Collection[x509.Certificate], now: dt.datetime) -> None:
     """Verify that a signer's certificate leads to a trusted one.
 
-    A certificate that is itself among the trusted ones is its own way.
-
     Args:
-        chain: the signer's, then others that may be on the way, in any order.
-        trusted: where ways may end.
-        now: when all certificates of a way have to be valid.
+        chain: the signer's certificate, then possible intermediate ones, in any order.
+        trusted: the ends of paths; a trusted signer needs no path.
+        now: when all certificates of a path have to be valid.
 
     Raises:
-        UntrustedError: no way to a trusted one is good.
+        UntrustedError: no path to a trusted certificate is valid.
     """
     signer, *others = chain
     found = [_fault_of(way, now) for way in islice(_ways((signer,), others, trusted), _MOST_WAYS)]
@@ -95,7 +95,7 @@ def name_of(certificate: x509.Certificate) -> str:
 def _ways(
     way: tuple[x509.Certificate, ...], others: Sequence[x509.Certificate], trusted: Collection[x509.Certificate]
 ) -> Iterator[tuple[x509.Certificate, ...]]:
-    """Yield the ways that begin so and end with a trusted certificate, each signed by the next one."""
+    """Yield the paths that begin with `way` and end with a trusted certificate; each one is signed by the next."""
     if way[-1] in trusted:
         yield way
         return
@@ -106,7 +106,7 @@ def _ways(
 
 def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
-        # It takes no signature that is made with MD5 or SHA-1.
+        # It rejects signatures with MD5 or SHA-1.
         certificate.verify_directly_issued_by(issuer)
     except (*UNREADABLE, InvalidSignature):
         return False
@@ -114,7 +114,7 @@ def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
 
 
 def _fault_of(way: tuple[x509.Certificate, ...], now: dt.datetime) -> UntrustedError | None:
-    """Return what is wrong with the certificates of a way, of which each signed the one before; None for nothing."""
+    """Return the fault of a path, in which each certificate signed the one before, or None."""
     for place, certificate in enumerate(way):
         try:
             _check_validity(certificate, now)
@@ -173,7 +173,7 @@ def _check_signer(certificate: x509.Certificate) -> None:
 
 
 def _check_authority(certificate: x509.Certificate, between: int) -> None:
-    """Check that a certificate is that of a CA, with so many certificates of others between it and the signer."""
+    """Check a CA certificate, with `between` certificates between it and the signer."""
     constraints, usage = _extension(certificate, x509.BasicConstraints), _extension(certificate, x509.KeyUsage)
     is_authority = constraints is not None and constraints.ca and (usage is None or usage.key_cert_sign)
     if not is_authority:
@@ -197,7 +197,7 @@ def _extension(certificate: x509.Certificate, wanted: type[Value]) -> Value | No
 
 
 class UntrustedError(FsxdsError):
-    """A manifest is not signed as it should be; `rule` is the rule that is broken, `fact` and `remedy` are for people."""
+    """A manifest is not signed correctly; `rule` is the broken rule, `fact` and `remedy` are for people."""
 
     def __init__(self, rule: str, fact: str, remedy: str) -> None:
         super().__init__(f"{fact}; {remedy}")

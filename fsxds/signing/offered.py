@@ -1,4 +1,4 @@
-"""Manifests on their way from a server to relays below it: in one message, all that vouch for what the server serves."""
+"""The message with all manifests for a server's resources, which relays below it receive."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PATH = "/fsxds/v1/manifest"
 
 FORM = "fsxds-manifests-1"
 
-# Of one server: those of its own tree and of its upstreams.
+# The maximum per server, for its own tree and its upstreams.
 MOST_OFFERED = 20
 
 
 def write_offers(offers: Iterable[OfferedManifest]) -> bytes:
-    """Write the message: JSON with both parts of each in base64."""
+    """Write the message: JSON with manifest and signature in base64."""
     written = [
         {"manifest": base64.b64encode(one.manifest).decode(), "signature": base64.b64encode(one.signature).decode()}
         for one in dict.fromkeys(offers)
@@ -32,7 +32,7 @@ def read_offers(content: bytes) -> tuple[OfferedManifest, ...]:
     """Read the message.
 
     Raises:
-        ManifestError: it is none.
+        ManifestError: it is malformed.
     """
     written = read_object(content)
     rows = written.get("manifests")

@@ -1,14 +1,14 @@
-"""Sign manifests, and verify their signatures.
+"""Signs manifests, and verifies their signatures.
 
-A signature is detached: the manifest is signed as it is, byte for byte. It is one JSON object in a file of its own:
+A signature is detached: the manifest is signed as it is, byte for byte. It is one JSON object in a separate file:
 
 | key | value |
 | --- | --- |
 | `form` | `fsxds-signature-1` |
-| `certificates` | in PEM: the signer's, then those of authorities between it and a CA that is trusted |
+| `certificates` | in PEM: the signer's, then intermediate ones up to a trusted CA |
 | `signature` | in base64: Ed25519; ECDSA with SHA-256, SHA-384 or SHA-512, as the curve is large; or RSA-PSS with SHA-256 |
 
-The key says which algorithm it is, so that nobody can choose another one.
+The key determines the algorithm, so that an attacker cannot choose another one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _HASHES: dict[str, type[hashes.SHA256 | hashes.SHA384 | hashes.SHA512]] = {
 
 @dataclass(frozen=True, slots=True)
 class TrustAnchors:
-    """The certificates that signers have to lead to. Equal ones trust the same."""
+    """The certificates that signers have to lead to. Equal objects trust the same."""
 
     certificates: tuple[x509.Certificate, ...] = field(repr=False)
 
@@ -66,15 +66,12 @@ class TrustAnchors:
         return cls(_certificates(pem, "has no certificate in PEM that can be read"))
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
-        """Verify that a manifest is signed by one of these, and return who signed it.
+        """Verify that a manifest is signed by a trusted signer; return the signer's name.
 
-        Args:
-            manifest: what was signed.
-            signature: the signature file.
-            now_s: seconds since 1970.
+        `now_s` is seconds since 1970.
 
         Raises:
-            ManifestError: the signature file is none.
+            ManifestError: the signature file is malformed.
             UntrustedError: the signature is wrong, or not of a trusted signer.
         """
         chain, signed = _read(signature)
@@ -82,7 +79,7 @@ class TrustAnchors:
             key = chain[0].public_key()
         except UNREADABLE as error:
             raise ManifestError("the key of the signer cannot be read") from error
-        # First who it is said to be: of another signer, nothing is believed.
+        # The signer's identity first: the content of other signers is not evaluated.
         verify_chain(chain, self.certificates, dt.datetime.fromtimestamp(now_s, dt.UTC))
         try:
             _verify(key, signed, manifest)
@@ -94,7 +91,7 @@ class TrustAnchors:
 
 
 class Signer:
-    """Signs with a private key, for which there is a certificate."""
+    """Signs with a private key that has a certificate."""
 
     def __init__(self, key: _PrivateKey, chain: tuple[x509.Certificate, ...]) -> None:
         """Sign as the first certificate of a chain; `of` reads both."""
@@ -106,12 +103,12 @@ class Signer:
 
         Args:
             key: PKCS#8, or an older form.
-            chain: the certificate, then those of authorities.
-            password: that of an encrypted key.
+            chain: the certificate, then CA certificates.
+            password: of an encrypted key.
             now_s: seconds since 1970, when the certificate has to be valid.
 
         Raises:
-            UsageError: they cannot be read, do not belong together, or may not sign; nothing of the key is in its text.
+            UsageError: they cannot be read, do not belong together, or may not sign; its text has nothing of the key.
         """
         certificates = _certificates(
             chain, "--cert: has no certificate in PEM that can be read; give one, with its chain"
@@ -132,7 +129,7 @@ class Signer:
 
     @property
     def name(self) -> str:
-        """Who signs, for people."""
+        """The signer's name, for people."""
         return name_of(self._chain[0])
 
     def sign(self, manifest: bytes) -> bytes:
@@ -146,9 +143,9 @@ class Signer:
 
 
 def _certificates(pem: bytes, words: str) -> tuple[x509.Certificate, ...]:
-    """Read certificates; a UsageError of these words where there is none, or one cannot be read."""
+    """Read certificates; UsageError with the text `words` if there is none, or one cannot be read."""
     with warnings.catch_warnings():
-        # Of old forms that are in many bundles.
+        # About old forms that are in many bundles.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         try:
             return tuple(x509.load_pem_x509_certificates(pem))
@@ -176,7 +173,6 @@ def _public_bytes(key: PublicKeyTypes) -> bytes:
 
 
 def _read(signature: bytes) -> tuple[tuple[x509.Certificate, ...], bytes]:
-    """Return the chain and the signature of a signature file."""
     written = read_object(signature)
     if written.get("form") != FORM:
         raise ManifestError(f"its form is not {FORM}")
@@ -203,7 +199,7 @@ def _sign(key: _PrivateKey, content: bytes) -> bytes:
 
 
 def _verify(key: PublicKeyTypes, signature: bytes, content: bytes) -> None:
-    """Raise InvalidSignature where a signature is not of this key and content; the key was found strong enough."""
+    """Raise InvalidSignature if a signature is not of this key and content; the key's strength was checked."""
     if isinstance(key, ed25519.Ed25519PublicKey):
         key.verify(signature, content)
     elif isinstance(key, rsa.RSAPublicKey):

@@ -1,14 +1,14 @@
-"""The manifest of a tree: what it holds, by digests, as it is signed.
+"""The manifest of a tree: the digests of its content, for signing.
 
-It is one JSON object, and what is signed are its bytes:
+It is one JSON object, signed byte for byte:
 
 | key | value |
 | --- | --- |
 | `form` | `fsxds-manifest-1` |
-| `serial` | a number that grows with each manifest of the tree, so that an older one is known as such |
+| `serial` | a number that grows with each manifest of the tree, so that an older one is detected |
 | `made` | when it was made, for people |
 | `files` | `{path: SHA-256}` of each file that fsxds reads; paths are relative to the tree |
-| `resources` | `{type URL: {name: [SHA-256, …]}}` of each resource that is served, in any view; of its serialized message |
+| `resources` | `{type URL: {name: [SHA-256, ...]}}` of each resource that is served, in any view; of its serialized message |
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from fsxds.model.values import SourceFile, TypeUrl
 
 FORM = "fsxds-manifest-1"
 
-# What a database and JSON of other programs hold exactly.
+# The largest number that a database and JSON of other programs hold exactly.
 LARGEST_SERIAL = 2**53 - 1
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class ManifestError(FsxdsError):
-    """A text is no manifest, or no signature of one; its text says why."""
+    """A text is not a manifest, or not a signature of one; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeManifest:
-    """What a tree holds.
+    """The content of a tree.
 
     Attributes:
-        serial: of two manifests of a tree, the newer one has the larger; from 1.
+        serial: from 1; a newer manifest of a tree has a larger one.
         made: when it was made, for people; nothing depends on it.
-        files: the digests of the files, by their paths.
-        resources: those of what is served, by type and name; of a name several where views differ.
+        files: the digests of the files, by path.
+        resources: the digests of served resources, by type and name; several per name if views differ.
     """
 
     serial: int
@@ -54,7 +54,7 @@ class TreeManifest:
 
     @classmethod
     def of(cls, serial: int, made: str, files: Iterable[SourceFile], resources: Iterable[Resource]) -> TreeManifest:
-        """Make the manifest of files, and of what is served of them."""
+        """Create the manifest of files, and of the resources served from them."""
         digests = defaultdict[TypeUrl, defaultdict[str, set[str]]](lambda: defaultdict(set))
         for resource in resources:
             digests[resource.type_url][resource.name].add(digest_of(resource.body))
@@ -66,17 +66,17 @@ class TreeManifest:
         )
 
     def lists(self, type_url: TypeUrl, name: str, digest: str) -> bool:
-        """Whether a resource of this content is served."""
+        """Whether a resource with this content is listed."""
         return digest in self.resources.get(type_url, {}).get(name, ())
 
 
 def digest_of(content: bytes) -> str:
-    """Return the digest of content, as manifests have it."""
+    """Return the digest of content in the form of manifests."""
     return hashlib.sha256(content).hexdigest()
 
 
 def write_manifest(manifest: TreeManifest) -> bytes:
-    """Write a manifest, a digest to a line, so that version control shows what changed."""
+    """Write a manifest, one digest per line, so that version control shows the changes."""
     written = {
         "form": FORM,
         "serial": manifest.serial,
@@ -94,7 +94,7 @@ def read_manifest(content: bytes) -> TreeManifest:
     """Read a manifest.
 
     Raises:
-        ManifestError: it is none.
+        ManifestError: it is malformed.
     """
     written = read_object(content)
     if written.get("form") != FORM:
@@ -114,10 +114,10 @@ def read_manifest(content: bytes) -> TreeManifest:
 
 
 def read_object(content: bytes) -> dict[str, object]:
-    """Read a JSON object in which no key stands twice.
+    """Read a JSON object without duplicate keys.
 
     Raises:
-        ManifestError: it is none.
+        ManifestError: it is malformed.
     """
     try:
         written = json.loads(content, object_pairs_hook=_unique)

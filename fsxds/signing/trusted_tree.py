@@ -1,14 +1,14 @@
-"""Whether a tree is what its manifest says, and who signed that; what was trusted last stays.
+"""Verifies that a tree matches its manifest, and its signer; the last trusted tree stays.
 
 | rule | problem |
 | --- | --- |
 | A tree has a manifest and its signature. | `manifest-missing` |
 | Both can be read, and have their form. | `manifest-malformed` |
-| The signer is one who is trusted, at this moment, and signed this. | `signer-…`, `signature-wrong` |
+| The signer is trusted, at this moment, and signed this. | `signer-...`, `signature-wrong` |
 | No manifest is older than one that was trusted before, or another one of the same serial. | `manifest-replayed` |
-| The files are those of the manifest: none more, none fewer, none with another byte. | `file-unsigned`, `file-missing`, `file-changed` |
+| The files match the manifest: none more, none fewer, none with another byte. | `file-unsigned`, `file-missing`, `file-changed` |
 
-A tree that breaks one is held back as a whole, and not even parsed.
+A tree that breaks a rule is held back as a whole, and not even parsed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fsxds.signing.tree_manifest import ManifestError, TreeManifest, digest_of, 
 
 SIGNATURE_PATH = PurePosixPath(MANIFEST_SIGNATURE)
 
-# Files of one tree that are named; the others are counted.
+# The number of files of one tree that are named; further ones are counted.
 MOST_NAMED = 20
 
 _SIGN = "sign the tree by `fsxds sign`"
@@ -34,14 +34,14 @@ _SIGN_AGAIN = "sign the tree again by `fsxds sign`"
 
 @dataclass(frozen=True, slots=True)
 class SignedManifest:
-    """A manifest that was verified: what it says, its digest, and who signed it."""
+    """A verified manifest: its content, its digest, and its signer."""
 
     manifest: TreeManifest
     digest: str
     signer: str
 
     def replay_fault(self, newest: SeenManifest | None) -> UntrustedError | None:
-        """Return why it may be an old one that somebody put back, given the newest that was seen; None where it is not."""
+        """Return why it may be a replayed old one, given the newest manifest seen, or None."""
         serial = self.manifest.serial
         if newest is None or serial > newest.serial or (serial, self.digest) == (newest.serial, newest.digest):
             return None
@@ -53,22 +53,16 @@ class SignedManifest:
 
 
 def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: float) -> SignedManifest:
-    """Verify a manifest, and return what it says.
-
-    Args:
-        manifest: its bytes.
-        signature: those of its signature file.
-        anchors: who is trusted to sign.
-        now_s: seconds since 1970, when the signer has to be trusted.
+    """Verify a manifest, and return its content; `now_s` is seconds since 1970.
 
     Raises:
-        UntrustedError: it is not signed by one of these, or one of the two has another form.
+        UntrustedError: it is not signed by a trusted signer, or one of the two is malformed.
     """
     part = "signature"
     try:
         signer = anchors.verify(manifest, signature, now_s)
         part = "manifest"
-        # Of what is not signed, nothing is read.
+        # An unsigned manifest is not read.
         return SignedManifest(read_manifest(manifest), digest_of(manifest), signer)
     except ManifestError as error:
         raise UntrustedError("manifest-malformed", f"the {part} cannot be read: {error}", _SIGN_AGAIN) from error
@@ -77,13 +71,13 @@ def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: 
 def verified_tree(
     tree: SourceTree, anchors: TrustedSigners, now_s: float, known: SignedManifest | None = None
 ) -> SignedManifest | tuple[Problem, ...]:
-    """Return the manifest of a tree that is what it says; otherwise why it is not, one problem at least.
+    """Return the manifest of a tree that matches it; otherwise at least one problem.
 
     Args:
-        tree: as it was read.
-        anchors: who is trusted to sign.
+        tree: the tree that was read.
+        anchors: the trusted signers.
         now_s: seconds since 1970.
-        known: what was found of this very tree before: only whether its signer is still trusted is asked again.
+        known: the earlier result for this very tree: only the trust in its signer is verified again.
     """
     manifest, signature = tree.signed.manifest, tree.signed.signature
     if tree.signed.problems:
@@ -105,13 +99,13 @@ class ManifestVerifier:
     """Verifies trees by their manifests: see `tree_trust.TreeVerifier`."""
 
     def __init__(self, anchors: TrustedSigners, seen: SeenManifests) -> None:
-        """Trust what is signed by one of `anchors`, and remember in `seen` which manifests were trusted."""
+        """Trust manifests signed by one of `anchors`, and remember trusted manifests in `seen`."""
         self._anchors, self._seen = anchors, seen
-        # The tree that was trusted last, and what it was found to be.
+        # The last trusted tree, and its manifest.
         self._found: tuple[SourceTree, SignedManifest] | None = None
 
     def faults(self, tree: SourceTree, now_s: float) -> tuple[Problem, ...]:
-        """Return why a tree is not trusted; nothing if it is."""
+        """Return why a tree is not trusted; empty if it is."""
         known = self._found[1] if self._found is not None and self._found[0] is tree else None
         found = verified_tree(tree, self._anchors, now_s, known)
         if isinstance(found, tuple):
@@ -131,7 +125,6 @@ def _problem_of(error: UntrustedError) -> Problem:
 
 
 def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
-    """Yield a problem for each file that is not what the manifest says."""
     signed = f"what was signed (serial {manifest.serial})"
     unreadable = {str(one.path): one.message for one in tree.problems if one.severity is Severity.ERROR}
     excluded = frozenset(tree.excluded)
@@ -146,7 +139,7 @@ def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
     found = {str(file.path) for file in tree.files}
     for name in manifest.files.keys() - found:
         path = PurePosixPath(name)
-        # What the operator of this machine leaves out is no matter of who signs.
+        # Files that the operator of this machine excludes do not concern the signer.
         if excluded.isdisjoint((path, *path.parents)):
             fact = f"cannot be read: {unreadable[name]}" if name in unreadable else "is not here"
             fact = f"the file is part of {signed}, and {fact}"
@@ -154,7 +147,7 @@ def _file_faults(tree: SourceTree, manifest: TreeManifest) -> Iterator[Problem]:
 
 
 def _named(faults: Iterator[Problem]) -> tuple[Problem, ...]:
-    """Return the first of many problems of files, and one that counts the others."""
+    """Return the first of many problems of files, and one that counts further ones."""
     found = sorted(faults)
     if len(found) <= MOST_NAMED:
         return tuple(found)
@@ -172,7 +165,7 @@ def read_anchors(path: Path) -> TrustedSigners:
         UsageError: it cannot be read, has no certificate, or `cryptography` is not installed.
     """
     try:
-        # The extra "certificates", which nobody needs who verifies nothing.
+        # The extra "certificates" is only needed for verification.
         from fsxds.signing.signatures import TrustAnchors
     except ImportError as error:
         raise UsageError("verify_with: needs cryptography; pip install 'fsxds[certificates]'") from error

@@ -1,1 +1,1 @@
-"""From a tree of files to checked, versioned snapshots, or to problems."""
+"""Loads a tree of files into checked, versioned snapshots, or into problems."""

@@ -1,21 +1,22 @@
-"""Which files of a new tree may replace their last good content: the one home of "a file's last good content stays".
+"""Decides which files of a new tree replace their last good content; the only place with this rule.
 
-A bad file never takes resources away: what it held when it was last good stays, and other files are served as they are.
-A file is held back
+A bad file never removes resources: its last good content stays, and all other files are served as they are. A file is
+held back
 
-* when it does not parse, or could not be read;
-* when it defines what another file owns (a name, an address, the version of a type): a file owns what it is served with,
-  as long as it still has it, whatever else changed in it and whatever its path. Of what no file owns, the first path wins;
-* when it refers to what no file serves, and Envoy would reject that, or wait for it in vain;
-* with all others, where a tree is accepted whole or not at all.
+* if it does not parse, or could not be read;
+* if it defines a name, an address or a version of a type that another file owns: a file owns what it is served with,
+  while it still has it, whatever else changed in it and whatever its path. If no file is the owner, the first path
+  wins;
+* if it references a resource that no file serves, and Envoy would reject that, or wait for it in vain;
+* with all other files, if a tree is accepted as a whole.
 
-What is held back counts for nothing: no other file is held because of it, and none is served because of it. So what the
-rules held is tried again once it is known what is served.
+A held file has no effect: no other file is held because of it, and none is served because of it. So the held files are
+tried again once the served files are known.
 
-A file that was removed takes its resources along, but for one case: it vanished in the very step in which a file appeared
-that does not parse, or that is held and defines some of the same names. It may have been renamed; what it held, and no
-other file does, stays until that file is served or removed. A file that appeared as another vanished owns the names that
-both define.
+A removed file takes its resources along, with one exception: it vanished in the same step in which a file appeared that
+does not parse, or that is held and defines some of the same names. The file may have been renamed; its resources that
+no other file defines stay until the new file is served or removed. A file that appeared as another vanished owns the
+names that both define.
 """
 
 from __future__ import annotations
@@ -33,22 +34,20 @@ from fsxds.model.values import Problem, Severity, TypeUrl, Version
 from fsxds.snapshots.check_protocol import Conflicts, FileRule
 from fsxds.snapshots.proposals import Decision, FileChange, FileRecord, Proposal, Proposals, Records, ServedFiles
 
-# Each group of held files that is tried again costs all rules once; groups are tried one by one up to this many files.
+# Each trial of a group of held files costs all rules once. Up to this many files are tried one by one.
 MOST_TRIED_ALONE = 16
 
 MISSING_LAYER = "missing-layer"
-"""The rule of layers that have no folder. Its errors are those of no file: they hold back no other one of a whole tree."""
+"""The rule of layers without a folder. Its errors belong to no file, so they hold back no whole tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """How the files of a tree differ from what is served.
+    """The difference between the files of a tree and the served ones.
 
     Attributes:
-        present: the files that are new, or not served as they are, with what they parsed to and their own problems;
-            their `good` is not looked at. There may be others among them.
-        gone: the files of the tree before that are not there.
-        served: what is served of the tree before.
+        present: all files that are new or not served as they are, and perhaps others, with their parsed content and own
+            problems; `good` is ignored.
     """
 
     present: Records
@@ -57,7 +56,7 @@ class TreeChange:
 
 
 def report_nothing(_: Decision) -> Conflicts:
-    """Find nothing wrong."""
+    """Report no problem."""
     return {}
 
 
@@ -68,17 +67,16 @@ def accept(
     whole_trees: bool,
     report: Callable[[Decision], Conflicts] = report_nothing,
 ) -> dict[PurePosixPath, FileRecord]:
-    """Decide what is served of the files that changed.
+    """Decide which content of changed files is served; all other files stay as they are.
 
     Args:
-        change: those files. All others are served as they are, and stay so.
+        change: the changed files.
         rules: the rules between files.
-        whole_trees: one file with an error holds back all of them.
-        report: finds what else is wrong with files as they were accepted, which holds none of them back.
+        whole_trees: one file with an error holds back all files.
+        report: finds further problems in accepted files, which hold back none.
 
     Returns:
-        The records of these files, of files that vanished and are kept, and of all others of which something else is
-        wrong now.
+        The records of changed files, of removed files that are kept, and of all files with other problems than before.
     """
     deciding = _Deciding(change, tuple(rules))
     decision = deciding.decide({})
@@ -96,25 +94,25 @@ def accept(
 
 
 def _unreported(record: FileRecord) -> FileRecord:
-    """Return the record of a file that is served as it is, with its own problems alone."""
+    """Drop the problems that `report` added to a record."""
     return replace(record, problems=record.parsed.problems if record.parsed else ())
 
 
 def _on_its_own(record: FileRecord, before: FileRecord | None) -> FileRecord:
-    """Return the record of a file as if it were the only one: an error in it keeps its last good content."""
+    """Return the record of a file judged alone: an error in it keeps its last good content."""
     is_good = record.parsed is not None and (not record.problems or record.parsed.is_good)
     return FileRecord(record.parsed, record.parsed if is_good else before.good if before else None, record.problems)
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt(Decision):
-    """A decision, with the files that rules held back, each with what they found."""
+    """A decision, with the problems of the files that rules hold back."""
 
     held: Mapping[PurePosixPath, tuple[Problem, ...]]
 
 
 class _Deciding:
-    """Decides about one tree: first as if all were served, then about those again that were held for what is not served."""
+    """The decision on one tree; held files are tried again once it is known which files are served."""
 
     def __init__(self, change: TreeChange, rules: tuple[FileRule, ...]) -> None:
         self._served = change.served
@@ -130,7 +128,7 @@ class _Deciding:
         self._heirs = self._find_heirs()
 
     def decide(self, held: Mapping[PurePosixPath, tuple[Problem, ...]]) -> _Attempt:
-        """Serve all files but those in `held`, and those that the rules hold back then."""
+        """Serve all files except `held` ones and any that the rules then hold back."""
         records, held, given_up = dict(self._fresh), dict(held), set[PurePosixPath]()
         records |= {path: self.held_back(path, problems) for path, problems in held.items()}
         while True:
@@ -150,7 +148,7 @@ class _Deciding:
                     given_up.add(path)
 
     def better_than(self, attempt: _Attempt, conflicts: Conflicts) -> _Attempt | None:
-        """Return a decision that serves all that this one serves, and some of what it held; None where there is none."""
+        """Return a decision that serves some more held files and otherwise the same; None if there is none."""
         for group in _groups([path for path in attempt.held if path not in conflicts]):
             tried = self.decide({path: problems for path, problems in attempt.held.items() if path not in group})
             if tried.held.keys() < attempt.held.keys():
@@ -158,7 +156,7 @@ class _Deciding:
         return None
 
     def conflicts_of_held(self, attempt: _Attempt) -> Conflicts:
-        """Return what the rules find in the files that they held, beside what is served and what other held files define."""
+        """Return the problems of held files beside the served files and other held files."""
         if not attempt.held:
             return {}
         trials = [self._proposal(path, self._fresh[path], is_on_trial=True) for path in attempt.held]
@@ -171,12 +169,11 @@ class _Deciding:
         return conflicts
 
     def held_back(self, path: PurePosixPath, problems: tuple[Problem, ...]) -> FileRecord:
-        """Return the record of a file that rules hold back: what was good of it stays."""
         record = self._fresh[path]
         return replace(record, good=self._served.good(path), problems=record.problems + problems)
 
     def _conflicts(self, proposals: Proposals) -> Conflicts:
-        # What is served already, and still there, is never taken away by a rule.
+        # Rules never remove served content that is still in its file.
         movable = {proposal.path for proposal in proposals if proposal.is_gone or not proposal.is_last_good}
         for rule in self._rules:
             if found := {path: problems for path, problems in rule(proposals).items() if path in movable}:
@@ -195,7 +192,7 @@ class _Deciding:
         return Proposal(path, record.good, served is record.good, bool(record.suspects), was, is_on_trial)
 
     def _find_heirs(self) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
-        """Return for files that appeared what was served of files that vanished and share names with them: renamed files."""
+        """Map new files to the served content of vanished files that share names: renamed files."""
         gone = [record.good for record in self._gone.values() if record.good is not None]
         by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
         heirs = {}
@@ -208,7 +205,7 @@ class _Deciding:
     def _kept_though_gone(
         self, records: Records, given_up: AbstractSet[PurePosixPath]
     ) -> Iterator[tuple[PurePosixPath, FileRecord]]:
-        """Yield the records of files that vanished and may have been renamed, except those that were given up."""
+        """Yield the records of vanished files that may have been renamed."""
         broken = {path for path, record in records.items() if record.was_never_good} if self._gone else set()
         appeared = sorted(path for path in broken if path not in self._before)
         for path, record in self._gone.items():
@@ -220,7 +217,7 @@ class _Deciding:
 
 
 def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPath]]:
-    """Yield what to try: all of them, all but one, and one."""
+    """Yield the sets of files to try: all, all but one, and single ones."""
     if candidates:
         yield frozenset(candidates)
     if 1 < len(candidates) <= MOST_TRIED_ALONE:
@@ -229,7 +226,7 @@ def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPa
 
 
 def _what_is_left(record: FileRecord, others: Proposals) -> FileRecord | None:
-    """Return the record of a file that was removed with what no other file defines; None where that is nothing."""
+    """Return the record of a removed file with the names that no other file defines; None if none or all are left."""
     was = record.good.resources if record.good else ()
     left = {id(resource) for resource in was if not others.defining(key_of(resource))}
     if not record.good or not 0 < len(left) < len(was):
@@ -238,12 +235,12 @@ def _what_is_left(record: FileRecord, others: Proposals) -> FileRecord | None:
         replace(document, resources=tuple(resource for resource in document.resources if id(resource) in left))
         for document in record.good.documents
     )
-    # No content of any file is this one, so that it cannot be taken for a file that came back.
+    # The empty digest matches no file, so this is never mistaken for a file that came back.
     return replace(record, good=replace(record.good, documents=documents, digest=""))
 
 
 def _may_hold(record: FileRecord, gone: ParsedFile) -> bool:
-    """Return whether a file may be the new form of another: it shares a name, or its names are not known."""
+    """Whether a file may be a vanished one renamed: it shares a name, or has unknown names."""
     if record.parsed is None or not record.parsed.is_good:
         return True
     return not set(map(key_of, record.parsed.resources)).isdisjoint(map(key_of, gone.resources))
@@ -256,9 +253,8 @@ def _vanished(path: PurePosixPath, suspects: frozenset[PurePosixPath]) -> Proble
 
 
 def _has_error(records: Records, change: TreeChange) -> bool:
-    """Whether a file has an error, given the records that may differ from those before."""
     others = (problem for problem in change.served.problems if problem.path not in records)
-    # Those of files that are gone are gone, too.
+    # Problems of removed files do not count.
     found = (*(problem for record in records.values() for problem in record.problems), *others)
     return any(
         one.severity is Severity.ERROR
@@ -269,24 +265,24 @@ def _has_error(records: Records, change: TreeChange) -> bool:
 
 
 def _as_before(records: Records, change: TreeChange) -> dict[PurePosixPath, FileRecord]:
-    """Serve nothing new: every file keeps its last good content, also those that were removed."""
+    """Serve nothing new: every file keeps its last good content, also a removed one."""
     before = change.served.records
     kept = {path: replace(before[path], parsed=None) for path in change.gone if before[path].good is not None}
     return kept | {path: replace(record, good=change.served.good(path)) for path, record in records.items()}
 
 
 Declarations = Mapping[tuple[TypeUrl, str | None], int]
-"""How many documents declare a type with a version, None for those that have none."""
+"""The number of documents that declare a type with a version; the version is None if a document has none."""
 
 
 def declarations_of(files: Iterable[ParsedFile]) -> Counter[tuple[TypeUrl, str | None]]:
-    """Count what the documents of files declare."""
+    """Count the types and versions that documents of files declare."""
     documents = (document for parsed in files for document in parsed.documents)
     return Counter((type_url, document.version_info) for document in documents for type_url in document.declared)
 
 
 def declarations_with(before: Declarations, changes: Collection[FileChange]) -> Declarations:
-    """Return what is declared by all files that are served, given what was, and what changed."""
+    """Return the declarations of all served files after some changes."""
     now = Counter(before)
     now.update(declarations_of(change.now for change in changes if change.now))
     now.subtract(declarations_of(change.was for change in changes if change.was))
@@ -294,18 +290,17 @@ def declarations_with(before: Declarations, changes: Collection[FileChange]) -> 
 
 
 class AuthoredVersions:
-    """Holds authors to their versions, where those are served: one for a type, and a new one for new content."""
+    """Rejects files with a second version for a type, or with new content under an old version."""
 
     def __init__(self, served: Declarations) -> None:
         self._served = served
 
     def __call__(self, proposals: Proposals) -> Conflicts:
-        """Find the files whose version disagrees with a more trusted one, or with the content that it was served with."""
+        """Return problems of versions that disagree with a more trusted file, or were served with other content."""
         declared = declarations_with(self._served, proposals.changes)
         declared = Counter(declared) + declarations_of(proposal.parsed for proposal in proposals.on_trial)
         agreed = {type_url: version for type_url, version in declared if version is not None}
         if len(agreed) < len(declared):
-            # Who disagrees is found among all files.
             found, agreed = _disagreements(proposals.all_files())
             if found:
                 return {path: tuple(problems) for path, problems in found.items()}
@@ -313,7 +308,7 @@ class AuthoredVersions:
 
 
 def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPath, list[Problem]], dict[TypeUrl, str]]:
-    """Return the files whose versions are missing or disagree with more trusted ones, and the versions of the types."""
+    """Return problems of missing or disagreeing versions, and the version per type."""
     found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     agreed: dict[TypeUrl, tuple[str, PurePosixPath]] = {}
     for proposal, type_url, version_info in _declarations(proposals):
@@ -328,7 +323,6 @@ def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPa
 
 
 def _stale_versions(agreed: Mapping[TypeUrl, str], proposals: Proposals) -> Mapping[PurePosixPath, list[Problem]]:
-    """Return the files that change the content of a type under the version that it is served with."""
     found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     served = proposals.served.snapshot
     stale = {
@@ -347,7 +341,6 @@ def _stale_versions(agreed: Mapping[TypeUrl, str], proposals: Proposals) -> Mapp
 
 
 def _changes_content(type_url: TypeUrl, proposals: Proposals) -> bool:
-    """Whether other resources of a type would be served than are."""
     rows = proposals.served.rows(type_url)
     added: dict[str, Version | None] = {}
     for change in proposals.changes:
@@ -359,9 +352,7 @@ def _changes_content(type_url: TypeUrl, proposals: Proposals) -> bool:
 def authored_versions(declarations: Declarations, good: Callable[[], Iterable[ParsedFile]]) -> Mapping[TypeUrl, str]:
     """Return the versions that authors gave to types.
 
-    Args:
-        declarations: those of all files that are served.
-        good: returns these files in order; it is called where they disagree, and the last one counts.
+    `good` returns the served files in order; it is called if versions disagree, and the last one counts.
     """
     authored = {type_url: Version(version) for type_url, version in declarations if version is not None}
     if len(authored) < sum(version is not None for _, version in declarations):
@@ -373,7 +364,7 @@ def authored_versions(declarations: Declarations, good: Callable[[], Iterable[Pa
 
 
 def _declarations(proposals: tuple[Proposal, ...]) -> list[tuple[Proposal, TypeUrl, str | None]]:
-    """Return the version that each document gives each of its types, those first that are served with the type."""
+    """Return the version of each type in each document; documents already served with the type come first."""
     declared = [
         (proposal, type_url, document.version_info)
         for proposal in proposals
@@ -388,7 +379,6 @@ def _serves(proposal: Proposal, type_url: TypeUrl) -> bool:
 
 
 def _content(type_url: TypeUrl, files: Iterable[ParsedFile]) -> dict[str, Version]:
-    """Return the versions of the resources of a type by their names."""
     return {
         resource.name: resource.version
         for parsed in files

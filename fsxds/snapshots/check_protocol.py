@@ -1,7 +1,7 @@
-"""What loading asks of whoever judges files, and what it shows them: `lint/linter.py` implements `Check`.
+"""The protocols of checks in loading; `lint/linter.py` implements `Check`.
 
-The server does not import the linter: callers pass it in. It decides which files are held back, and what is reported
-of them.
+The server does not import the linter: callers pass it in. A check decides which files are held back and which problems
+are reported.
 """
 
 from __future__ import annotations
@@ -24,21 +24,17 @@ Found = TypeVar("Found", Fault, Problem)
 
 
 Conflicts = Mapping[PurePosixPath, tuple[Problem, ...]]
-"""Files with what is wrong with them."""
+"""Files with their problems."""
 
 FileRule = Callable[[Proposals], Conflicts]
-"""A rule between files: given proposals, it returns the files to hold back, and why. It costs what the proposals change."""
+"""A rule between files: returns the files to hold back, and why. Its cost is that of the proposed changes."""
 
 
 class Place(NamedTuple):
-    """Where a field is written.
+    """The place of a field; line and column count from 1.
 
     Attributes:
-        path: the file.
-        line: counts from 1.
-        column: counts from 1.
-        field_path: leads to the field from the top of its document.
-        below: where the layers below wrote it, if it is a field of a patched resource that the patch did not write.
+        below: the place in the layers below, if the field is in a patched resource and the patch did not write it.
     """
 
     path: PurePosixPath
@@ -49,16 +45,16 @@ class Place(NamedTuple):
 
 
 class FieldLocator:
-    """Finds the lines of fields in a tree; each file costs a walk over its text, so larger ones can be left out."""
+    """Finds the lines of fields in a tree. Each file costs a pass over its text, so larger files can be excluded."""
 
     def __init__(self, tree: Tree, up_to_bytes: int | None) -> None:
         self._tree = tree
         self._up_to_bytes = up_to_bytes
 
     def places(self, parsed: ParsedFile, wanted: Iterable[tuple[Origin, FieldPath]]) -> list[Place]:
-        """Return the place of each field, given by the origin of its resource and its path in it.
+        """Return the place of each field, given the origin of its resource and its path in the resource.
 
-        Where the text is not at hand, it is that of the resource.
+        Without the text, the place is that of the resource.
         """
         sources = [_source_of(origin, path) for origin, path in wanted]
         file, file_format = self._tree.file_at(parsed.path), format_of(parsed.path)
@@ -77,7 +73,7 @@ class FieldLocator:
         return self._up_to_bytes is None or file.size_bytes <= self._up_to_bytes
 
     def _below(self, source: _Source) -> Place | None:
-        """Return the place of a field that no patch wrote which is further up."""
+        """Return the place of a field that no patch wrote."""
         if source.below is None:
             return None
         below = _source_of(*source.below)
@@ -87,7 +83,7 @@ class FieldLocator:
         find = file_format.locate if file_format else None
         if file is None or find is None or not file.size_bytes or not self._is_small(file):
             return Place(origin.path, origin.line, 1, below.field_path)
-        # What is below is known by the API's names alone. A field is written behind all that it is in.
+        # Fields below are known by the API's names only. A field is written after the fields that contain it.
         spelled = (
             *origin.field_path,
             *(camel_case(step) if isinstance(step, str) else step for step in source.below[1]),
@@ -97,7 +93,7 @@ class FieldLocator:
 
 
 class _Source(NamedTuple):
-    """Where a field comes from: a path in the document of an origin; and another origin with a path, where that has it."""
+    """The source of a field: an origin with a path; and the origin and path below if the patch did not write it."""
 
     origin: Origin
     field_path: FieldPath
@@ -119,7 +115,7 @@ def _source_of(origin: Origin, path: FieldPath) -> _Source:
 
 
 def problem_at(place: Place, fault: Fault, pointer: Callable[[FieldPath], str] = pointer_of) -> Problem:
-    """Return a fault as the problem of a place."""
+    """Return a fault as a problem at a place."""
     below = None if place.below is None else problem_at(place.below, fault, pointer)
     text = pointer(place.field_path)
     return Problem(
@@ -128,79 +124,76 @@ def problem_at(place: Place, fault: Fault, pointer: Callable[[FieldPath], str] =
 
 
 class TreeCheck(Protocol):
-    """Judges the files of one tree beside one another."""
+    """Judges the files of one tree together."""
 
     @property
     def rules(self) -> tuple[FileRule, ...]:
-        """What holds files back."""
+        """The rules that hold files back."""
 
     @property
     def memory(self) -> object:
-        """What the check of the next tree is to be given, so that it looks only at what changed."""
+        """The memory for the check of the next tree, which then examines only changes."""
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """What files need, served or not, and none of them defines; known after `report`, where something is elsewhere."""
+        """The names that files reference and none defines; known after `report`, if names may be elsewhere."""
 
     def report(self, decision: Decision) -> Conflicts:
-        """Return what else is wrong with files as they were accepted; it holds none of them back.
+        """Return further problems of accepted files, which hold none of them back.
 
-        They are all files of the decision, and those others of which something else is wrong now than before.
+        The result has all files of the decision, and any other files with problems that changed.
         """
 
 
 class Check(Protocol):
-    """Judges the content of files. It can be pickled, for processes that parse; two that judge alike are equal."""
+    """Judges the content of files. It can be pickled, for processes that parse; checks with equal results are equal."""
 
     @property
     def identity(self) -> str:
-        """A text that is the same, in every process, for checks that find the same in a file by itself."""
+        """A text that is equal, in every process, for checks that find the same problems in a single file."""
 
     def is_static(self, key: Key) -> bool:
-        """Whether a reference to something that is not in the tree leads to a resource of the bootstrap, as far as it is known."""
+        """Whether a reference that the tree does not define is known to lead to a resource of the bootstrap."""
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
-        """Return what looks at the messages of resources, in the walk over each."""
+        """Return the hooks for messages in the walk over each resource."""
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
+        """Return a fault or problem with the severity that its rule has here, or None if the rule is off."""
 
     def tree_check(
         self, memory: object, locator: FieldLocator, served: ServedFiles, elsewhere: Elsewhere = NOWHERE
     ) -> TreeCheck:
         """Return the check of one tree.
 
-        Args:
-            memory: that of the tree before; None where it is not known, or is that of another check.
-            locator: finds lines and columns.
-            served: what is served of the tree before.
-            elsewhere: what names may stand for that no file defines.
+        `memory` is that of the previous tree's check, or None; `served` are the files served of that tree. Names
+        without a definition in files may refer to resources in `elsewhere`.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class NoCheck:
-    """Judges nothing: every file that can be read is right."""
+    """Accepts every file that can be read."""
 
     @property
     def identity(self) -> str:
-        """The name of this class, or of one derived from it."""
+        """The name of this class, or of a derived one."""
         return type(self).__qualname__
 
     def is_static(self, _: Key) -> bool:
-        """Know nothing of the bootstrap."""
+        """Return False: the bootstrap is not known."""
         return False
 
     def message_hooks(self, _: Catalogue) -> Hooks:
-        """Look at no message."""
+        """Return no hooks."""
         return {}
 
     def adjusted(self, found: Found) -> Found | None:
-        """Leave every severity as it is."""
+        """Return the fault or problem unchanged."""
         return found
 
     def tree_check(self, _: object, __: FieldLocator, ___: ServedFiles, ____: Elsewhere = NOWHERE) -> TreeCheck:
-        """Check no tree."""
+        """Return a check without rules."""
         return _NoTreeCheck()
 
 

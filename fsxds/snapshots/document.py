@@ -1,4 +1,4 @@
-"""Read one document: which resources it holds, under which names, as which bytes."""
+"""Reads one document: its resources, with their names and bytes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from fsxds.snapshots.type_rules import TypeRules, rules_of
 
 @dataclass(slots=True)
 class DocumentDraft:
-    """A document while it is read. `broken` is the number of its resources with errors.
+    """A document while it is read.
 
-    `with_ttl` are the types of its resources that have a time to live.
+    `broken` is the number of resources with errors; `with_ttl` has the types of resources with a TTL.
     """
 
     number: int
@@ -50,14 +50,11 @@ class DocumentDraft:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What documents are read by.
+    """The tools that read documents.
 
     Attributes:
-        catalogue: the message types that exist.
-        converter: makes messages of plain values.
-        field_rules: what is checked in each message.
         unknown_fields: the severity of a field that no message type has.
-        naming: what structured names get beside what they write.
+        naming: the defaults for parts that structured names leave out.
     """
 
     catalogue: Catalogue
@@ -88,7 +85,7 @@ class DocumentReader:
         self._hint = hint
 
     def read(self, number: int) -> DocumentDraft:
-        """Read the document, which is the `number`th of its file, counted from 0."""
+        """Read the document with this number in its file, counted from 0."""
         draft = DocumentDraft(number)
         if isinstance(self._document, PlainDocument):
             self._read_plain(self._document, draft)
@@ -98,7 +95,6 @@ class DocumentReader:
         return draft
 
     def _read_plain(self, document: PlainDocument, draft: DocumentDraft) -> None:
-        """Read a document of plain values."""
         if is_layer_document(document.value):
             origin = Origin(self._path, document.line, draft.number)
             draft.edits, draft.faults = read_layer_document(document.value, origin, self._names.edited_name)
@@ -109,7 +105,7 @@ class DocumentReader:
         for piece in shape.pieces:
             self._read_piece(piece, draft)
             if draft.broken > MAX_FAULTS:
-                break  # more faults than are reported; and what is broken is not served
+                break  # more faults than are reported; and broken files are not served
         if shape.is_empty_on_purpose:
             self._declare_empty(shape.claim, draft)
 
@@ -163,7 +159,7 @@ class DocumentReader:
     def _converted(
         self, value: dict[str, PlainValue], row: ResourceType | None, convert: Callable[[PlainValue], Converted]
     ) -> Converted:
-        """Return what becomes of a resource, which the rules of its type may let be written in other ways."""
+        """Convert a resource, after the rules of its type have read its authored form."""
         rules = rules_of(row)
         if rules is None:
             return convert(value)
@@ -172,7 +168,6 @@ class DocumentReader:
         return Converted(None, (*converted.faults, *faults)) if faults else converted
 
     def _declare_empty(self, claim: TypeClaim | None, draft: DocumentDraft) -> None:
-        """Note that a document holds nothing on purpose."""
         row = self._row(claim, (), draft)
         if row is not None:
             draft.declared.add(row.type_url)
@@ -180,7 +175,7 @@ class DocumentReader:
     def _row(
         self, claim: TypeClaim | None, field_path: FieldPath, draft: DocumentDraft, value: Collection[str] = ()
     ) -> ResourceType | None:
-        """Return the type of a resource that does not name its own: the envelope's, else the file's."""
+        """Return the type of a resource without one: the envelope's, else the file's."""
         if claim is None:
             if self._hint is None:
                 draft.faults.append(shape.no_type(field_path, value))
@@ -189,7 +184,7 @@ class DocumentReader:
         row = BY_MESSAGE_TYPE.get(message_type)
         if row is None:
             fault = self._no_resource_type(message_type, claim.field_path)
-            # Reported once, however many resources the envelope has.
+            # Report it once, however many resources the envelope has.
             draft.faults += [fault] if fault not in draft.faults else []
         return row
 
@@ -199,7 +194,7 @@ class DocumentReader:
         return shape.unknown_type(message_type, similar_type(self._catalogue, message_type), field_path)
 
     def _wrapping(self, piece: Piece, draft: DocumentDraft) -> _Wrapping | None:
-        """Read what is around a resource; None where nothing is inside."""
+        """Read the `Resource` around a resource; return None if it is empty."""
         if piece.wrapper is None:
             return _NO_WRAPPING
         if piece.value is None and not redirect_payloads.is_named_in(piece.wrapper):
@@ -210,7 +205,7 @@ class DocumentReader:
         return _wrapping_of(converted.message) if converted.message is not None else _NO_WRAPPING
 
     def _read_item(self, message: Message, field_path: FieldPath, index: int, draft: DocumentDraft) -> None:
-        """Unpack what is in a message document: Any in `Resource` in Any, as deep as it goes."""
+        """Unpack an item of a message document: Any in `Resource` in Any, to any depth."""
         wrapping = _NO_WRAPPING
         while True:
             name = message.DESCRIPTOR.full_name
@@ -252,11 +247,10 @@ class DocumentReader:
         return shape.unknown_type(part.message_type, similar_type(self._catalogue, part.message_type), part.field_path)
 
     def _expected(self, claim: TypeClaim | None) -> ResourceType | None:
-        """Return the type that the envelope or the file says; None where neither does."""
         return self._hint if claim is None else BY_MESSAGE_TYPE.get(claim.type_url.rpartition("/")[2])
 
     def _add_named_redirect(self, place: _Place, expected: ResourceType | None, draft: DocumentDraft) -> None:
-        """Note a `Resource` that holds nothing and says which other one it stands for."""
+        """Add a `Resource` without content that names another resource as its redirect."""
         wrapping = place.wrapping
         try:
             locator = redirect_payloads.locator_of_text(wrapping.leads_to, wrapping.name, expected, self._authority)
@@ -294,7 +288,6 @@ class DocumentReader:
     def _add_payload(
         self, payload: Message, place: _Place, expected: ResourceType | None, draft: DocumentDraft
     ) -> None:
-        """Note what is where a resource is expected: one, or where one is."""
         if payload.DESCRIPTOR.full_name not in redirect_payloads.PAYLOADS:
             self._add(payload, place, draft)
             return
@@ -350,7 +343,6 @@ class DocumentReader:
     def _prepared(
         self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft
     ) -> tuple[_Place, bytes] | None:
-        """Write in a resource what does not stand in its file; return its place and its bytes, None where something is wrong."""
         body = message.SerializeToString(deterministic=True)
         if may_hold_names(body) or any(map(is_structured, (place.wrapping.name, *place.wrapping.aliases))):
             canonical = self._canonical(message, row, place, draft)
@@ -365,7 +357,7 @@ class DocumentReader:
         return place, body
 
     def _canonical(self, message: Message, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
-        """Rewrite the structured names in a resource, and return its place with those around it; None where one is wrong."""
+        """Rewrite the structured names in a resource and its wrapper; return its new place, or None for a fault."""
         own = self._own_name(message, row, place)
         canonical = self._canonical_around(row, place, draft)
         if isinstance(own, Fault):
@@ -375,7 +367,7 @@ class DocumentReader:
         fault = None if canonical.wrapping.name else unmatchable_fault(own, row, _name_path(row, place))
         draft.faults += [fault] if fault else []
         if row.name_field is not None:
-            # Most resources refer to nothing by such a name: without their own, there is nothing to look for.
+            # Most resources have no other structured name: without their own, there is nothing to rewrite.
             setattr(message, row.name_field, "")
         self._names.rewrite(message)
         if row.name_field is not None:
@@ -388,7 +380,6 @@ class DocumentReader:
         return self._names.resource_name(str(getattr(message, row.name_field)), row, _name_path(row, place))
 
     def _canonical_around(self, row: ResourceType, place: _Place, draft: DocumentDraft) -> _Place | None:
-        """Return the place of a resource with canonical names around it; None where one is wrong."""
         around = wrapper_path(place.field_path)
         written = [(place.wrapping.name, (*around, "name"))]
         written += [(alias, (*around, "aliases", index)) for index, alias in enumerate(place.wrapping.aliases)]
@@ -405,7 +396,7 @@ class DocumentReader:
         return place._replace(wrapping=replace(place.wrapping, name=name, aliases=tuple(aliases)))
 
     def _name_listener(self, message: Message, place: _Place, draft: DocumentDraft) -> str:
-        """Give a listener a name that stays the same, and report it; return it, empty where it has no address."""
+        """Give a listener a stable name, and report it; return it, empty without an address."""
         name = name_of_unnamed(message, place.wrapping.name)
         if name:
             cast("_Named", message).name = name
@@ -413,7 +404,6 @@ class DocumentReader:
         return name
 
     def _complete(self, message: Message, rules: TypeRules, place: _Place) -> list[Fault]:
-        """Complete a message by the rules of its type, and return what is wrong with it."""
         of_name = rules.name_fault(place.wrapping.name)
         around = wrapper_path(place.field_path)
         within = rules.complete(message, place.written, self._catalogue, self._authority)
@@ -423,7 +413,7 @@ class DocumentReader:
         ]
 
     def _check_ttl(self, row: ResourceType, ttl_s: float, place: _Place, draft: DocumentDraft) -> None:
-        """Note what is wrong with a time to live; that those of a type are not sent is reported once in a document."""
+        """Report a wrong TTL; the note on dropped TTLs of a type comes once per document."""
         fault = shape.wrong_ttl(ttl_s, place.field_path)
         if fault is None and row.type_url not in draft.with_ttl:
             draft.with_ttl.add(row.type_url)
@@ -433,7 +423,7 @@ class DocumentReader:
             draft.broken += fault.severity is Severity.ERROR
 
     def _check(self, message: Message, place: _Place, draft: DocumentDraft) -> tuple[Reference, ...]:
-        """Note what is wrong in a resource, and return what it refers to, all by the paths as its author spelled them."""
+        """Report the faults in a resource, and return its references, by paths in the author's spelling."""
         walk = self._field_rules.check(message)
         if walk.faults:
             draft.broken += any(fault.severity is Severity.ERROR for fault in walk.faults)
@@ -445,7 +435,7 @@ class DocumentReader:
     def _checked_references(
         self, references: tuple[Reference, ...], place: _Place, draft: DocumentDraft
     ) -> tuple[Reference, ...]:
-        """Return references, and note what is wrong with their structured names, where no rule has found it yet."""
+        """Return valid references, and report malformed names not reported yet."""
         checked = tuple(self._names.checked(references))
         wrong = [
             replace(one, field_path=place.field_path + one.field_path) for one in checked if isinstance(one, Fault)
@@ -463,7 +453,6 @@ class DocumentReader:
 
 
 def _conversion_faults(piece: Piece, faults: Collection[Fault]) -> list[Fault]:
-    """Return what is wrong with a resource, at its place in the document."""
     written = piece.value.get("@type") if faults and isinstance(piece.value, dict) else ""
     singular = shape.singular_collection(str(written).rpartition("/")[2], piece.field_path)
     if singular is not None:
@@ -477,7 +466,6 @@ def _as_authored(reference: Reference, written: PlainValue) -> Reference:
 
 
 def _name_path(row: ResourceType, place: _Place) -> FieldPath:
-    """Return where the name of a resource is written, else where the resource is."""
     if row.name_field is None or not isinstance(place.written, dict):
         return place.field_path
     written = authored_path(place.written, (row.name_field,))
@@ -485,7 +473,7 @@ def _name_path(row: ResourceType, place: _Place) -> FieldPath:
 
 
 def _written_name(row: ResourceType, place: _Place) -> str:
-    """Return the name of a resource as its author wrote it; empty where it cannot be read."""
+    """Return the name of a resource as its author wrote it; empty if it cannot be read."""
     if place.wrapping.name or row.name_field is None or not isinstance(place.written, dict):
         return place.wrapping.name
     written = place.written.get(str(authored_path(place.written, (row.name_field,))[0]))
@@ -504,7 +492,7 @@ def _wrapping_of(message: Message) -> _Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapping:
-    """What a `Resource` message adds to its resource; `leads_to` is what it stands for where it has none."""
+    """The fields of a `Resource` message; `leads_to` is the redirect of one without content."""
 
     name: str = ""
     aliases: tuple[str, ...] = ()
@@ -516,10 +504,7 @@ _NO_WRAPPING = _Wrapping()
 
 
 class _Place(NamedTuple):
-    """Where a resource is: its path in the document, its place in the list, the `Resource` around it, and its values.
-
-    `written` is None where the author wrote no plain values.
-    """
+    """The place of a resource; `written` is None if the author wrote no plain values."""
 
     field_path: FieldPath
     position: int | None
@@ -560,13 +545,12 @@ class _Wrapper(Protocol):
 
 
 def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
-    """Return the API's path of a field as the author of a document spelled it.
+    """Convert the API's path of a field to the author's spelling.
 
-    Authors may write `connectTimeout`, and one object where a list is expected. Steps that lead to nothing, such as a field that
-    is missing, stay as they are.
+    Authors may write `connectTimeout`, and one object in place of a list. Steps without a value stay as they are.
 
     Args:
-        value: what the author wrote at the top of the path.
+        value: the authored value at the top of the path.
         field_path: fields in snake_case, indexes and keys of maps.
     """
     steps: list[str | int] = []

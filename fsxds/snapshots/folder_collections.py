@@ -1,13 +1,13 @@
-"""List collections made of folders: all listeners in a folder of the tree, inline or as locators. Pure.
+"""Makes list collections of folders: all listeners in a folder of the tree, inline or as locators. Pure.
 
-Of those that are written in files, it is found out which entries lead nowhere.
+It also reports the dangling entries of collections that are written in files.
 
 | rule | source |
 | --- | --- |
-| A collection is what is in its folder now, in the order of names; an edit of the folder is a change of the collection. | xRFC TP1, "List" |
-| It is never empty: Envoy would remove every listener, and a folder is emptied by a wrong `mv` as well. | ENVOY.md E80 |
-| What a broken file may define stays in it until that is known. | |
-| What an author wrote under its name counts, and not the folder. | |
+| A collection has the present resources of its folder, in the order of names; an edit of the folder changes the collection. | xRFC TP1, "List" |
+| It is never empty: Envoy would remove every listener, and a wrong `mv` empties a folder as well. | ENVOY.md E80 |
+| A member that a broken file may still define stays. | |
+| A collection that an author wrote under the same name counts, not the folder. | |
 """
 
 from __future__ import annotations
@@ -39,13 +39,8 @@ class Collected:
     """A snapshot with its collections.
 
     Attributes:
-        snapshot: what is served; the one without them itself where none is to be made.
-        problems: folders of which none could be made, and entries that lead nowhere.
-        raw: the snapshot that they were made of.
-        rules: by what.
-        made: the collections that were made of folders, by name, each with its members.
-        dangling: the problems of entries.
-        held: no file is held for their sake.
+        snapshot: the served snapshot; `raw` itself if there is no collection to make.
+        made: the collections of folders, by name.
     """
 
     snapshot: Snapshot
@@ -59,7 +54,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class FolderCollection:
-    """A collection that was made: the listeners in it, and the resource."""
+    """A collection of a folder: its listeners, and the resource."""
 
     members: tuple[Resource, ...]
     resource: Resource
@@ -76,12 +71,9 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Collected:
 
 
 def with_collections(source: Snapshot, rules: CollectionRules, before: Collected | None) -> Collected:
-    """Return a snapshot with the collections of folders; where nothing of them changed, with those from before.
+    """Return a snapshot with the collections of folders; unchanged ones are shared with `before`.
 
-    Args:
-        source: what the files hold, with redirects followed.
-        rules: which collections there are.
-        before: what was made before; None for nothing.
+    `source` is the snapshot with redirects followed.
     """
     dangling = _dangling(source, rules, before)
     if rules.catalogue is None or not rules.rules:
@@ -107,7 +99,7 @@ def with_collections(source: Snapshot, rules: CollectionRules, before: Collected
 
 
 def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None) -> tuple[Problem, ...]:
-    """Return the entries of written collections that lead nowhere; looked for where listeners or collections changed."""
+    """Return the dangling entries of written collections, computed only if listeners or collections changed."""
     collections = source.resources(COLLECTION.type_url)
     if rules.catalogue is None or not collections:
         return ()
@@ -133,7 +125,6 @@ def _dangling(source: Snapshot, rules: CollectionRules, before: Collected | None
 
 
 def _authority_of(collection: Resource) -> str:
-    """Return who is responsible for a collection, and so for what it names beside itself."""
     structured = parse_or_none(collection.name)
     return structured.authority if structured else ""
 
@@ -147,7 +138,7 @@ def _leads_nowhere(collection: Resource, index: int, locator: Locator, found: No
 
 
 def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | None) -> Iterator[Resource]:
-    """Yield the listeners in a folder, by name, with those that a broken file may still define."""
+    """Yield the listeners in a folder, by name, including members that a broken file may still define."""
     rows = source.resources(LISTENER.type_url)
     folder = PurePosixPath(rule.folder)
     by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())
@@ -161,7 +152,6 @@ def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | N
 
 
 def _is_unsure(source: Snapshot) -> bool:
-    """Whether broken files may define listeners which are not known."""
     return LISTENER.type_url in source.incomplete | source.withheld
 
 
@@ -202,14 +192,13 @@ def _made(
 
 
 def _references(member: Resource, index: int) -> Iterator[Reference]:
-    """Yield what an inline listener refers to; what it claims, its own resource claims already."""
+    """Yield the references of an inline listener, except its claims, which its own resource already has."""
     for one in member.references:
         if one.type_url not in CLAIMED:
             yield one._replace(field_path=("entries", index, "inline_entry", "resource", *one.field_path))
 
 
 def _served(source: Snapshot, made: Mapping[str, FolderCollection], before: Collected | None) -> Snapshot:
-    """Return a snapshot with the collections that were made beside those that were written."""
     type_url = COLLECTION.type_url
     written = source.resources(type_url)
     earlier = before.snapshot.resources(type_url) if before is not None else Rows(type_url)

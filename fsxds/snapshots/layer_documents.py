@@ -1,4 +1,4 @@
-"""Read documents of `kind: Layer`: what a layer does to resources of the layers below it.
+"""Reads documents of `kind: Layer`, which edit resources of the layers below.
 
 ```yaml
 kind: Layer
@@ -9,7 +9,7 @@ patch:
     web: {connect_timeout: 2s}
 ```
 
-Types are given by a word that also names files of theirs (`clusters`, `cds`), or by their message type or type URL.
+A type is given by a word that also names its files (`clusters`, `cds`), by its message type or its type URL.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ DELETE, PATCH = "delete", "patch"
 TYPE_WORDS = {
     word: row for row in reversed(RESOURCE_TYPES) for word in (*row.words, row.message_type, str(row.type_url))
 }
-"""By what the types of resources are given."""
+"""Types of resources by their accepted spellings."""
 
 NameOf = Callable[[str, ResourceType, FieldPath], str | Fault]
-"""Returns the canonical form of a resource's name that is written at a place, or what is wrong with it."""
+"""Returns the canonical form of a resource name written at a place, or its fault."""
 
 Adjust = Callable[[Problem], Problem | None]
-"""Returns a problem with the severity that its rule has; None where the rule is off."""
+"""Returns a problem with the severity of its rule, or None if the rule is off."""
 
 
 def is_layer_document(value: PlainValue) -> TypeGuard[dict[str, PlainValue]]:
-    """Return whether a document is about other layers; no resource has a field of this name."""
+    """Return whether a document edits other layers; no resource has a field `kind`."""
     return isinstance(value, dict) and value.get("kind") == KIND
 
 
 def read_layer_document(
     value: dict[str, PlainValue], origin: Origin, name_of: NameOf
 ) -> tuple[tuple[LayerEdit, ...], list[Fault]]:
-    """Return what a document does, and what is wrong with it; `origin` is that of the document."""
+    """Return the edits and faults of a document, given the document's origin."""
     reader = _LayerReader(origin, name_of)
     return tuple(reader.read(value)), reader.faults
 
@@ -59,7 +59,6 @@ class _LayerReader:
         self._seen: set[tuple[str, str]] = set()
 
     def read(self, value: dict[str, PlainValue]) -> Iterator[LayerEdit]:
-        """Yield what a document does."""
         for key, content in value.items():
             if key in (DELETE, PATCH):
                 if content is not None:
@@ -85,7 +84,7 @@ class _LayerReader:
                 yield from self._patches(row, named, (key, word))
 
     def _deletions(self, row: ResourceType, names: PlainValue, path: FieldPath) -> Iterator[LayerEdit]:
-        # As elsewhere, one value may stand where a list is expected.
+        # As elsewhere, one value may stand for a list.
         for index, name in enumerate(names if isinstance(names, list) else [names]):
             place = (*path, index) if isinstance(names, list) else path
             if not isinstance(name, str) or not name:
@@ -132,15 +131,15 @@ def _shown(value: PlainValue) -> str:
     return quoted(value, secret=True)
 
 
-# What is below
+# Missing resources below
 
 
 def nothing_below(
     parsed: ParsedFile, bases: Collection[Key], adjusted: Adjust, may_exist: Callable[[Key], bool] = lambda _: False
 ) -> Iterator[Problem]:
-    """Yield a problem for each resource that a file deletes or patches, and no layer below has.
+    """Yield a problem for each edited resource that no layer below has.
 
-    `may_exist` says whether a broken file below may define it: then there is nothing wrong with deleting it.
+    `may_exist` tests whether a broken file below may define it: then deleting it is no problem.
     """
     for edit in parsed.edits:
         if edit.key in bases:

@@ -1,11 +1,11 @@
-"""A tree by its layers: which folders are layers, and which file is in which of them.
+"""Divides a tree by its layers: which folders are layers, and which file is in which layer.
 
 A layer that the settings name and that has no folder is lost, which is an error unless its rule has another severity:
 
 | a lost layer | rule |
 | --- | --- |
-| that the tree before had | keeps its files, until its folder is back or the settings do not name it any more |
-| that it did not have | may hold anything: it is a file that cannot be read, so that nothing may be reported as removed |
+| that the tree before had | keeps its files, until its folder is back or the settings no longer name it |
+| that it did not have | may hold anything: it is an unreadable file, so that no resource may be reported as removed |
 """
 
 from __future__ import annotations
@@ -20,44 +20,40 @@ from fsxds.model.values import LostLayer, Problem, SourceFile, SourceTree
 from fsxds.snapshots.load import differing_files
 
 NO_LAYER = ""
-"""Stands for the layer of what is in none."""
+"""The layer of files outside of all layers."""
 
 
 class LayerRules(Protocol):
-    """What the settings say about layers."""
+    """The settings of layers."""
 
     def layer_names(self, folders: Collection[str]) -> frozenset[str]:
-        """Return which of the folders of a tree are layers."""
+        """Return the folders of a tree that are layers."""
 
     def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
-        """Return the layers that are lost in a tree of these folders, after one in which the layers `known` had files."""
+        """Return the lost layers of a tree with these folders; layers in `known` had files in the previous tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSource:
-    """What a layer holds: its files, sorted by path, and what could not be read of it."""
+    """The files of a layer, sorted by path, and its problems of reading."""
 
     files: tuple[SourceFile, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property
     def has_variables(self) -> bool:
-        """Whether variables are to be replaced in any of its files."""
+        """Whether variables are to be replaced in any file of the layer."""
         return any(file.has_variables for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class LayeredTree:
-    """A tree by its layers.
+    """A tree divided by its layers.
 
     Attributes:
-        read: the tree as it was read.
-        tree: all of it, with what is kept of lost layers.
-        folders: all its folders, as posix paths; those of lost layers are among them, where they are held.
-        rules: say which folders are layers.
-        names: those that are.
-        by_layer: what each holds, `NO_LAYER` for what is in none; a layer that stays as it was is the same object.
-        lost: the layers that the settings name and that have no folder.
+        read: the tree without the kept files of lost layers.
+        folders: all folders, as posix paths, including held lost layers.
+        by_layer: the content of each layer, `NO_LAYER` for files in none; an unchanged layer is the same object.
     """
 
     read: SourceTree
@@ -70,7 +66,7 @@ class LayeredTree:
 
     @classmethod
     def of(cls, read: SourceTree, rules: LayerRules, before: LayeredTree | None) -> LayeredTree:
-        """Divide a tree; `before` is the one before. The cost follows what differs, as long as no folder comes or goes."""
+        """Divide a tree; while no folder comes or goes, only differences from `before` cost."""
         last = before if before is not None and before.rules is rules else None
         if last is not None and last.has_paths_of(read):
             return replace(last, read=read, tree=read, by_layer=last.updated(read))
@@ -81,13 +77,13 @@ class LayeredTree:
         return cls(read, tree, folders, rules, names, by_layer, lost)
 
     def has_paths_of(self, read: SourceTree) -> bool:
-        """Whether a tree has the same folders for certain, since it has the same paths, and no layer is lost."""
+        """Whether a tree certainly has the same folders: its paths are the same, and no layer is lost."""
         files, missing = differing_files(self.tree, read)
         is_same_set = len(self.tree.files) == len(read.files) and missing == {file.path for file in files}
         return is_same_set and not self.lost and self.tree.problems == read.problems
 
     def updated(self, tree: SourceTree) -> Mapping[str, LayerSource]:
-        """Return what each layer holds of another tree with the same layers."""
+        """Return the content of each layer for another tree with the same layers."""
         changed, missing = differing_files(self.tree, tree)
         finder = self.finder()
         new: defaultdict[str, dict[PurePosixPath, SourceFile]] = defaultdict(dict)
@@ -107,29 +103,29 @@ class LayeredTree:
         return by_layer
 
     def finder(self) -> LayerFinder:
-        """Return what finds the layers of paths."""
+        """Return a finder of layers by path."""
         return LayerFinder(self.names)
 
     def source(self, name: str) -> LayerSource:
-        """Return what a layer holds."""
+        """Return the content of a layer."""
         return self.by_layer.get(name, LayerSource())
 
     @property
     def known(self) -> Mapping[str, LayerSource]:
-        """What is known of each layer that is there, or is kept."""
+        """The content of each layer that exists or is kept."""
         unknown = frozenset[str]().union(*(one.folders for one in self.lost if not one.is_kept))
         return {name: source for name, source in self.by_layer.items() if name not in unknown | {NO_LAYER}}
 
 
 class LayerFinder:
-    """Finds the innermost layer that a path is in; each folder is looked at once."""
+    """Finds the innermost layer of a path; each folder is examined once."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._known: dict[tuple[str, ...], str] = {(): NO_LAYER}
         self._names = names
 
     def layer_of(self, path: PurePosixPath) -> str:
-        """Return the layer of a file, `NO_LAYER` where it is in none."""
+        """Return the layer of a file, or `NO_LAYER`."""
         return self._of_folder(path.parts[:-1])
 
     def _of_folder(self, parts: tuple[str, ...]) -> str:
@@ -140,7 +136,7 @@ class LayerFinder:
         return known
 
     def by_layer(self, problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
-        """Return problems by their layers; that of a folder belongs to the layer that it is."""
+        """Group problems by layers; the problem of a folder belongs to the layer in that folder."""
         found: defaultdict[str, list[Problem]] = defaultdict(list)
         for problem in problems:
             found[self._of_folder(problem.path.parts)].append(problem)
@@ -150,7 +146,6 @@ class LayerFinder:
 def _with_lost(
     read: SourceTree, rules: LayerRules, before: LayeredTree | None
 ) -> tuple[SourceTree, tuple[LostLayer, ...]]:
-    """Return a tree with what it has to hold of lost layers, and these."""
     known = before.known if before else {}
     lost = rules.lost_layers(_folders(read), known.keys())
     held = [one for one in lost if one.held]
@@ -165,7 +160,6 @@ def _with_lost(
 
 
 def _divided(tree: SourceTree, names: frozenset[str]) -> Mapping[str, LayerSource]:
-    """Return what each layer holds."""
     finder = LayerFinder(names)
     files: defaultdict[str, list[SourceFile]] = defaultdict(list)
     for file in tree.files:
@@ -182,7 +176,7 @@ def _replaced(
 
 
 def _folders(tree: SourceTree) -> frozenset[str]:
-    """Return all folders of a tree; what cannot be read may be one."""
+    """Return all folders of a tree; an unreadable path may be one."""
     known: set[tuple[str, ...]] = {problem.path.parts for problem in tree.problems}
     new = {path.parts[:-1] for path in (*(file.path for file in tree.files), *(one.path for one in tree.problems))}
     while new:

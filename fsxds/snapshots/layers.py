@@ -1,10 +1,10 @@
-"""Load a layer on top of the layers below it, which views share.
+"""Loads a layer on top of the layers below it, which views share.
 
-What is below is a `Loaded` like any other, and the layer is one change of it: its files appear, and the files below lose
-the resources that it replaces. So the rules of acceptance hold in a view as in a tree, and the cost is that of the layer.
+The layers below are a `Loaded` like any other, and the layer is one change of it: its files appear, and the files below
+lose the resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
 
-Only where the layer is held back by that, it is loaded on top of what it was before: its last good content stays. What is
-held back counts for nothing, here too: then the layer replaces what its last good content does.
+Only if the layer is held back by that, it is loaded on top of its previous result: its last good content stays. Held
+files have no effect here either: the layer then replaces the resources of its last good content.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from fsxds.snapshots.proposals import differing
 
 @dataclass(frozen=True, slots=True)
 class LayerFiles:
-    """The files of one layer, sorted by path; what could not be read of it; and what each file parsed to, by its path."""
+    """The files of one layer, sorted by path; the problems of reading them; and the parsed files by path."""
 
     files: tuple[SourceFile, ...] = ()
     problems: tuple[Problem, ...] = ()
     parsed: Mapping[PurePosixPath, ParsedFile] = field(default_factory=dict)
 
     def is_same(self, other: LayerFiles) -> bool:
-        """Whether all of it is what another one has; it costs a comparison of objects for each file."""
+        """Whether two layers are equal, at the cost of an object comparison per file."""
         return (
             (self.files, self.problems) == (other.files, other.problems)
             and self.parsed.keys() == other.parsed.keys()
@@ -56,16 +56,13 @@ class LayerFiles:
 
 @dataclass(frozen=True, slots=True)
 class LoadedLayer:
-    """A layer as it was loaded on top of those below it.
+    """A layer loaded on top of others.
 
     Attributes:
-        loaded: all layers up to this one: what is served, and all that is wrong.
-        bare: the same without what is carried, for loading on top.
-        below: the layer below, None for the lowest.
-        layer: the files of this layer.
-        carried: files below of which something is wrong that `bare` does not say.
-        added: problems that the layers below it do not have.
-        removed: problems that they have and it does not.
+        bare: the same as `loaded` without `carried`, for loading on top.
+        carried: files below with problems that `bare` does not have.
+        added: problems that the layers below do not have.
+        removed: problems of the layers below that this one does not have.
     """
 
     loaded: Loaded
@@ -80,14 +77,7 @@ class LoadedLayer:
 def load_layer(
     below: LoadedLayer | None, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
 ) -> LoadedLayer:
-    """Load a layer.
-
-    Args:
-        below: the layer below it, None for the lowest.
-        layer: its files.
-        before: what it was loaded as last, on top of whatever was below then; None for the first time.
-        acceptance: how files are accepted.
-    """
+    """Load a layer; `below` is None for the lowest, `before` its previous result on any layers below, or None."""
     if below is None:
         tree = SourceTree(layer.files, layer.problems)
         bare = load(
@@ -105,7 +95,6 @@ def load_layer(
 def _with_edits_done(
     below: Loaded, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
 ) -> LayerFiles:
-    """Return the files of a layer, of which all is done that they say about the layers below."""
     patching, edited = acceptance.patching, [parsed for parsed in layer.parsed.values() if parsed.edits]
     if patching is None or not edited or below.memory is None:
         return layer
@@ -128,11 +117,11 @@ def _with_edits_done(
 
 @dataclass(slots=True)
 class _Assumed:
-    """What is served otherwise than it was taken to be.
+    """Corrections of the assumption that every good file of the layer is served.
 
     Attributes:
-        own: what is served of files of the layer, by path; None for nothing.
-        below: the files below of which only what is served can be projected.
+        own: the served content of the layer's files.
+        below: the files below with held content, so that only served content can be projected.
     """
 
     own: dict[PurePosixPath, ParsedFile | None] = field(default_factory=dict)
@@ -140,7 +129,7 @@ class _Assumed:
 
 
 class _LayerLoad:
-    """One load of a layer that has others below it."""
+    """One load of a layer on top of others."""
 
     def __init__(
         self, below: LoadedLayer, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
@@ -154,8 +143,8 @@ class _LayerLoad:
         self._below_held = {file.path for file in below.bare.held}
 
     def load(self) -> tuple[Loaded, Projection]:
-        """Return what was loaded, and what it left of the files below."""
-        # By the versions of authors, what is below would be the same version with other content.
+        """Return the loaded layer, and the projection of the files below."""
+        # With authored versions, the layer below would be the same version with other content.
         shared = None if self._acceptance.authored_versions else self._below.bare
         if self._before is None:
             return self._settled(shared)
@@ -168,7 +157,7 @@ class _LayerLoad:
         return self._settled(self._before.bare)
 
     def _settled(self, start: Loaded | None) -> tuple[Loaded, Projection]:
-        """Load on top of something until the layer replaces what is replaced by what is served of it."""
+        """Load on top of `start` until the layer replaces exactly the names it is served with."""
         assumed = _Assumed()
         while True:
             loaded, projection = self._attempt(start, assumed)
@@ -193,7 +182,7 @@ class _LayerLoad:
         return load(tree, start, parse, self._acceptance), projection
 
     def _parsed(self, path: PurePosixPath, projection: Projection) -> ParsedFile:
-        """Return what a file of the tree holds: all that are below were parsed when that was loaded."""
+        """Return the parsed form of a file; files below were parsed when they were loaded."""
         found = projection.parsed.get(path) or self._layer.parsed.get(path)
         if found is None and path in self._below.bare.records:
             found = self._below.bare.records[path].parsed
@@ -202,21 +191,21 @@ class _LayerLoad:
         return found
 
     def _counted(self, path: PurePosixPath, assumed: _Assumed, start: Loaded | None) -> ParsedFile | None:
-        """Return what is taken to be served of a file of the layer."""
+        """Return the content assumed to be served of a file of the layer."""
         if path in assumed.own:
             return assumed.own[path]
         parsed = self._layer.parsed.get(path)
         if parsed is not None and parsed.is_good:
             return parsed
-        # Of a file that vanished, too: it may be kept.
+        # Applies to a vanished file, too: it may be kept.
         record = start.records.get(path) if start else None
         return None if record is None else record.good
 
     def _learn(self, assumed: _Assumed, loaded: Loaded, projection: Projection, start: Loaded | None) -> bool:
-        """Note what is served otherwise than it was taken to be; return whether anything is. Each file is noted once."""
+        """Correct the assumptions once per file by a result; return whether there was a correction."""
         below = {path for path in projection.parsed.keys() - assumed.below if loaded.records[path].is_held}
         if below:
-            # What they hold back may be served beside what they held last.
+            # Their held content may be served beside their last good content.
             assumed.below |= below
             return True
         own: dict[PurePosixPath, ParsedFile | None] = {}

@@ -1,7 +1,7 @@
-"""Load the views of a tree that has layers: each wanted one, layer by layer; what several have in common is loaded once.
+"""Loads the wanted views of a tree with layers, layer by layer; layers shared by several views are loaded once.
 
-A layer that no wanted view has is not even parsed. The cost of problems follows what each layer adds to those of the layers
-below it, and takes from them.
+A layer of no wanted view is not even parsed. The cost of problems depends on those that each layer adds to the layers
+below it, or removes.
 """
 
 from __future__ import annotations
@@ -19,21 +19,19 @@ from fsxds.snapshots.layers import LayerFiles, LoadedLayer, load_layer
 from fsxds.snapshots.load import Acceptance, unjudged
 from fsxds.snapshots.loaded_views import LoadedViews, folders_of, merged_held, named_in
 
-# Files in no layer that are named in their note; the others are counted.
+# The maximum number of files in no layer named in their note; further files are counted.
 MOST_NAMED = 5
 
 LayerKey = tuple[str, str]
-"""A layer, and what says that the variables of a view hold in it; empty where none of its own do."""
+"""A layer, and the mark of the view whose variables apply; empty if none do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewsMemory:
-    """What is remembered of one load for the next, which looks only at what changed.
+    """The memory of one load for the next.
 
     Attributes:
-        tree: the tree by its layers.
-        layers: the files of the layers that were loaded, with what they parsed to.
-        loaded: these layers as they were loaded, by their names and those of the layers below them.
+        loaded: the loaded layers, each with the layers below it as the key.
     """
 
     tree: LayeredTree
@@ -42,24 +40,24 @@ class ViewsMemory:
 
     @property
     def read(self) -> SourceTree:
-        """The tree as it was read."""
+        """The tree as read."""
         return self.tree.read
 
     @property
     def kept(self) -> SourceTree:
-        """The same, with what is kept of layers that it has lost."""
+        """The tree as read, with the kept files of layers that it lost."""
         return self.tree.tree
 
     def files(self) -> Iterable[SourceFile]:
-        """Return the files of the layers that were loaded."""
+        """Return the files of the loaded layers."""
         return (file for layer in self.layers.values() for file in layer.files)
 
     def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
-        """Yield what a file parsed to, in each layer that was loaded with it."""
+        """Yield the parsed content of a file in each loaded layer that has it."""
         return (layer.parsed[path] for layer in self.layers.values() if path in layer.parsed)
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return what is served of each file; None for nothing."""
+        """Return the served content of each file, given the held files; None if nothing of a file is served."""
         good: dict[PurePosixPath, ParsedFile | None] = {}
         for layer in self.layers.values():
             good |= layer.parsed
@@ -69,16 +67,16 @@ class ViewsMemory:
         return good
 
     def unjudged(self) -> ViewsMemory:
-        """Return what is remembered for a load by other checks: what was good stays; every file is parsed and checked again."""
+        """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
         loaded = {key: replace(each, bare=unjudged(each.bare)) for key, each in self.loaded.items()}
         return replace(self, layers={}, loaded=loaded)
 
 
 class ViewsLoad:
-    """One load of views, on top of the one before.
+    """One load of views, on top of the previous one.
 
     Attributes:
-        unparsed: the files that have to be parsed for it; one of several variants may be in it several times.
+        unparsed: the files to parse for it; a file with several variants may occur several times.
     """
 
     def __init__(
@@ -90,11 +88,8 @@ class ViewsLoad:
     ) -> None:
         """Prepare to load a tree.
 
-        Args:
-            tree: the files as they are.
-            wanted: the views to load, with their variables where they have some of their own.
-            rules: say which folders are layers; another object than for the load before where they say otherwise.
-            before: what was loaded before; None for nothing.
+        `wanted` are the views to load, mapped to their variables if any have some. `rules` is a new object if the
+        layers of folders changed since the previous load.
         """
         memory = before.memory if before and isinstance(before.memory, ViewsMemory) else None
         self._tree = LayeredTree.of(tree, rules, memory.tree if memory else None)
@@ -103,7 +98,7 @@ class ViewsLoad:
         self._marks_before = {_mark(view) for view in before.by_layers} - {""} if before else set[str]()
         self._loaded: dict[Layers, LoadedLayer] = {}
         self._wanted = tuple(wanted)
-        # Nodes that no rule is for any more follow these, and those that are about to move.
+        # Followed by nodes that no rule covers any more, and by those about to move.
         self._left = {view: one for view, one in before.by_layers.items() if self._is_left(view)} if before else {}
         self._chains = {view: tuple(self._chain(view)) for view in wanted if view not in self._left}
         variables = {_mark(view): of_view for view, of_view in wanted.items()} if isinstance(wanted, Mapping) else {}
@@ -118,7 +113,7 @@ class ViewsLoad:
         self.unparsed = tuple(file for _, file in self._unparsed)
 
     def load(self, parsed: Iterable[ParsedFile], acceptance: Acceptance) -> LoadedViews:
-        """Load the views, given what `unparsed` parsed to."""
+        """Load the views, given the parsed form of each file in `unparsed`."""
         fresh = {(key, file.path): one for (key, file), one in zip(self._unparsed, parsed, strict=True)}
         layers = {key: self._layer(key, source, fresh) for key, source in self._sources.items()}
         loaded = self._loaded
@@ -142,18 +137,18 @@ class ViewsLoad:
         )
 
     def _is_left(self, view: Layers) -> bool:
-        """Whether a view has a layer that the settings do not name any more: then it stays as it was loaded last."""
+        """Whether the settings no longer name a layer of a view: then the view stays as last loaded."""
         return any(name in self._tree.folders and name not in self._tree.names for name in folders_of(view))
 
     def _chain(self, view: Layers) -> Iterator[Layers]:
-        """Yield what to load for a view, from its lowest layer on, each by its layers.
+        """Yield the keys of a view's layers to load, from the lowest on.
 
-        The variables of the view make a difference from the first layer on that has some.
+        The variables of the view are part of the key from the first layer on that uses some.
         """
         names, mark = folders_of(view), _mark(view)
         varied: Layers = ()
         for end in range(min(len(names), 1), len(names) + 1):
-            # Once it made one, it does: a file that is broken now may have had some when it was good.
+            # Also if it once did: a file that is broken now may have used some when it was good.
             was_varied = (*names[:end], mark) in self._loaded_before
             if mark and end and (was_varied or self._tree.source(names[end - 1]).has_variables):
                 varied = (mark,)
@@ -162,10 +157,10 @@ class ViewsLoad:
     def _loaded_layer(
         self, key: Layers, below: LoadedLayer | None, layer: LayerFiles, acceptance: Acceptance
     ) -> LoadedLayer:
-        """Load a layer; one that stays as it was, on top of what stays as it was, is taken as it is."""
+        """Load a layer, or return the previous result if it and all layers below are unchanged."""
         before = self._loaded_before.get(key)
         if before is None and _mark(key) in self._marks_before:
-            # The first file with variables came to what the view had without them.
+            # The view's first file with variables appeared: continue from its content without them.
             before = self._loaded_before.get(folders_of(key))
         is_same = before is not None and before.below is below and before.layer is layer
         if before is not None and is_same and not before.loaded.depends_on(acceptance.elsewhere):
@@ -175,14 +170,13 @@ class ViewsLoad:
         return load_layer(below, layer, before, acceptance)
 
     def _variant(self, key: Layers, layer: LayerFiles, acceptance: Acceptance) -> LoadedLayer:
-        """Load a lowest layer that was loaded with other variables, of which it shares what is the same."""
+        """Load a lowest layer on top of one with other variables, to share equal content."""
         others = (each for other, each in self._loaded.items() if each.below is None and other[:1] == key[:1])
         variant = next((load_layer(None, layer, other, acceptance) for other in others), None)
-        # What is held back beside the content of another view might be good by itself.
+        # A file held back beside the content of another view might be good by itself.
         return load_layer(None, layer, None, acceptance) if variant is None or variant.bare.held else variant
 
     def _source(self, key: Layers, variables: Variables | None) -> LayerSource:
-        """Return what a layer holds, with the values of a view's variables."""
         source = self._tree.source(folders_of(key)[-1])
         if not _mark(key) or variables is None:
             return source
@@ -190,7 +184,7 @@ class ViewsLoad:
             VariedFile(file, variables.texts, variables.unset) if file.has_variables else file for file in source.files
         )
         before = self._layers_before.get(_layer_key(key))
-        # Of equal files those from before are taken, so that what is the same is seen at once.
+        # Equal files are replaced by the previous objects, so that they are recognized at once.
         same = {file: file for file in before.files} if before else {}
         return LayerSource(tuple(same.get(file, file) for file in files), source.problems)
 
@@ -207,7 +201,6 @@ class ViewsLoad:
         return before if before is not None and before.is_same(layer) else layer
 
     def _outside(self) -> Problem | None:
-        """Return one note about all files that are in no layer, at the first."""
         files = self._tree.source(NO_LAYER).files
         if not files:
             return None
@@ -220,28 +213,22 @@ class ViewsLoad:
 
 
 def _mark(layers: Layers) -> str:
-    """Return what says that the variables of a view hold; empty where none of its own do."""
+    """Return the mark of a view with private variables, or an empty text."""
     return layers[-1] if len(layers) > 1 and layers[-1].startswith("/") else ""
 
 
 def _layer_key(key: Layers) -> LayerKey:
-    """Return what the files of the last layer are known by."""
     return (folders_of(key) or ("",))[-1], _mark(key)
 
 
 _Found = tuple[Problem, Severity]
-"""A problem may be worse in one view than in another."""
+"""The severity of a problem may differ between views."""
 
 
 def merged_problems(
     views: Mapping[Layers, LoadedLayer], layer_of: Callable[[PurePosixPath], str]
 ) -> tuple[Problem, ...]:
-    """Return what is wrong in any view, sorted by place; what does not show in all views with its layer says in which.
-
-    Args:
-        views: the last layer of each, as it was loaded.
-        layer_of: returns the layer that a file is in.
-    """
+    """Return all problems, sorted by place; one that is missing in a view with its layer names its views."""
     above: defaultdict[int, list[Layers]] = defaultdict(list)
     loaded: dict[int, LoadedLayer] = {}
     for layers, last in views.items():

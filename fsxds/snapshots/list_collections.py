@@ -1,11 +1,11 @@
-"""List collections in files: their entries are checked, and completed by what a reader of one needs. Pure.
+"""Rules of list collections in files: checks their entries, and adds the fields that clients need. Pure.
 
 | rule | source |
 | --- | --- |
-| An entry is a resource inline, or a locator of one; both of the type that the collection is of. | xRFC TP1, "List" |
-| The name of an entry is of letters, digits and `_-./`, and is its own in the collection; an entry may have none. | xRFC TP1, "URI encoding", "List collection with inlining" |
-| Envoy knows an inline listener by its own name. One without a name would get another one with each update, and two of one name make Envoy remove the others. | ENVOY.md E79, E80 |
-| The version of an entry is what Envoy shows for it; an author who writes none gets that of its content. | ENVOY.md E79 |
+| An entry is a resource inline, or a locator of one; both of the collection's type. | xRFC TP1, "List" |
+| The name of an entry consists of letters, digits and `_-./`, and is unique in the collection; an entry may have none. | xRFC TP1, "URI encoding", "List collection with inlining" |
+| Envoy knows an inline listener by its own name. A listener without a name would get another one with each update, and two with one name make Envoy remove all others. | ENVOY.md E79, E80 |
+| Envoy shows the version of an entry; without one from the author, it is the digest of the content. | ENVOY.md E79 |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
 
 
 def name_fault(name: str) -> Fault | None:
-    """Demand a structured name: a list collection is asked for by nothing else, and its file is named after its parts."""
+    """Demand a structured name: clients request list collections by no other, and the name gives the file its name."""
     if not name or is_structured(name):
         return None
     remedy = f"write xdstp://<authority>/{LISTENER_COLLECTION.message_type}/{quote(name)}"
@@ -38,7 +38,7 @@ def name_fault(name: str) -> Fault | None:
 
 
 def read(written: Mapping[str, PlainValue], authority: str) -> tuple[dict[str, PlainValue], tuple[Fault, ...]]:
-    """Return a collection with the fields of its locators where these are texts, and what is wrong with the texts."""
+    """Return a collection with textual locators replaced by their fields, and the faults of the texts."""
     entries = written.get("entries")
     # As everywhere in the API, one object may stand for a list of one.
     read = [_with_plain_locator(each, authority) for each in (entries if isinstance(entries, list) else [entries])]
@@ -62,13 +62,13 @@ def _with_plain_locator(entry: PlainValue, authority: str) -> tuple[PlainValue, 
 
 
 def _no_entries() -> Fault:
-    """A collection does not say that it is empty. Source: ENVOY.md E80."""
+    """Return the fault of a collection without `entries`. Source: ENVOY.md E80."""
     fact = "`entries` has no value, for which Envoy would remove every listener"
     return Fault("no-resources", fact, "write the entries, or `entries: []` to have none on purpose", ())
 
 
 def complete(collection: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str = "") -> list[Fault]:
-    """Complete the entries of a ListenerCollection, and return what is wrong with them, each at its place in it."""
+    """Complete the entries of a ListenerCollection, and return their faults, each at its place in it."""
     faults = _complete_entries(collection, catalogue, authority)
     is_silent = isinstance(written, dict) and written.get("entries") is None
     return [_no_entries()] if is_silent else faults
@@ -93,7 +93,7 @@ def _complete_entries(collection: DynamicMessage, catalogue: Catalogue, authorit
 
 
 def references_of(collection: DynamicMessage) -> Iterator[Reference]:
-    """Yield the listeners that the locators of a collection name; that none is there is judged where they are resolved."""
+    """Yield the listeners that locators of a collection name; dangling ones are reported when locators are resolved."""
     for index, entry in enumerate(collection.entries):
         for choice in _choices(entry):
             if isinstance(choice.target, ResourceName) and not choice.target.is_glob:

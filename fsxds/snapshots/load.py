@@ -1,6 +1,14 @@
-"""Load a tree of files, on top of the tree before: parse, check, accept, merge. The only entry.
+"""Loads a tree of files on top of the previous one: parse, check, accept, merge. The only entry.
 
-`merge` makes one immutable snapshot of the accepted files, which knows how it differs from the one before.
+`merge` makes one immutable snapshot of the accepted files, including its difference from the previous one. The snapshot
+also says of each type whether it may be reported as empty, and its missing names as removed:
+
+| a document, now or before, lists the type | a file that was never good may define it | `incomplete` | `undeclared` | `withheld` |
+| --- | --- | --- | --- | --- |
+| yes | no | no | no | no |
+| yes | yes | yes | no | no |
+| no | no | no | yes | only if no document ever listed any type |
+| no | yes | yes | yes | yes |
 """
 
 from __future__ import annotations
@@ -35,24 +43,24 @@ from fsxds.snapshots.names import unique_names
 from fsxds.snapshots.proposals import FileChange, FileRecord, Proposals, Records, ServedFiles, common_ends
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
-# At some 1.6 kB for each resource, this takes as many GB as a server of configuration is given.
+# At about 1.6 kB per resource, this takes as many GB as a config server usually gets.
 MOST_RESOURCES = 1_000_000
 
 
 class ResourceLimit:
-    """Holds back files with which there would be too many resources, the least trusted first.
+    """Rejects files that would exceed the resource limit, the least trusted first.
 
-    A file that has no more resources than are served of it is never held back by this.
+    It never rejects a file that does not grow.
 
     Args:
-        most: as many resources of all types a view may have.
+        most: the maximum number of resources, over all types, in one view.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
 
     def __call__(self, proposals: Proposals) -> Conflicts:
-        """Return the files to hold back, each at the first resource that is too many."""
+        """Return the files to hold back, each with a problem at its first surplus resource."""
         snapshot = proposals.served.snapshot
         count = 0 if snapshot is None else sum(map(len, snapshot.by_type.values()))
         if count + len(proposals.added) <= self._most:
@@ -84,7 +92,7 @@ TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
 
 
 class LayerPatching(Protocol):
-    """Does what files say about the layers below them: see `patches.Patching`."""
+    """Applies the edits that files make to the layers below: see `patches.Patching`."""
 
     def done(
         self,
@@ -93,7 +101,7 @@ class LayerPatching(Protocol):
         may_exist: Callable[[Key], bool],
         locator: FieldLocator,
     ) -> ParsedFile:
-        """Return a file of which all is done that its documents say about other layers."""
+        """Return a file with all its edits of other layers applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +109,13 @@ class Acceptance:
     """How a tree is accepted.
 
     Attributes:
-        whole_trees: one file with an error holds back all of them.
-        authored_versions: the versions that the files' authors wrote are served.
-        check: judges the files beside one another; what is no error holds nothing back.
-        locate_up_to_bytes: in files up to this size, what is wrong with a reference is reported at its own line and
-            column, in larger ones at those of its resource; None for no limit.
-        patching: patches resources of layers below; None where there are no layers.
-        max_resources: a file that brings more than so many into a view is held back.
-        elsewhere: what names may stand for that no file defines.
+        whole_trees: one file with an error holds back all files.
+        authored_versions: serve the `version_info` of the authors.
+        check: judges the files together; only errors hold a file back.
+        locate_up_to_bytes: in larger files, problems of references have the line and column of the resource; None for
+            no limit.
+        patching: None if there are no layers.
+        elsewhere: the resources that names without a definition in files may refer to.
     """
 
     whole_trees: bool = False
@@ -121,9 +128,9 @@ class Acceptance:
 
 
 class FileRecords(Mapping[PurePosixPath, FileRecord]):
-    """The records of all files by their paths, in the order of the paths; never changed.
+    """Immutable records of all files by path, in path order.
 
-    They share what is the same with those that they were made of. The order costs a look at all when it is asked for.
+    Copies share unchanged records. Iteration sorts the paths once per object.
     """
 
     def __init__(self, records: HashTrieMap[PurePosixPath, FileRecord] | None = None) -> None:
@@ -138,7 +145,7 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
         return iter(self._order)
 
     def __len__(self) -> int:
-        """Return how many files there are."""
+        """Return the number of files."""
         return len(self._records)
 
     def __contains__(self, path: object) -> bool:
@@ -151,11 +158,11 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
 
     @classmethod
     def of(cls, records: Records) -> FileRecords:
-        """Return records of any sort as such."""
+        """Convert records to `FileRecords`."""
         return records if isinstance(records, cls) else cls(HashTrieMap(records))
 
     def with_changes(self, changed: Records, gone: Iterable[PurePosixPath]) -> FileRecords:
-        """Return these records with others, and without some."""
+        """Return a copy with `changed` set and `gone` removed."""
         records = self._records
         for path in gone:
             records = records.discard(path)
@@ -164,13 +171,11 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
 
 @dataclass(frozen=True, slots=True)
 class LoadMemory:
-    """What is remembered of one load for the next, so that it looks only at what changed.
+    """The memory of one load for the next, which then examines only changes.
 
     Attributes:
-        tree: the tree that was loaded.
-        check: what its check remembers.
-        repeating: the files that are served with a name twice.
-        declarations: what authors declare in what is served; None where their versions do not count.
+        repeating: the served files that define a name twice.
+        declarations: the versions declared in served files; None if authored versions are off.
     """
 
     tree: Tree
@@ -181,11 +186,11 @@ class LoadMemory:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A tree as it was loaded: what is served, and all that is wrong with it now, sorted by place.
+    """A loaded tree: its snapshot, and all its present problems, sorted by place.
 
-    `memory` is for loading the next tree on top of it, which costs what changed then. Without it everything is looked at.
-    Nothing in it is ever changed, so that any number of trees can be loaded on top.
-    `wanted` is what files need and none defines, where it may be elsewhere.
+    Loading the next tree on top of `memory` costs only the changes; without it every file is loaded again. Any number
+    of trees can be loaded on top. `wanted` holds the names that files reference and none defines, if they may be
+    elsewhere.
     """
 
     snapshot: Snapshot
@@ -196,21 +201,21 @@ class Loaded:
     wanted: frozenset[Key] = field(default=frozenset(), compare=False, repr=False)
 
     def depends_on(self, elsewhere: Elsewhere) -> bool:
-        """Whether it may be loaded otherwise where other things are elsewhere, though no file changed."""
+        """Whether other resources elsewhere may change the result, though no file changed."""
         return bool(elsewhere) and bool(self.wanted or self.held)
 
 
 def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
-    """Return the files whose content was not parsed yet; the others cost one comparison each."""
+    """Return the files whose content is not parsed yet; any other file costs one comparison."""
     known = before.records if before else {}
     files = TreeDifference.between(before, tree).files
     return tuple(file for file in files if _known_parse(file, known.get(file.path)) is None)
 
 
 def unjudged(loaded: Loaded) -> Loaded:
-    """Return what was loaded, for a load by other checks: what was good stays; every file is parsed and checked again."""
+    """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
     records = {
-        # Good content without a digest is that of no file.
+        # Good content with an empty digest matches no file.
         path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
         for path, record in loaded.records.items()
     }
@@ -218,14 +223,7 @@ def unjudged(loaded: Loaded) -> Loaded:
 
 
 def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
-    """Load a tree, on top of what was loaded before.
-
-    Args:
-        tree: the files as they are.
-        before: the result for the tree before, None for the first.
-        parse: turns files into documents; it is called once, with those that changed.
-        acceptance: how the tree is accepted.
-    """
+    """Load a tree on top of the previous one; `parse` is called once, with the changed files."""
     memory = before.memory if before else None
     served = _served_by(before)
     fresh = {parsed.path: _undone(parsed, acceptance) for parsed in parse(changed_files(tree, before))}
@@ -252,7 +250,7 @@ def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance
 
 
 def _undone(parsed: ParsedFile, acceptance: Acceptance) -> ParsedFile:
-    """Return a file with problems for what it says about layers below: where there are some, that was done already."""
+    """Add the problems of edits of layers below, which can remain only if there is no layer below."""
     if not parsed.edits:
         return parsed
     found = nothing_below(parsed, (), acceptance.check.adjusted)
@@ -260,7 +258,6 @@ def _undone(parsed: ParsedFile, acceptance: Acceptance) -> ParsedFile:
 
 
 def _served_by(before: Loaded | None) -> ServedFiles:
-    """Return what was loaded as what is served before the next tree."""
     if before is None:
         return ServedFiles()
     if before.memory is not None:
@@ -271,7 +268,6 @@ def _served_by(before: Loaded | None) -> ServedFiles:
 
 
 def _declared_by(before: Loaded | None) -> Declarations:
-    """Return what authors declare in what is served."""
     if before is None:
         return {}
     if before.memory is not None and before.memory.declarations is not None:
@@ -281,7 +277,7 @@ def _declared_by(before: Loaded | None) -> Declarations:
 
 @dataclass(frozen=True, slots=True)
 class TreeDifference:
-    """How a tree differs from what was loaded: the files to look at, the errors of others, and the files that are gone."""
+    """The files of a tree to examine since the last load, the errors of other paths, and removed paths."""
 
     files: tuple[SourceFile, ...]
     errors: Mapping[PurePosixPath, Problem]
@@ -289,7 +285,7 @@ class TreeDifference:
 
     @classmethod
     def between(cls, before: Loaded | None, tree: Tree) -> TreeDifference:
-        """Compare a tree with what was loaded. Files that are the same objects cost one comparison each."""
+        """Compare a tree with the loaded one. Files that are the same objects cost one comparison each."""
         errors = {problem.path: problem for problem in tree.problems if problem.severity is Severity.ERROR}
         if before is None:
             return cls(tree.files, errors, frozenset())
@@ -297,7 +293,7 @@ class TreeDifference:
             files, missing = tree.files, set(before.records)
         else:
             files, missing = differing_files(before.memory.tree, tree)
-            # What is not served as it is may be now.
+            # Held files may become acceptable.
             missing.update(file.path for file in before.held)
             found = (tree.file_at(path) for path in missing.difference(file.path for file in files))
             files = (*files, *(file for file in found if file is not None))
@@ -305,7 +301,7 @@ class TreeDifference:
 
 
 def differing_files(before: Tree, tree: Tree) -> tuple[tuple[SourceFile, ...], set[PurePosixPath]]:
-    """Return the files that are not those of the tree before, and the paths of those that are not there any more."""
+    """Return the files that are other objects than before, and the paths of replaced or removed ones."""
     if isinstance(tree, OverlaidTree) and tree.below is before:
         return tuple(tree.changed.values()), set(tree.changed)
     was, now = before.files, tree.files
@@ -338,12 +334,12 @@ def _change_of(
 
 
 def _parts(path: PurePosixPath) -> tuple[str, ...]:
-    # Comparing the parts is what comparing the paths does, and takes a tenth of the time.
+    # Same order as the paths themselves, in a tenth of the time.
     return path.parts
 
 
 def _place(problem: Problem) -> tuple[object, ...]:
-    """Return what problems are sorted by, as they would be by themselves, only faster."""
+    """Return a sort key that orders problems as they compare, only faster."""
     path = problem.path.parts
     return path, problem.line, problem.column, problem.pointer, problem.rule, problem.message, problem.remedy
 
@@ -351,7 +347,7 @@ def _place(problem: Problem) -> tuple[object, ...]:
 def _problems(
     tree: Tree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
 ) -> tuple[Problem, ...]:
-    """Return all that is wrong, sorted by place, given the files of which something else may be wrong than before."""
+    """Return all problems, sorted by place; only problems of `changed` files may differ from before."""
     of_tree: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     for problem in tree.problems:
         of_tree[problem.path].append(problem)
@@ -397,13 +393,13 @@ def merge(
     before: Snapshot | None,
     declared: Declarations | None = None,
 ) -> Snapshot:
-    """Make the snapshot that `records` add up to.
+    """Make the snapshot of `records`.
 
     Args:
-        records: all files, as they were accepted; no name of a type is in two of them.
-        changes: the files that are not served as before, or are not good, and what changed in them.
-        before: the snapshot before; None for the first. What changed files do not touch is kept.
-        declared: what authors declare, where their versions are to be sent.
+        records: all files as accepted; no name of a type is in two files.
+        changes: the changes of all files that are not served as before, or are not good.
+        before: the previous snapshot; unchanged parts are shared. None for the first.
+        declared: the declared versions; None if authored versions are off.
     """
     generation = before.generation + 1 if before else 1
     was = _by_type(change.lost for change in changes.values())
@@ -413,7 +409,7 @@ def merge(
         old = before.by_type[type_url] if before else Rows(type_url)
         new = now.get(type_url, {})
         removed = was.get(type_url, {}).keys() - new.keys()
-        # Merging may be done beside the event loop, which works out nothing then that takes long.
+        # Done here, because this may run beside the event loop, which must not compute for long.
         by_type[type_url] = rows = old.with_changes(new.values(), removed).prepared()
         if before is None or rows.changes_since(old):
             type_changes[type_url] = type_change(old, rows, generation)
@@ -437,7 +433,6 @@ def _good(records: Records) -> Iterator[ParsedFile]:
 
 
 def _by_type(resources: Iterable[Iterable[Resource]]) -> Mapping[TypeUrl, Mapping[str, Resource]]:
-    """Return resources by type and name; of a name that is repeated in a file, the last one counts."""
     found: defaultdict[TypeUrl, dict[str, Resource]] = defaultdict(dict)
     for resource in chain.from_iterable(resources):
         found[resource.type_url][resource.name] = resource
@@ -445,14 +440,14 @@ def _by_type(resources: Iterable[Iterable[Resource]]) -> Mapping[TypeUrl, Mappin
 
 
 def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
-    """Whether two snapshots serve the same to everybody."""
+    """Whether two snapshots serve the same to all clients."""
     return _served(snapshot) == _served(other)
 
 
 def following(loaded: Loaded, before: Loaded, below: tuple[Snapshot, Snapshot]) -> Loaded:
-    """Return what was loaded on top of something else as what follows `before`: its last changes are those since then.
+    """Make `loaded`, which was loaded on another snapshot, the successor of `before`, with the changes since then.
 
-    `below` is what it was loaded on top of, and the same of `before`.
+    `below` is the snapshot under `loaded`, and the one under `before`.
     """
     snapshot, was = loaded.snapshot, before.snapshot
     generation = was.generation + 1
@@ -473,14 +468,14 @@ def following(loaded: Loaded, before: Loaded, below: tuple[Snapshot, Snapshot]) 
 
 
 def _withheld(undeclared: frozenset[TypeUrl], incomplete: frozenset[TypeUrl]) -> frozenset[TypeUrl]:
-    # Of a tree in which nothing was ever good, no type may be reported as empty.
+    # If nothing was ever good in a tree, no type may be reported as empty.
     return undeclared & (incomplete if len(undeclared) < len(TYPE_URLS) else frozenset(TYPE_URLS))
 
 
 def _served(snapshot: Snapshot) -> tuple[object, ...]:
     return (
         dict(snapshot.versions),
-        # Versions are those of contents; a time to live may change without them.
+        # Versions are digests of content; a TTL may change without them.
         {type_url: change.generation for type_url, change in snapshot.changes.items()},
         dict(snapshot.authored),
         snapshot.incomplete,
@@ -490,7 +485,7 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
-    """Return how the rows of a snapshot with this generation differ from those before."""
+    """Return the difference between `old` and `rows` as the change of a generation."""
     change = rows.changes_since(old)
     updated, removed = sorted(change.fresh | change.renewed), tuple(sorted(change.removed))
     added, changed = (tuple(name for name in updated if (name in old) is known) for known in (False, True))
@@ -499,10 +494,10 @@ def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
 
 
 def _undeclared(changes: Iterable[FileChange], before: Snapshot | None) -> frozenset[TypeUrl]:
-    """Return the types that no document ever listed; a type whose last file was removed is declared still, and empty."""
+    """Return the types that no document ever listed; a type stays declared after its last file is removed."""
     declared = frozenset[TypeUrl]().union(*{change.now.declared for change in changes if change.now is not None})
     undeclared = before.undeclared if before else frozenset(TYPE_URLS)
-    # The same object, of which a thousand views have one.
+    # Return the same object, so that a thousand views share it.
     return undeclared if undeclared.isdisjoint(declared) else undeclared - declared
 
 
@@ -512,7 +507,7 @@ def _incomplete(records: Records, changed: Iterable[PurePosixPath]) -> frozenset
 
 
 def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
-    """Return the types that a file may define which could not be read: that of its name, else any."""
+    """Return the types that an unreadable file may define: the type in its name, else all."""
     row = exact_type_from_path(path)
     return frozenset((row.type_url,)) if row else frozenset(TYPE_URLS)
 

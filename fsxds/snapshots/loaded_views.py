@@ -1,4 +1,4 @@
-"""The views of a tree as they were loaded, and what is served of each: one view, unless the tree has layers."""
+"""The loaded views of a tree, and the served snapshot of each: one view, unless the tree has layers."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from fsxds.snapshots.upstream_content import UpstreamContent
 
 T = TypeVar("T")
 
-# Views that are named in one problem.
+# The maximum number of views named in one problem.
 MOST_NAMED = 3
 
 
 class LayersMemory(Protocol):
-    """What is remembered of one load of layers for the next."""
+    """The memory of one load of layers for the next."""
 
     def unjudged(self) -> LayersMemory:
-        """Return what is remembered for a load by other checks: what was good stays; every file is parsed and checked again."""
+        """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
 
     @property
     def read(self) -> SourceTree:
-        """The tree as it was read."""
+        """The tree as read."""
 
     @property
     def kept(self) -> SourceTree:
-        """The same, with what is kept of layers that it has lost."""
+        """The tree as read, with the kept files of layers that it lost."""
 
     def files(self) -> Iterable[SourceFile]:
-        """Return the files of the layers that were loaded."""
+        """Return the files of the loaded layers."""
 
     def parsed_at(self, path: PurePosixPath) -> Iterator[ParsedFile]:
-        """Yield what a file parsed to, in each layer that was loaded with it."""
+        """Yield the parsed content of a file in each loaded layer that has it."""
 
     def good(self, held: Iterable[HeldFile]) -> Mapping[PurePosixPath, ParsedFile | None]:
-        """Return what is served of each file; None for nothing."""
+        """Return the served content of each file, given the held files; None if nothing of a file is served."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedViews:
-    """The views of a tree as they were loaded.
+    """The loaded views of a tree.
 
     Attributes:
-        by_layers: what the files of each view hold. A view that stays as it was is the same object.
-        existing: the folders of the tree, each of which may be a layer.
-        problems: all that is wrong, each problem once, sorted by place; it says in which views it shows where that is not
-            all of those that have its layer.
-        held: the files of which some view serves something older, or nothing.
-        memory: what is remembered for the next load; None for nothing.
-        staged: what each of `stages.STAGES` made of each view; None if it was not needed. Empty if nothing is served of them yet.
-        contents: what upstreams hold, in the order of their precedence.
+        by_layers: the loaded files of each view. An unchanged view is the same object.
+        existing: the folders of the tree, which may be layers.
+        problems: all problems, each once, sorted by place; a problem names its views unless it shows in all with its
+            layer.
+        held: the files with older content, or none, in some view.
+        staged: the result of each of `stages.STAGES` per view; None if the stage was not needed. Empty if not yet
+            staged.
+        contents: in order of precedence.
     """
 
     by_layers: Mapping[Layers, Loaded]
@@ -71,19 +71,19 @@ class LoadedViews:
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """What files need and none defines, where it may be elsewhere, of all views."""
+        """The names that files of any view reference and none defines, if they may be elsewhere."""
         return frozenset[Key]().union(*(loaded.wanted for loaded in self.by_layers.values()))
 
     @property
     def served(self) -> Mapping[Layers, Snapshot]:
-        """What each view serves: what the last stage made of it."""
+        """The served snapshot of each view: the result of the last stage."""
         return {layers: self._served(layers, loaded.snapshot) for layers, loaded in self.by_layers.items()}
 
     def _served(self, layers: Layers, snapshot: Snapshot) -> Snapshot:
         return next((one.snapshot for one in reversed(self.staged.get(layers, ())) if one is not None), snapshot)
 
     def results_of(self, stage_result: type[T]) -> list[T]:
-        """Return what the stage with results of this class made of each view that needs it."""
+        """Return the results of one stage for all views that need it."""
         return [one for results in self.staged.values() for one in results if isinstance(one, stage_result)]
 
 
@@ -93,13 +93,9 @@ def with_served(
     before: LoadedViews | None,
     contents: tuple[UpstreamContent, ...] = (),
 ) -> LoadedViews:
-    """Return views that were loaded with what is served of each, and with what is wrong with that.
+    """Return loaded views with their served snapshots, and the problems of these.
 
-    Args:
-        views: the views, of which nothing was worked out yet.
-        rules: what the settings say.
-        before: what was loaded and served before; None for nothing.
-        contents: what upstreams hold, in the order of their precedence.
+    `before` are the previous views; `contents` is in order of precedence.
     """
     inputs = Inputs(rules, contents)
     staged = {layers: _staged(loaded.snapshot, layers, inputs, before) for layers, loaded in views.by_layers.items()}
@@ -118,7 +114,6 @@ def with_served(
 def _staged(
     snapshot: Snapshot, layers: Layers, inputs: Inputs, before: LoadedViews | None
 ) -> tuple[Staged | None, ...]:
-    """Return what each stage makes of one view."""
     were = before.staged.get(layers) if before is not None else None
     earlier = before.by_layers[layers].snapshot if before is not None and were is not None else None
     results = []
@@ -131,7 +126,7 @@ def _staged(
 
 
 def folders_of(layers: Layers) -> Layers:
-    """Return those layers of a view that are folders, each once."""
+    """Return the layers of a view that are folders, each once."""
     return tuple(dict.fromkeys(name for name in layers if not name.startswith("/")))
 
 
@@ -141,13 +136,13 @@ def whole_tree(loaded: Loaded) -> LoadedViews:
 
 
 def only_view(views: LoadedViews) -> Loaded:
-    """Return the one view that was loaded, with what is served of it, and all that is wrong."""
+    """Return the only loaded view, with its served snapshot and all problems."""
     ((layers, loaded),) = views.by_layers.items()
     return replace(loaded, snapshot=views.served[layers], problems=views.problems)
 
 
 def unjudged_views(views: LoadedViews) -> LoadedViews:
-    """Return what was loaded, for a load by other checks: what was good stays; every file is parsed and checked again."""
+    """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
     memory = views.memory
     if memory is None:
         return replace(views, by_layers={layers: unjudged(loaded) for layers, loaded in views.by_layers.items()})
@@ -155,8 +150,8 @@ def unjudged_views(views: LoadedViews) -> LoadedViews:
 
 
 def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:
-    """Return a problem that says in which views it shows, the first ones by their names."""
-    # Neither sorted nor counted: a view that comes to be wanted later makes no other problem of what the log said.
+    """Return a problem whose message names the first few views that show it."""
+    # Neither sorted nor counted, so that views requested later do not change a problem that was logged already.
     names = tuple(map(view_text, islice(views, MOST_NAMED + 1)))
     more = " and others" if len(names) > MOST_NAMED else ""
     message = f"{problem.message} (in {', '.join(names[:MOST_NAMED])}{more})"
@@ -165,14 +160,14 @@ def named_in(problem: Problem, views: Iterable[Layers]) -> Problem:
 
 
 def view_text(layers: Layers) -> str:
-    """Write the layers of a view: `common + nodes/a`."""
+    """Format the layers of a view: `common + nodes/a`."""
     names = [name for name in layers if not name.startswith("/")]
     marked = f" with the variables of {layers[-1][1:]}" if len(names) < len(layers) and names else ""
     return (" + ".join(names) or "no layer") + marked
 
 
 def merged_held(of_views: Iterable[Iterable[HeldFile]]) -> tuple[HeldFile, ...]:
-    """Return the files that some view holds back; where nothing of a file is served in one of them, it says so."""
+    """Return the files that some view holds back, without last good content if any view has none."""
     held: dict[PurePosixPath, HeldFile] = {}
     for files in of_views:
         for file in files:

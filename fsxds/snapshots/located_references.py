@@ -1,9 +1,9 @@
-"""References with directives, `cluster: xdstp://…#alt=…`: a name that is there takes the place of the locator. Pure.
+"""Replaces locators in references, such as `cluster: xdstp://...#alt=...`, by resource names. Pure.
 
 | rule | source |
 | --- | --- |
-| Of a reference and its alternatives, the first one counts that is there; of none, the first. | xRFC TP1, "Resource locators" |
-| What clients are sent has no directives: Envoy would ask for them as a part of the name. | ENVOY.md E72 |
+| The first of a reference and its alternatives that exists counts; if none exists, the first. | xRFC TP1, "Resource locators" |
+| Clients get names without directives: Envoy would request the directives as part of the name. | ENVOY.md E72 |
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fsxds.snapshots.stages import has_directives
 from fsxds.snapshots.structured_names import NameWriter
 
 FindName: TypeAlias = Callable[[Locator, TypeUrl], str | None]
-"""Returns the name by which clients get what a locator without alternatives leads to; None where nothing is there."""
+"""Returns the name under which clients get the target of a locator without alternatives; None if there is no target."""
 
 
 def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[Resource, tuple[Problem, ...]]:
-    """Return a resource with names in place of locators, and a note for each alternative that is used."""
+    """Return a resource with names in place of locators, and a note for each alternative used."""
     chosen: dict[str, str] = {}
     notes = []
     for reference in filter(has_directives, resource.references):
@@ -49,7 +49,7 @@ def located(resource: Resource, find: FindName, catalogue: Catalogue) -> tuple[R
 
 
 class _NameChooser(NameWriter):
-    """Writes the names that were chosen for locators."""
+    """Replaces locators by the names chosen for them."""
 
     def __init__(self, catalogue: Catalogue, chosen: Mapping[str, str]) -> None:
         super().__init__(catalogue, NO_RULES, PurePosixPath())

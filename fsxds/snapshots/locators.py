@@ -1,13 +1,13 @@
-"""Find in a snapshot what locators lead to: names, collections, inline entries, and files of the tree. Pure.
+"""Finds the targets of locators in a snapshot: names, collections, inline entries, and files of the tree. Pure.
 
 | rule | source |
 | --- | --- |
-| Alternatives are tried in order, where nothing is at what comes before them. | xRFC TP1, "Resource locators" |
+| Alternatives are tried in order, if the target before them does not exist. | xRFC TP1, "Resource locators" |
 | `#entry=` is an inline entry of a list collection. | xRFC TP1, "List collections" |
-| A collection that is made of a folder has the listeners in it and below as entries, inline or as locators. | fsxds |
-| A path that ends with `/*` is what is in that directory, and nothing deeper. | xRFC TP1, "Glob" |
-| `file:///…` is a file of the tree that was loaded: nothing is read here, so nothing outside of the tree can be. | xRFC TP1, "Filesystem transport" |
-| A plain name is found by the structured one of its type and path, of no authority or the tree's own. | |
+| A collection of a folder has the listeners in it and below as entries, inline or as locators. | fsxds |
+| A path that ends with `/*` means the resources in that directory, not deeper. | xRFC TP1, "Glob" |
+| `file:///...` is a file of the loaded tree: no file is read here, so none outside of the tree can be. | xRFC TP1, "Filesystem transport" |
+| A plain name is found by the structured one of its type and path, with no authority or the tree's own. | |
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from fsxds.model.values import TypeUrl
 from fsxds.settings.naming_rules import CollectionRule
 
 COLLECTION = "Collection"
-"""What the name of a type of list collections ends with; before it is the type of their entries."""
+"""The suffix of type names of list collections; before it is the type of their entries."""
 
 _ENTRY_NAME = re.compile(r"[a-zA-Z0-9_\-./]+")
 
 Place: TypeAlias = Key | PurePosixPath
-"""Where something was looked for: a name of a type, a file, or a directory."""
+"""A place of a search: a name of a type, a file, or a directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotThere:
-    """Nothing is found.
+    """The target does not exist.
 
     Attributes:
         reason: why, as the end of a sentence about the locator.
-        authority: who has it, where that is somebody else who is responsible; else empty.
+        authority: the authority that owns the resource; empty if it is ours.
     """
 
     reason: str
@@ -52,20 +52,21 @@ class NotThere:
 
 
 Found: TypeAlias = Resource | tuple[Resource, ...] | NotThere
-"""What a locator leads to: a resource; of a glob, its members, in the order of their names."""
+"""The target of a locator: a resource; for a glob, its members in the order of their names."""
 
 
 class Resolver:
     """Finds resources of one snapshot.
 
     Args:
-        snapshot: where to look.
-        authority: that of the tree; empty for none.
-        root: the absolute path of the tree; empty where no file is found.
-        catalogue: the message types; None where no list collection has entries.
+        snapshot: the snapshot to search.
+        authority: the tree's authority, or empty.
+        root: the absolute path of the tree; empty if no file can be found.
+        catalogue: the message types; None if list collections have no entries.
 
     Attributes:
-        folders: the list collections that are made of folders, by name, where the snapshot does not have them yet.
+        folders: the list collections of folders, by name, if not yet in the snapshot.
+        looked_at: the places searched.
     """
 
     def __init__(
@@ -79,12 +80,7 @@ class Resolver:
         self.looked_at: set[Place] = set()
 
     def find(self, locator: Locator, type_url: TypeUrl) -> Found:
-        """Return what a locator leads to: of its alternatives, the first that there is; else why there is none.
-
-        Args:
-            locator: the locator.
-            type_url: the type of what is wanted.
-        """
+        """Return the first existing target of a locator of this type, else the reason why the first does not exist."""
         reason: NotThere | None = None
         for choice in locator.choices():
             found = self.find_choice(choice, type_url)
@@ -94,7 +90,7 @@ class Resolver:
         return reason or NotThere("leads nowhere")
 
     def find_choice(self, choice: Locator, type_url: TypeUrl) -> Found:
-        """Return what a locator without alternatives leads to; where it was looked for is added to `looked_at`."""
+        """Return the target of a locator without alternatives, and add the searched places to `looked_at`."""
         if isinstance(choice.target, FileName):
             return self._in_files(choice.target, choice.entry, type_url)
         if not choice.entry:
@@ -171,7 +167,6 @@ class Resolver:
         return NotThere("of which nothing of this type was loaded" if not here else _several(here))
 
     def _within(self, file: FileName) -> PurePosixPath | None:
-        """Return the path of a file in the tree; None for one outside."""
         path = PurePosixPath(file.path)
         if self._root is None or not path.is_relative_to(self._root) or ".." in path.parts:
             return None
@@ -199,7 +194,7 @@ def _several(resources: tuple[Resource, ...]) -> str:
 
 
 def entry_name_of(name: str) -> str:
-    """Return the name of the entry that a resource is in a collection made of a folder; empty where it can have none."""
+    """Return the name of a resource's entry in a collection of a folder; empty if it can have none."""
     structured = parse_or_none(name)
     path = structured.path if structured else name
     return path if _ENTRY_NAME.fullmatch(path) else ""
@@ -218,7 +213,6 @@ def _names_by_path(chunk: Chunk[Resource]) -> Mapping[PurePosixPath, tuple[str, 
 
 
 def _packed_entry(of_list: Resource, entry: str, catalogue: Catalogue) -> tuple[TypeUrl, bytes] | None:
-    """Return the type and the body of an inline entry of a list collection; None where it has none of this name."""
     row = BY_TYPE_URL.get(of_list.type_url)
     if row is None:
         return None
@@ -233,7 +227,7 @@ def _packed_entry(of_list: Resource, entry: str, catalogue: Catalogue) -> tuple[
 
 
 def places_of(resource: Resource) -> Iterator[Place]:
-    """Yield where a resource is found: by its name, its glob, its file and all directories that this is in."""
+    """Yield the places of a resource: its name, its glob, its file and all directories around that."""
     yield resource.type_url, resource.name
     glob = _glob_of(resource.name)
     if glob:

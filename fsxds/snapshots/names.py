@@ -1,8 +1,8 @@
-"""How resources are named: what is wrong with a name, names that are made or added, and one name for one resource.
+"""Rules for resource names: checks, generated names, aliases, and uniqueness across files.
 
-Envoy asks for virtual hosts one by one, by their domains; so each is found by other names beside its own. It accepts one
-listener without a name, and gives it a random one in each response that holds it: every update of any listener would
-replace it, and drain its connections. So it is served by a name that is made of its address (ENVOY.md E20).
+Envoy requests virtual hosts one by one, by their domains, so each has aliases beside its name. Envoy accepts one
+listener without a name, and gives it a random name in each response that contains it: every update of any listener
+would replace it and drain its connections. So it is served under a name made of its address (ENVOY.md E20).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LISTENER = BY_SHORT_NAME["lds"]
 VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
 
 ONLY_ONE = Reference(UNNAMED, "", (), Severity.ERROR)
-"""Envoy accepts one listener without a name, and refuses two."""
+"""Envoy accepts one listener without a name, and rejects two."""
 
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 
@@ -34,14 +34,10 @@ _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 def naming_fault(
     row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, find_name: Callable[[], FieldPath]
 ) -> Fault | None:
-    """Return what is wrong with the name of a resource, None where nothing is. Source: ENVOY.md E18, E46.
+    """Return the problem of a resource's name, or None. Source: ENVOY.md E18, E46.
 
-    Args:
-        row: the type of the resource.
-        own_name: what the resource calls itself, empty where it does not.
-        wrapper_name: what the `Resource` around it calls it, empty where nothing does.
-        field_path: where the resource is in its document.
-        find_name: finds where its own name is, the same as `field_path` where it has none; asked only of a wrong one.
+    `own_name` and `wrapper_name`, of the `Resource` around it, may be empty. `find_name` returns the path of
+    `own_name`, or `field_path` if it is empty; it is called only if there is a problem.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)
@@ -75,7 +71,7 @@ def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
 
 
 def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
-    """Return the name of the `Resource` around a listener, else one made of its address; empty where it has none."""
+    """Return the name of the `Resource` around a listener, else one made of its address; empty if it has no address."""
     if wrapper_name or not listener.HasField("address"):
         return wrapper_name
     chosen = listener.address.WhichOneof("address")
@@ -89,14 +85,15 @@ def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
 
 
 def unnamed_fault(name: str, place: FieldPath) -> Fault:
-    """Return by which name an unnamed listener is served."""
+    """Return a note of the name under which an unnamed listener is served."""
     fact = f'the listener has no name and is served as "{name}"; Envoy would make up another one at every update'
     return Fault("unnamed-listener", fact, "give it a name", place, severity=Severity.NOTE)
 
 
-# Variants that nobody asks for
+# Names that no client requests
 
-# The types of which Envoy asks for collections, into whose names it writes what `node_context_params` in its bootstrap names.
+# Envoy requests collections of these types, and adds to their names the parameters that `node_context_params` in its
+# bootstrap lists.
 _IN_GLOBS = frozenset({"lds", "cds", "srds", "leds"})
 _NODE, _METADATA = "xds.node.", "xds.node.metadata."
 _NODE_ATTRIBUTES = frozenset({
@@ -104,12 +101,12 @@ _NODE_ATTRIBUTES = frozenset({
         "id", "cluster", "user_agent_name", "user_agent_version", "locality.region", "locality.zone", "locality.sub_zone",
     )
 })  # fmt: skip
-# What clients write into names by themselves.
+# The prefixes of the parameters that clients add to names.
 _OF_CLIENTS = (_NODE, "xds.resource.", "xds.client_feature.")
 
 
 def unmatchable_fault(name: str, row: ResourceType, place: FieldPath) -> Fault | None:
-    """Warn of a structured name with context parameters that no client asks for. Source: ENVOY.md E72; xRFC TP1."""
+    """Warn of a structured name with context parameters that no client sends. Source: ENVOY.md E72; xRFC TP1."""
     structured = parse_or_none(name) if "xds." in name or "udpa." in name else None
     for parameter, value in structured.context if structured else ():
         words = _unmatchable(parameter, value, row)
@@ -119,7 +116,7 @@ def unmatchable_fault(name: str, row: ResourceType, place: FieldPath) -> Fault |
 
 
 def _unmatchable(parameter: str, value: str, row: ResourceType) -> tuple[str, str] | None:
-    """Return why no client sends a parameter, and what to write; None for one that may be sent."""
+    """Return why no client sends a parameter, and a remedy; None for one that may be sent."""
     if parameter.startswith(_NODE):
         return _unmatchable_of_node(parameter, value, row)
     if not parameter.startswith(("xds.", "udpa.")) or parameter.startswith(_OF_CLIENTS):
@@ -169,7 +166,10 @@ def table_fault(name: str, place: FieldPath) -> Fault | None:
 
 
 def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | None:
-    """Warn of a virtual host that Envoy would not remove: it keeps it by its own name, and is sent the resource's."""
+    """Warn of a virtual host that Envoy would not remove.
+
+    Envoy keys it by its own name, but receives the resource name when it is removed.
+    """
     if own_name in {"", name}:
         return None
     fact = f'the Resource is named "{name}", the virtual host in it "{own_name}"; Envoy keeps it when it is removed'
@@ -178,16 +178,16 @@ def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | No
 
 
 def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names by which a virtual host is found beside its own: each of its domains, and what its author added.
+    """Return the aliases of a virtual host: one for each of its domains, and those from its author.
 
-    Domains are as they are written, wildcards too, but in lower case, which is how Envoy asks: `<route>/<domain>`.
+    Domains stay as written, wildcards too, but in lower case, because Envoy requests them so: `<route>/<domain>`.
     """
     table = route_configuration_of(name)
     return tuple(dict.fromkeys((*(name_of_domain(table, domain) for domain in host.domains), *authored)))
 
 
 def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Reference]:
-    """Yield what no other virtual host may have: the names by which it is found, and that by which Envoy keeps it."""
+    """Yield the names that no other virtual host may have: its aliases, and its own name in Envoy."""
     table = route_configuration_of(name)
     claimed = set()
     for index, domain in enumerate(host.domains):
@@ -203,7 +203,7 @@ def claims_of(name: str, host: Any, authored: tuple[str, ...]) -> Iterator[Refer
 
 
 def repeated_names(documents: Iterable[Document]) -> Iterator[Problem]:
-    """Yield the resources of one file that have the name of an earlier one of it."""
+    """Yield a problem for each resource with the name of an earlier one in the same file."""
     seen: dict[Key, Resource] = {}
     for document in documents:
         for resource in document.resources:
@@ -213,14 +213,14 @@ def repeated_names(documents: Iterable[Document]) -> Iterator[Problem]:
 
 
 def _severity_of_repeat(resource: Resource, first: Resource) -> Severity:
-    # Generated files repeat what several others use. An Envoy that asks by name gets one of the equals; one that gets
-    # all of a type refuses them (ENVOY.md E14).
+    # Generated files repeat resources that several others use. An Envoy that subscribes by name gets one of the equals;
+    # one that gets all resources of a type rejects them (ENVOY.md E14).
     is_harmless = resource.version == first.version and not BY_TYPE_URL[resource.type_url].full_state_in_sotw
     return Severity.WARNING if is_harmless else Severity.ERROR
 
 
 def duplicate_name(resource: Resource, first: Resource) -> Problem:
-    """Report, at `resource`, that its name is that of another of its type."""
+    """Return the problem, at `resource`, that another resource of its type has its name."""
     noun = BY_TYPE_URL[resource.type_url].message_type.rpartition(".")[2]
     return Problem(
         resource.origin.path,
@@ -234,19 +234,19 @@ def duplicate_name(resource: Resource, first: Resource) -> Problem:
 
 
 def unique_names(proposals: Proposals) -> Conflicts:
-    """Find the files that define names which they do not own, and which file has each of these."""
-    # A file that is served as it was, and is on trial beside that, is looked at where others repeat a name.
+    """Return the problems of the files that define names of other files."""
+    # A file on trial whose last good content is served is examined only if other files repeat a name.
     served = {proposal.path for proposal in proposals if proposal.is_last_good}
     tried = [one for one in proposals.on_trial if one.path in served]
     left_out = {id(resource) for one in tried for resource in proposals.served.change_to(one.path, one.parsed).added}
     if not _repeated(proposals, left_out):
         return {}
-    # No other file has to do with the names that are in two.
+    # Files outside of these share no name with another.
     return _duplicates(proposals.of_files(frozenset().union(*_repeated(proposals, frozenset()))))
 
 
 def _repeated(proposals: Proposals, left_out: Container[int]) -> list[frozenset[PurePosixPath]]:
-    """Return by names that several files define these files; resources of the ids in `left_out` do not count."""
+    """Return the sets of files with common names, without resources with ids in `left_out`."""
     keys = {key_of(resource) for resource in proposals.added if id(resource) not in left_out}
     definers = (found for key in keys if len(found := proposals.defining(key)) > 1)
     paths = (frozenset(one.origin.path for one in several if id(one) not in left_out) for several in definers)
@@ -261,7 +261,7 @@ def _duplicates(proposals: tuple[Proposal, ...]) -> Conflicts:
         if any(_is_of_another(taken, key, proposal.path) for key in own):
             held.append(proposal)
         elif not proposal.is_on_trial:
-            # What is held back takes no names from those that come after it.
+            # A held file takes no names from later files.
             taken |= own
     return {proposal.path: tuple(_doubles(proposal, taken)) for proposal in held}
 
@@ -273,7 +273,7 @@ def _doubles(proposal: Proposal, taken: Mapping[Key, Resource]) -> Iterator[Prob
 
 
 def _owned(proposals: tuple[Proposal, ...]) -> dict[Key, Resource]:
-    """Return the names that changed files have and are served with; those of unchanged files come first anyway."""
+    """Return the names that changed files have and already serve; unchanged files come first anyway."""
     owned: dict[Key, Resource] = {}
     for proposal in proposals:
         if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):

@@ -1,10 +1,10 @@
-"""Parse a file: its format, its documents, their resources; and whatever is wrong with any of them.
+"""Parses a file: its format, documents and resources, and all problems of these.
 
-Most of the cost of a large YAML list is in items that did not change. So such a list is parsed by its items when it comes
-again, and only those are parsed that were not in it before. A file is taken apart where a list stands at the left margin,
-bare or under `resources:`. Whether that was right is proved and not assumed: every piece must parse alone, to exactly one
-good resource. Anything else (an anchor used across items, an open quote, a second document, any fault at all) leaves the
-file to be parsed as a whole, which gives the same of good files, and reports the faults of others.
+Most of the cost of a large YAML list is in items that did not change. So when such a list is parsed again, only its new
+items are parsed. A file is cut into items if a list stands at the left margin, bare or under `resources:`. The cut is
+proved, not assumed: every piece must parse alone, to exactly one good resource. Anything else (an anchor used across
+items, an open quote, a second document, any fault) makes the file parse as a whole, which gives the same result for
+good files, and reports the faults of bad ones.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from fsxds.snapshots.document import DocumentDraft, DocumentReader, Tools
 from fsxds.snapshots.names import repeated_names
 from fsxds.snapshots.variables import Substitution
 
-# Below this size a file parses in less time than anybody notices.
+# Below this size the time to parse a file is not noticeable.
 SMALLEST_BYTES = 100_000
 
-# Items of all files that are remembered; what is served holds most of them anyway.
+# The maximum number of remembered items of all files; the snapshot holds most of them anyway.
 MOST_REMEMBERED = 200_000
 
 _ITEM = b"\n- "
 
-# What YAML counts as the end of a line beside the line feed that we count.
+# The ends of lines in YAML beside the line feed, which is counted.
 _OTHER_BREAKS = (b"\r", "\x85".encode(), "\u2028".encode(), "\u2029".encode())
 
-# What precedes a list that is under `resources:`; a value or another key there is an error of the whole.
+# The line before a list under `resources:`; with a value or another key there, the file is parsed as a whole.
 _OPENS_LIST = re.compile(rb"resources:[ \t]*(#.*)?")
 
-# An item with this may refer to another item.
+# An item that matches may refer to another item.
 _ALIAS = re.compile(rb"[\s\[{,]\*[^\s\"',\]}]")
 
 
 class FileParser:
     """Turns files into documents, or into problems; one catalogue, any number of files.
 
-    Lists of `chunked_from_bytes` and more are parsed by their items when they come again. `check` judges their resources.
+    Known lists of at least `chunked_from_bytes` are parsed by items. `check` judges their resources.
 
     Attributes:
-        variables: what stands for `${NAME}` where no view has other variables.
+        variables: the values of `${NAME}` if the view has no variables.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class FileParser:
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
     def name_by(self, rules: NamingRules) -> None:
-        """Let structured names get what these rules say; to be called before anything is parsed."""
+        """Set the rules of structured names; call it before anything is parsed."""
         self._tools = replace(self._tools, naming=rules)
         self._chunks.tools = self._tools
 
@@ -99,19 +99,19 @@ class FileParser:
         return parsed
 
     def parse_edit(self, file: SourceFile, most_bytes: int) -> ParsedFile | None:
-        """Parse a file of which at most so many bytes are new since it was parsed or learned last; None for any other."""
+        """Parse a file with at most `most_bytes` new since it was last parsed or learned; return None for others."""
         if file.has_variables:
             return None
         document = self._chunks.parse_edit(file, type_from_path(file.path), most_bytes)
         return None if document is None else ParsedFile(file.path, file.digest, (document,))
 
     def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
-        """Remember what a file parsed to, here or elsewhere, so that its next edit costs what that changes."""
+        """Remember the parsed content of a file, from any process, so that its next edit costs only the change."""
         if len(parsed.documents) == 1 and not parsed.problems and not file.has_variables:
             self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget what files parsed to that a tree has no more."""
+        """Forget the parsed content of files that are not in a tree."""
         self._chunks.forget_gone(tree)
 
     def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
@@ -148,12 +148,12 @@ class FileParser:
 
 
 def variables_of(file: SourceFile, others: Variables) -> Variables:
-    """Return the variables of a file: those of its view, or else others."""
+    """Return the variables of a file's view, or else `others`."""
     return Variables(file.texts, file.unset) if isinstance(file, VariedFile) else others
 
 
 def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
-    """Compile what is looked at in each message: the rules of the API, its references, and what the check looks at.
+    """Compile the rules for each message: field rules of the API, references, and hooks of the check.
 
     Raises:
         ApiError: the catalogue has a field rule that is not known here.
@@ -173,7 +173,7 @@ def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tup
 def _placed_edits(
     file: SourceFile, locate: Locate | None, drafts: Iterable[DocumentDraft]
 ) -> Mapping[int, tuple[LayerEdit, ...]]:
-    """Return what documents do to other layers, by their numbers, each with its line and column."""
+    """Map documents to their edits of other layers, each with its line and column."""
     found = {draft.number: draft.edits for draft in drafts if draft.edits}
     if not found or locate is None:
         return found
@@ -186,7 +186,6 @@ def _placed_edits(
 
 
 def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
-    """Return no more faults than anybody reads, with errors before all others."""
     if len(faults) <= MAX_FAULTS:
         return faults
     severities = tuple(Severity)
@@ -199,7 +198,7 @@ def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
 def problems_of(
     file: SourceFile, locate: Locate | None, faults: Collection[tuple[int, Fault]], catalogue: Catalogue
 ) -> Iterator[Problem]:
-    """Yield faults, each with the number of its document, with their places; a text is searched once for all of them."""
+    """Yield faults, given with the numbers of their documents, as problems; the text is searched once for all."""
     wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
     places: Found = dict.fromkeys(wanted, (1, 1))
     if wanted and locate is not None:
@@ -220,7 +219,7 @@ def _void_file(path: PurePosixPath) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """A list taken apart: what is before it, and its items but for what each begins with (`_ITEM`)."""
+    """A list cut into pieces: the text before it, and its items without the `_ITEM` that begins each."""
 
     head: bytes
     is_envelope: bool
@@ -229,11 +228,11 @@ class _Pieces:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was parsed last of a file.
+    """The last parsed content of a file.
 
     Attributes:
-        context: what the meaning of its items depends on beside their own text.
-        items: the resource that came of each item, and its number of lines, by the digest of its text.
+        context: the types of the file name and of the envelope.
+        items: by the digest of an item's text: its resource, and its number of lines.
     """
 
     context: tuple[str, str]
@@ -244,11 +243,7 @@ class _Known:
 
 
 class ChunkParser:
-    """Remembers the items of the large lists that it parsed last, by their content.
-
-    Attributes:
-        tools: what items are read by.
-    """
+    """Remembers the items of large lists by their content."""
 
     def __init__(
         self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES, most_remembered: int = MOST_REMEMBERED
@@ -258,7 +253,7 @@ class ChunkParser:
         self._known: Lru[PurePosixPath, _Known] = Lru(most_remembered, len, most_remembered)
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
-        """Return the one document of a file, or None for one that has to be parsed as a whole, as all are at first."""
+        """Return the one document of a file, or None if it must be parsed as a whole, as every file at first."""
         if file.path not in self._known:
             return None
         pieces = _take_apart(file.content) if self._is_large_list(file) else None
@@ -268,22 +263,22 @@ class ChunkParser:
         return document
 
     def parse_edit(self, file: SourceFile, hint: ResourceType | None, most_bytes: int) -> Document | None:
-        """Return the one document of a file whose head and unknown items have at most so many bytes, or None.
+        """Return the one document of a file with at most `most_bytes` in its head and unknown items, or None.
 
-        In the second case what is known of the file stays, and hardly more than those bytes were parsed.
+        If the result is None, the memory of the file stays, and hardly more than `most_bytes` were parsed.
         """
         known = self._known.get(file.path)
         if known is None or not self._is_large_list(file):
             return None
         content = file.content
-        # What is cut, and how often, is bounded before it is.
+        # The size and number of pieces are bounded before the cut.
         if content.find(_ITEM) > most_bytes or content.count(_ITEM) > len(known) + most_bytes // len(_ITEM):
             return None
         pieces = _take_apart(content)
         return None if pieces is None else self._read(file.path, pieces, hint, most_bytes)
 
     def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
-        """Remember the items of a faultless document that was parsed as a whole, so that the next edit costs little."""
+        """Remember the items of a faultless document that was parsed as a whole."""
         if not self._is_large_list(file):
             return
         pieces = _take_apart(file.content)
@@ -294,7 +289,7 @@ class ChunkParser:
             return
         line, items = _first_line(pieces), {}
         for text, resource in zip(pieces.items, document.resources, strict=True):
-            # The items are where the pieces are: then each piece is the whole of its item.
+            # If the lines of items and pieces agree, each piece is one whole item.
             if resource.origin.line != line:
                 return
             lines = text.count(b"\n") + 1
@@ -303,7 +298,7 @@ class ChunkParser:
         self._known.put(file.path, _Known(_context(hint, envelope), items))
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget the items of files that a tree has no more."""
+        """Forget the items of files that are not in a tree."""
         for path in [path for path in self._known if tree.file_at(path) is None]:
             self._known.pop(path)
 
@@ -343,7 +338,7 @@ class ChunkParser:
         return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)
 
     def _envelope(self, pieces: _Pieces) -> dict[str, PlainValue] | None:
-        """Return the plain texts around the list, None where there is more than that."""
+        """Return the plain texts around the list, or None if there is anything else."""
         value = self._plain(pieces.head)
         if value is None:
             return {} if not pieces.is_envelope else None
@@ -366,7 +361,7 @@ class ChunkParser:
         return draft.resources[0], text.count(b"\n") + 1
 
     def _plain(self, content: bytes) -> PlainValue:
-        """Return the value of one faultless document, None for anything else."""
+        """Return the value of one faultless document, or None."""
         yaml = format_of(PurePosixPath("a.yaml"))
         if yaml is None:
             return None
@@ -386,12 +381,11 @@ def _digest(text: bytes) -> bytes:
 
 
 def _first_line(pieces: _Pieces) -> int:
-    """Return the line of the first item, from 1."""
     return pieces.head.count(b"\n") + 1
 
 
 def _take_apart(content: bytes) -> _Pieces | None:
-    """Cut a file before each `- ` at the left margin, None where that would cut more than a list."""
+    """Cut a file before each `- ` at the left margin; return None if that might cut more than one list."""
     content = b"\n" + content
     first = content.find(_ITEM)
     marks = _OTHER_BREAKS[:1] if content.isascii() else _OTHER_BREAKS
@@ -409,7 +403,6 @@ def _is_content(line: bytes) -> bool:
 
 
 def _at(resource: Resource, line: int, list_path: FieldPath, index: int) -> Resource:
-    """Return the resource with another place in its file."""
     origin, place = resource.origin, len(list_path)
     if origin.line == line and origin.field_path[place : place + 1] == (index,):
         return resource
@@ -418,5 +411,4 @@ def _at(resource: Resource, line: int, list_path: FieldPath, index: int) -> Reso
 
 
 def _index_of(field_path: FieldPath) -> int:
-    """Return which step of a path is the place in the list."""
     return next(number for number, step in enumerate(field_path) if isinstance(step, int))

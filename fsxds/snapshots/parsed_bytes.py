@@ -1,8 +1,8 @@
-"""A parsed file as bytes: what a process that parses returns, and what is kept from one start to the next; resources too.
+"""Encodes parsed files and resources as bytes, for results of parsing processes and for the cache between starts.
 
-JSON and not pickle: reading bytes that somebody else wrote must run no code, and must not end the process, which `marshal`
-does not promise. The bytes are deflated. Within are the length of a JSON text, the text, and the bodies of all resources.
-The path and the digest of the file are left out: who asks for it knows them.
+JSON and not pickle: reading foreign bytes must run no code, and must not end the process, which `marshal` does not
+promise. The bytes are deflated. They contain the length of a JSON text, the text, and the bodies of all resources. The
+path and the digest of the file are left out: the reader knows them.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import Any, TypeAlias
 from fsxds.model.resources import Document, LayerEdit, Origin, ParsedFile, Reference, Resource, UnreadResource
 from fsxds.model.values import FieldPath, PlainValue, Problem, Severity, SpelledFloat, TypeUrl, Version
 
-# The fastest: a tenth of the size is left of usual bodies; more effort takes longer than writing the rest.
+# The fastest: it reduces usual bodies to a tenth; more effort takes longer than writing the rest.
 _LEVEL = 1
 _LENGTH_BYTES = 4
 
 _SEVERITIES = tuple(Severity)
 _NUMBERS = {severity: number for number, severity in enumerate(_SEVERITIES)}
 
-# What the lists of a patch begin with: those that are lists, and those that stand for a float.
+# The first item of each list in a patch: a list, or a float with its text.
 _LIST, _FLOAT = 0, 1
 
 _Plain: TypeAlias = Any
-"""What JSON makes of the rows below."""
+"""The JSON form of the rows below."""
 
 
 class DamagedBytesError(Exception):
-    """Bytes are not what `encode`, or `encode_resources`, returned."""
+    """Bytes are not a result of `encode` or `encode_resources`."""
 
 
-# What reading the bytes of others comes upon.
+# The exceptions that foreign bytes cause.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error)
 
 
 def encode(parsed: ParsedFile) -> bytes:
-    """Return all of a parsed file but its path and its digest."""
+    """Return a parsed file, except its path and its digest, as bytes."""
     writer = _RowWriter()
     documents = [writer.document(document) for document in parsed.documents]
     problems = [
@@ -51,7 +51,7 @@ def encode(parsed: ParsedFile) -> bytes:
 
 
 def encode_resources(resources: Iterable[Resource]) -> bytes:
-    """Return resources of any files, in their order."""
+    """Return resources of any files as bytes, in their order."""
     writer = _RowWriter()
     files: dict[PurePosixPath, int] = {}
     rows = [(files.setdefault(row.origin.path, len(files)), writer.resource(row)) for row in resources]
@@ -59,10 +59,10 @@ def encode_resources(resources: Iterable[Resource]) -> bytes:
 
 
 def decode_resources(encoded: bytes) -> tuple[Resource, ...]:
-    """Return the resources that were encoded.
+    """Return the encoded resources.
 
     Raises:
-        DamagedBytesError: the bytes are others.
+        DamagedBytesError: the bytes are no result of `encode_resources`.
     """
     try:
         reader = _RowReader(zlib.decompress(encoded))
@@ -74,10 +74,10 @@ def decode_resources(encoded: bytes) -> tuple[Resource, ...]:
 
 
 def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
-    """Return the file that was encoded, as that of a path and of content with this digest.
+    """Return the encoded file, with a path and a digest.
 
     Raises:
-        DamagedBytesError: the bytes are others.
+        DamagedBytesError: the bytes are no result of `encode`.
     """
     try:
         reader = _RowReader(zlib.decompress(encoded))
@@ -89,7 +89,7 @@ def decode(path: PurePosixPath, digest: str, encoded: bytes) -> ParsedFile:
 
 
 def _spelled(value: PlainValue) -> _Plain:
-    """Return a value as JSON can hold it: a float with its text is a list, and what a list begins with says what it is."""
+    """Return a value as JSON: a list starts with a tag, as a float with its text is also a list."""
     if isinstance(value, dict):
         return {key: _spelled(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -106,7 +106,7 @@ def _unspelled(value: _Plain) -> _Plain:
 
 
 class _RowWriter:
-    """Makes rows of plain values. What many resources have alike is a number: that of its place in a table."""
+    """Makes rows of plain values. Repeated type URLs and paths are indexes into tables."""
 
     def __init__(self) -> None:
         self.type_urls: dict[TypeUrl, int] = {}
@@ -144,12 +144,11 @@ class _RowWriter:
                 (self._type(row.type_url), row.name, self._path(row.field_path), _NUMBERS[row.severity], row.is_static)
                 for row in resource.references
             ],
-            # What was kept before there were redirects has no such member.
+            # Bytes encoded before redirects existed have no such member.
             *((resource.redirect,) if resource.redirect else ()),
         )
 
     def deflated(self, *rest: _Plain) -> bytes:
-        """Return rows with the tables that they need, and the bodies, as bytes."""
         text = json.dumps([list(self.type_urls), list(self.paths), *rest], separators=(",", ":"), check_circular=False)
         content = text.encode()
         return zlib.compress(len(content).to_bytes(_LENGTH_BYTES) + content + b"".join(self.bodies), _LEVEL)
@@ -162,7 +161,7 @@ class _RowWriter:
 
 
 class _RowReader:
-    """Makes values of the rows; texts and paths that are alike are one object, as after parsing."""
+    """Makes values of rows; equal texts and paths are one object, as after parsing."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

@@ -1,7 +1,7 @@
-"""Do what the documents of a layer say about resources of the layers below it: delete them, and patch them.
+"""Applies the edits in a layer's documents to resources of the layers below: deletes and patches.
 
-A patched resource is one of the file that patches it: with that file it is accepted, held back, and kept. What is wrong with
-it is a problem of that file; where the field was written in a layer below, it is shown there (`Problem.elsewhere`).
+A patched resource belongs to the file that patches it: it is accepted, held back, and kept with that file. Its problems
+are those of that file; for a field that was written in a layer below, the problem is shown there (`Problem.elsewhere`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,10 @@ RESOURCE = "resource"
 
 @dataclass(frozen=True, slots=True)
 class PatchedResource:
-    """What became of a resource that was patched.
+    """The result of a patch.
 
     Attributes:
-        resource: the result; None where it is no message.
-        origin: where it was written.
-        faults: what is wrong in it, by paths from its top.
+        resource: the patched resource; None if the result is no message.
     """
 
     resource: Resource | None
@@ -48,7 +46,7 @@ class PatchedResource:
 
 
 class Patching:
-    """Patches resources of one catalogue, and checks what becomes of them as parsing does."""
+    """Patches resources of one catalogue, and checks the results as parsing does."""
 
     def __init__(
         self, catalogue: Catalogue, unknown_fields: Severity, check: Check, naming: NamingRules = NO_RULES
@@ -56,7 +54,7 @@ class Patching:
         converter = Converter(catalogue, unknown_fields=unknown_fields)
         self._catalogue = catalogue
         self._check = check
-        # What is patched has the parameters of the folder in which it was written.
+        # A patched resource has the parameters of the folder in which it was written.
         without_contexts = replace(naming, contexts=())
         self._tools = Tools(catalogue, converter, field_rules(catalogue, check), unknown_fields, without_contexts)
         self._merger = PatchMerger(catalogue)
@@ -69,13 +67,10 @@ class Patching:
         may_exist: Callable[[Key], bool],
         locator: FieldLocator,
     ) -> ParsedFile:
-        """Return a file of which all is done that its documents say about other layers.
+        """Return a file with all edits of other layers in its documents applied.
 
-        Args:
-            parsed: the file as it was parsed.
-            bases: the resources of the layers below that it deletes or patches, as far as there are any.
-            may_exist: says of others whether a broken file below may define them.
-            locator: finds lines and columns: of this file by its new digest, which is that of `digest_of_done`.
+        `bases` are the existing resources that it edits; `may_exist` tests whether a broken file below may define any
+        other. `locator` finds this file by its new digest, `digest_of_done`.
         """
         digest = digest_of_done(parsed, bases, may_exist)
         problems = [*parsed.problems, *nothing_below(parsed, bases, self._check.adjusted, may_exist)]
@@ -104,7 +99,7 @@ class Patching:
             around["ttl"] = f"{base.ttl_s:.9f}s"
         document = PlainDocument({**around, RESOURCE: {"@type": base.type_url, **merged.value}}, edit.origin.line)
         draft = DocumentReader(self._tools, edit.origin.path, document, None).read(edit.origin.document)
-        # What is around the resource was said of that in the layer below.
+        # Faults of the wrapper are those of the layer below.
         found = (
             replace(one, field_path=one.field_path[1:]) for one in draft.faults if one.field_path[:1] == (RESOURCE,)
         )
@@ -119,7 +114,7 @@ class Patching:
             yield problem_at(place, fault, partial(self._pointer, fault.message, patched.origin.field_path))
 
     def _pointer(self, message: str, known: FieldPath, field_path: FieldPath) -> str:
-        """Write a path for a message; the name of a resource may be shown, as it leads to a patch."""
+        """Format a path for a message; the name of a resource may be shown, as it leads to a patch."""
         if field_path[: len(known)] != known:
             return shown_pointer(field_path, message, self._catalogue)
         rest = shown_pointer(field_path[len(known) :], message, self._catalogue)
@@ -128,7 +123,6 @@ class Patching:
     def _unchanged(
         self, document: Document, patched: tuple[Resource, ...], bases: Mapping[Key, Resource]
     ) -> Iterator[Problem]:
-        """Yield the patches after which a resource is what it was."""
         after = {(resource.type_url, resource.name): resource for resource in patched}
         for edit in document.edits:
             resource, base = after.get(edit.key), bases.get(edit.key)
@@ -144,7 +138,7 @@ class Patching:
 
 
 def digest_of_done(parsed: ParsedFile, bases: Mapping[Key, Resource], may_exist: Callable[[Key], bool]) -> str:
-    """Return the digest of a file of which all is done that it says about other layers."""
+    """Return the digest of a file with its edits of other layers applied."""
     found = [(edit.key, _text(bases.get(edit.key)) or may_exist(edit.key)) for edit in parsed.edits]
     return hashlib.sha256(repr((parsed.digest, found)).encode()).hexdigest()
 
@@ -159,7 +153,7 @@ def _with_resources(document: Document, resources: tuple[Resource, ...]) -> Docu
 
 
 def _authored_aliases(base: Resource, message: Message) -> tuple[str, ...]:
-    """Return the aliases of a resource without those that are made of what it holds."""
+    """Return the aliases of a resource, except those derived from its content."""
     if base.type_url != names.VIRTUAL_HOST.type_url:
         return base.aliases
     made = names.aliases_of(base.name, message, ())

@@ -1,7 +1,7 @@
-"""What a layer leaves of the layers below it: their files without the resources that it replaces.
+"""Projects the files below a layer: the same files without the resources that the layer replaces.
 
-A layer counts with what is served of it. So what it takes from the files below is that of files which are good in
-themselves, else of what they held last; and of the files below it is taken from what is served of them.
+A file of the layer counts with its present content if that is good by itself, else with its last good content. The
+resources that it replaces are taken out of the files below by the same rule.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fsxds.snapshots.proposals import FileRecord
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What is wrong with a file of which only what is served could be projected, so that no load finds it again."""
+    """Problems of a file with projected served content, which no load finds again."""
 
     held: HeldFile | None
     problems: tuple[Problem, ...]
@@ -29,12 +29,10 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The files of lower layers that are others in a layer above.
+    """The files of lower layers that differ in the layer above.
 
     Attributes:
-        files: by path.
-        parsed: what they hold, by path.
-        carried: those of them that are held back below, and of which what is served is projected.
+        carried: the files that are held back below, so that their served content was projected.
     """
 
     files: Mapping[PurePosixPath, SourceFile] = field(default_factory=dict)
@@ -48,7 +46,7 @@ def keys_of(parsed: ParsedFile) -> frozenset[Key]:
 
 
 def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource]:
-    """Return those resources of lower layers that have these types and names, as `project` takes them out."""
+    """Return the resources of lower layers with these keys, as `project` takes them out."""
     keys = frozenset(keys)
     contents = (_content(below.records[path], is_served=False) for path in _found(below, keys))
     found = (one for content in contents if content is not None for one in content.resources)
@@ -56,7 +54,7 @@ def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource
 
 
 def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
-    """Return a file without the resources of some types and names; its digest is one of its own."""
+    """Return a file without some resources, with a private digest."""
     documents = tuple(
         replace(document, resources=tuple(one for one in document.resources if key_of(one) not in keys))
         for document in parsed.documents
@@ -66,7 +64,7 @@ def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
 
 
 def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
-    """Return what says whether a file below that is held back may define a type and name, of which nothing is served."""
+    """Return a test whether a file held back below may define a resource that is not served."""
     known: set[Key] = set()
     types: set[TypeUrl] = set()
     for path in (file.path for file in below.held):
@@ -80,12 +78,9 @@ def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
 
 
 def project(below: Loaded, keys: Collection[Key], as_served: Collection[PurePosixPath]) -> Projection:
-    """Take resources out of the files that have them.
+    """Take resources out of the files that contain them.
 
-    Args:
-        below: the lower layers, as they were loaded.
-        keys: what is taken out.
-        as_served: files that are held back below by others, and of which what is served is projected all the same.
+    `as_served` are files to project with their served content, though their present content is good by itself.
     """
     files: dict[PurePosixPath, SourceFile] = {}
     parsed: dict[PurePosixPath, ParsedFile] = {}
@@ -101,14 +96,13 @@ def project(below: Loaded, keys: Collection[Key], as_served: Collection[PurePosi
         if content is record.parsed and original is not None:
             files[path] = ProjectedFile(original, projected.digest)
         else:
-            # The text is that of something else: no place is looked for in it.
+            # The text has other content, so no place is searched for in it.
             carried[path] = _carried(below, path)
             files[path] = ProjectedFile(SourceFile.of(path, b""), f"served {projected.digest}")
     return Projection(files, parsed, carried)
 
 
 def _found(below: Loaded, keys: Collection[Key]) -> Mapping[PurePosixPath, set[Key]]:
-    """Return which files have resources of these types and names, those too that are held back."""
     found: defaultdict[PurePosixPath, set[Key]] = defaultdict(set)
     for key in keys:
         row = below.snapshot.resources(key[0]).get(key[1])
@@ -122,7 +116,6 @@ def _found(below: Loaded, keys: Collection[Key]) -> Mapping[PurePosixPath, set[K
 
 
 def _content(record: FileRecord, *, is_served: bool) -> ParsedFile | None:
-    """Return what is projected of a file; None where nothing of it is or will be served."""
     is_good = record.parsed is not None and record.parsed.is_good
     return record.parsed if is_good and not (is_served and record.good) else record.good
 
@@ -133,7 +126,7 @@ def _carried(below: Loaded, path: PurePosixPath) -> Carried:
 
 
 def with_carried(loaded: Loaded, carried: Mapping[PurePosixPath, Carried]) -> Loaded:
-    """Return what was loaded with what is wrong with carried files."""
+    """Return a loaded tree with the problems of carried files."""
     if not carried:
         return loaded
     problems: set[Problem] = set(loaded.problems)

@@ -1,7 +1,7 @@
-"""What might be served of a tree: what is served already, and what a change would put in its place.
+"""Proposals: the served files of a tree, and the changes under consideration.
 
-Only what differs from what is served is looked at, however large the tree is. What is served already has no name in two
-files, so that it is found by its names in the snapshot.
+The cost depends on the changes, not on the size of the tree. No name is served from two files, so the snapshot finds
+the served resource of a name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """What is known of one file.
+    """The state of one file.
 
     Attributes:
-        parsed: what the file holds now, None where it could not be read or was removed.
-        good: what is served of it, None where it was never good.
-        problems: what keeps `parsed` from being served, and its warnings.
-        suspects: where the file was removed and is kept, the files that may be its new name.
+        parsed: the present content; None if the file could not be read or was removed.
+        good: the served content; None if the file was never good.
+        suspects: if the file was removed and is kept, the files that may be its new name.
     """
 
     parsed: ParsedFile | None
@@ -37,7 +36,7 @@ class FileRecord:
 
     @property
     def is_held(self) -> bool:
-        """Whether something else is served than what the file holds."""
+        """Whether the served content differs from the file's."""
         return self.good is not self.parsed
 
     @property
@@ -47,7 +46,7 @@ class FileRecord:
 
     @property
     def sound(self) -> tuple[Resource, ...]:
-        """The resources that the file holds now with their content, but for those in which an error is."""
+        """The resources of the present content that contain no error, without redirects."""
         wrong = [one.pointer for one in self.problems if one.severity is Severity.ERROR]
         resources = self.parsed.resources if self.parsed else ()
         places = ((one, _place_of(one.origin.field_path)) for one in resources if not one.redirect)
@@ -55,7 +54,7 @@ class FileRecord:
 
 
 def _place_of(field_path: FieldPath) -> str:
-    """Return the pointer of the item of its list that a resource is, with what is around it; empty for a whole document."""
+    """Return the pointer of the list item that the resource is, or is in; empty for a whole document."""
     index = next((number for number, step in enumerate(field_path) if isinstance(step, int)), -1)
     return pointer_of(field_path[: index + 1])
 
@@ -70,15 +69,14 @@ Records = Mapping[PurePosixPath, FileRecord]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What might be served of one file.
+    """The content that might be served of one file.
 
     Attributes:
-        path: the file.
-        parsed: what might be served.
         is_last_good: `parsed` is served already.
         is_gone: the file was removed; such files are trusted last.
-        was: what is served of the file, or of those that vanished as it appeared and share names with it.
-        is_on_trial: it is judged, and takes nothing from any other; the last good content of its file may be there too.
+        was: the served content of the file, or of vanished files that share names with this new one.
+        is_on_trial: it is checked, but takes nothing from other files; the last good content of its file may be present
+            too.
     """
 
     path: PurePosixPath
@@ -91,14 +89,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """How a file would be served otherwise than it is.
+    """The difference between the served content of a file, `was`, and the proposed, `now`; each may be None.
 
     Attributes:
-        was: what is served of it, None for nothing.
-        now: what would be served of it, None for nothing.
-        lost: resources that are only in `was`.
-        added: resources that are only in `now`.
-        repeats: `now` has a name twice. Such a file is compared as a whole: `lost` and `added` are all that it holds.
+        repeats: `now` has a name twice. Then the file is compared as a whole: `lost` and `added` are all its resources.
     """
 
     was: ParsedFile | None
@@ -109,13 +103,11 @@ class FileChange:
 
 
 class ServedFiles:
-    """What is served of the tree before.
+    """The files served of the previous tree.
 
     Attributes:
-        snapshot: that of all records; None before the first tree.
-        records: all files as they were accepted.
-        problems: all that was wrong with them.
-        repeating: the files that are served with a name twice.
+        snapshot: the snapshot of all records; None before the first tree.
+        repeating: the served files that define a name twice.
     """
 
     def __init__(
@@ -129,7 +121,7 @@ class ServedFiles:
         self.records: Records = {} if records is None else records
         self.problems = problems
         self.repeating = repeating
-        # The same few changes are looked at by each rule, in each attempt.
+        # Each rule in each attempt examines the same few changes.
         self._changes: dict[tuple[PurePosixPath, object], FileChange] = {}
 
     def rows(self, type_url: TypeUrl) -> Rows:
@@ -137,12 +129,12 @@ class ServedFiles:
         return Rows(type_url) if self.snapshot is None else self.snapshot.resources(type_url)
 
     def good(self, path: PurePosixPath) -> ParsedFile | None:
-        """Return what is served of a file; None for nothing."""
+        """Return the served content of a file, or None."""
         record = self.records.get(path)
         return None if record is None else record.good
 
     def change_to(self, path: PurePosixPath, now: ParsedFile | None) -> FileChange:
-        """Return what it would change to serve this of a file. It costs the difference, and comparing objects."""
+        """Return the change if `now` were served of a file, at the cost of the difference and of comparing objects."""
         key = path, None if now is None else now.mark
         change = self._changes.get(key)
         if change is None:
@@ -150,7 +142,7 @@ class ServedFiles:
         return change
 
     def changes_to(self, records: Records, gone: Iterable[PurePosixPath]) -> Mapping[PurePosixPath, FileChange]:
-        """Return what it would change to serve files as these records say, and nothing of others that are gone."""
+        """Return the changes if files were served as in `records`, and files in `gone` not at all."""
         good = {**dict.fromkeys(gone), **{path: record.good for path, record in records.items()}}
         return {path: self.change_to(path, now) for path, now in good.items()}
 
@@ -166,7 +158,7 @@ class ServedFiles:
         return FileChange(was, now, lost, added, repeats)
 
     def _repeats(self, path: PurePosixPath, lost: Collection[Resource], added: Collection[Resource]) -> bool:
-        """Whether a file has a name twice, given the resources that it lost and that were added, or all of both."""
+        """Whether a file has a name twice, given its lost and added resources, or all of both."""
         keys = {key_of(resource) for resource in added}
         if len(keys) < len(added):
             return True
@@ -175,12 +167,12 @@ class ServedFiles:
         return any(row is not None and row.origin.path == path and id(row) not in gone for row in rest)
 
     def row(self, key: Key) -> Resource | None:
-        """Return what is served by this type and name."""
+        """Return the served resource of a type and name, or None."""
         return None if self.snapshot is None else self.snapshot.resources(key[0]).get(key[1])
 
 
 def differing(was: tuple[Found, ...], now: tuple[Found, ...]) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
-    """Return what is only in the one and only in the other, by what are the same objects."""
+    """Return the items that are only in `was` and only in `now`, by identity."""
     start, end = common_ends(was, now)
     was, now = was[start : len(was) - end], now[start : len(now) - end]
     kept = set(map(id, was)).intersection(map(id, now))
@@ -188,7 +180,7 @@ def differing(was: tuple[Found, ...], now: tuple[Found, ...]) -> tuple[tuple[Fou
 
 
 def common_ends(one: tuple[object, ...], other: tuple[object, ...]) -> tuple[int, int]:
-    """Return how many objects are the same from the start, and how many of the others from the end."""
+    """Return the number of identical objects at the start, and among the rest at the end."""
     shortest = min(len(one), len(other))
     start = next(compress(count(), map(is_not, one, other)), shortest)
     end = next(compress(count(), map(is_not, reversed(one), reversed(other))), shortest)
@@ -196,13 +188,12 @@ def common_ends(one: tuple[object, ...], other: tuple[object, ...]) -> tuple[int
 
 
 class Proposals:
-    """What might be served: what is served already, but for some files, of which there are proposals.
+    """The served files, with proposals for some of them.
 
     Attributes:
-        changed: the proposals, the most trusted first; they are trusted less than what is served and stays so.
-        files: the files that are not as they are served: each is one of the proposals, or would be gone.
-        lost: resources that are served and would not be.
-        added: resources that would be served and are not, those on trial among them.
+        changed: the most trusted first; unchanged files are trusted more.
+        files: the files with proposals, and removed ones.
+        added: the resources to be newly served, including any on trial.
     """
 
     def __init__(self, served: ServedFiles, changed: Iterable[Proposal], gone: Iterable[PurePosixPath] = ()) -> None:
@@ -223,11 +214,11 @@ class Proposals:
             self._added.setdefault(key_of(resource), []).append(resource)
 
     def __iter__(self) -> Iterator[Proposal]:
-        """Yield what is proposed, the most trusted first."""
+        """Yield the proposals, the most trusted first."""
         return iter(self.changed)
 
     def defining(self, key: Key) -> tuple[Resource, ...]:
-        """Return the resources that have a type and name."""
+        """Return the resources with a type and name."""
         added, row = self._added.get(key, ()), self.served.row(key)
         return (*added,) if row is None or id(row) in self._lost else (row, *added)
 
@@ -239,13 +230,13 @@ class Proposals:
         return row is not None and id(row) not in self._lost
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
-        """Yield all names of a type, some of them twice."""
+        """Yield all names of a type; some may occur twice."""
         rows = self.served.rows(type_url)
         yield from (name for name, row in rows.items() if id(row) not in self._lost)
         yield from (name for one, name in self._added if one == type_url)
 
     def of_files(self, paths: Collection[PurePosixPath]) -> tuple[Proposal, ...]:
-        """Return what might be served of some files, the most trusted first, as they are served or as is proposed."""
+        """Return proposals for some files, the most trusted first; unchanged files as they are served."""
         found = [proposal for proposal in self.changed if proposal.path in paths]
         for path in paths:
             good = None if path in self.files else self.served.good(path)
@@ -254,22 +245,22 @@ class Proposals:
         return tuple(sorted(found, key=_trust))
 
     def all_files(self) -> tuple[Proposal, ...]:
-        """Return what might be served of all files, the most trusted first; it costs a look at each."""
+        """Return proposals for all files, the most trusted first, at a cost per file."""
         return self.of_files({*self.served.records, *(proposal.path for proposal in self.changed)})
 
 
 def _trust(proposal: Proposal) -> tuple[bool, bool, bool, tuple[str, ...]]:
-    # Comparing the parts is what comparing the paths does, and takes a tenth of the time.
+    # Same order as the paths themselves, in a tenth of the time.
     return proposal.is_gone, proposal.is_on_trial, not proposal.is_last_good, proposal.path.parts
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is served of the files that are not as they were served, or may not stay so.
+    """The decision about the files that changed or may change.
 
     Attributes:
-        records: by their paths; files that vanished and are kept are among them.
-        proposals: what is served by them, beside all other files.
+        records: includes vanished files that are kept.
+        proposals: the resulting proposals, beside all other files.
     """
 
     records: dict[PurePosixPath, FileRecord]

@@ -1,10 +1,10 @@
-"""Read redirects in documents: a `Resource` that holds where another one is, in place of content.
+"""Reads redirects in documents: a `Resource` with a locator in place of content.
 
 | form | source |
 | --- | --- |
 | `name`, and as `resource` an `xds.core.v3.ResourceLocator` or an `xds.core.v3.ResourceName` | xRFC TP1, "Redirects" |
 | `name`, and as `resource` a locator as text, in YAML and JSON | |
-| `name` and `resource_name: {name: …}` without `resource`: a locator as text, or a plain name of the same type | |
+| `name` and `resource_name: {name: ...}` without `resource`: a locator as text, or a plain name of the same type | |
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fsxds.model.values import Fault, FieldPath, PlainValue, Severity
 RESOURCE_NAME = "xds.core.v3.ResourceName"
 
 PAYLOADS = frozenset({RESOURCE_LOCATOR, RESOURCE_NAME})
-"""The messages that are redirects where a resource is expected."""
+"""The messages that are redirects in place of a resource."""
 
 VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
 COLLECTION = "Collection"
@@ -36,54 +36,47 @@ COLLECTION = "Collection"
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """Where a redirect of a type leads."""
+    """A redirect's type and locator."""
 
     row: ResourceType
     locator: Locator
 
     def as_resource(self, name: str, aliases: tuple[str, ...], ttl_s: float | None, origin: Origin) -> Resource:
-        """Return the redirect as a resource without content; its version is the digest of where it leads."""
+        """Return the redirect as a resource without content; its version is the digest of the locator."""
         type_url, locator = self.row.type_url, str(self.locator)
         version = version_of_body(type_url, locator.encode())
         return Resource(type_url, name, b"", version, origin, aliases, ttl_s, self._references(), locator)
 
     def _references(self) -> tuple[Reference, ...]:
-        """Return what may be used by it: all that it names, by the plain names too that these may stand for."""
+        """Return the resources that the redirect may use: all names in it, and the plain names equal to them."""
         names = [choice.target for choice in self.locator.choices() if isinstance(choice.target, ResourceName)]
         keys = [(name.type_url, text) for name in names for text in (str(name), "" if name.context else name.path)]
         return tuple(Reference(type_url, text, (), Severity.NOTE) for type_url, text in dict.fromkeys(keys) if text)
 
 
 def is_named_in(wrapper: dict[str, PlainValue]) -> bool:
-    """Whether the plain values of a `Resource` without content say which other one it stands for."""
+    """Whether the plain values of a `Resource` without content name a target."""
     return bool(wrapper.get("resource_name") or wrapper.get("resourceName"))
 
 
 def locator_in(message: DynamicMessage, authority: str) -> Locator:
-    """Return what one of the payloads says. Raises MalformedName."""
+    """Return the locator in a payload. Raises MalformedName."""
     if message.DESCRIPTOR.full_name == RESOURCE_LOCATOR:
         return locator_of(message, authority)
     context = tuple(sorted(message.context.params.items()))
     name = ResourceName(message.authority or authority, message.resource_type, message.id, context)
-    # What the text of a name must not have, its message must not have either.
+    # A name's message must not contain what its text must not.
     return Locator.parse(str(name), authority)
 
 
 def read_redirect(
     name: str, locator: Locator, expected: ResourceType | None, field_path: FieldPath
 ) -> Redirect | Fault:
-    """Return a redirect, or what is wrong with it.
-
-    Args:
-        name: the name of the resource that it stands for, empty for none.
-        locator: where it leads.
-        expected: the type that the file or the envelope says, None where neither does.
-        field_path: where the payload is.
-    """
+    """Return a redirect, or its fault; `expected` is the type of the file or the envelope, or None."""
     if not name:
         return Fault("missing-name", "a redirect has no name", "write `name: …` beside `resource`", field_path)
     types = list(filter(None, map(_type_of_choice, locator.choices())))
-    # Those of virtual hosts begin with the name of their route configuration.
+    # Names of virtual hosts begin with the name of their route configuration, not with their type.
     if VIRTUAL_HOST.message_type not in types and (own_type := _type_of_name(name)):
         types.insert(0, own_type)
     message_type = types[0] if types else expected.message_type if expected is not None else ""
@@ -106,7 +99,7 @@ def read_redirect(
 
 
 def locator_of_text(text: str, name: str, expected: ResourceType | None, authority: str) -> Locator:
-    """Return where a text leads: a locator, or a plain name of the type that is redirected. Raises MalformedName."""
+    """Return the target in a text: a locator, or a plain name of the redirect's type. Raises MalformedName."""
     if is_locator(text):
         return Locator.parse(text, authority)
     message_type = _type_of_name(name) or (expected.message_type if expected is not None else "")
@@ -126,5 +119,5 @@ def _type_of_choice(choice: Locator) -> str:
 
 
 def malformed(error: MalformedName, field_path: FieldPath) -> Fault:
-    """Return what is wrong with a locator."""
+    """Return the fault of a malformed locator."""
     return Fault("malformed-redirect", f"the locator {error.fact}", error.remedy, field_path)

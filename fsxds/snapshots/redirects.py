@@ -1,13 +1,13 @@
-"""Follow redirects: what is served under a name that stands for another resource. Pure.
+"""Follows redirects: serves content under a name that stands for another resource. Pure.
 
 | rule | source |
 | --- | --- |
-| A redirect is followed until a resource is found that is none; what that holds is served under the asked name. | xRFC TP1, "Redirects" |
-| Of alternatives the next one is used, where nothing is at the end of the one before; a note says so. | xRFC TP1, "Resource locators" |
-| Envoy compares names: that within the content is the asked one, and endpoints stay those of the target. | ENVOY.md E43 |
-| What leads nowhere, in circles, or too far takes nothing away: what the name stood for last is served on. | |
-| What that was a copy of may go: nothing leads there any more. | |
-| So is what would make two resources of one view claim the same, such as an address: Envoy would refuse both. | |
+| A redirect is followed up to a resource that is none; its content is served under the requested name. | xRFC TP1, "Redirects" |
+| An alternative is used if the one before leads to no resource; a note says so. | xRFC TP1, "Resource locators" |
+| Envoy compares names: the one in the content is the requested one, and endpoints stay those of the target. | ENVOY.md E43 |
+| A redirect that dangles, loops, or leads too far removes nothing: the last content of its name stays. | |
+| The former target of such a copy may be removed: the redirect no longer leads there. | |
+| The same holds if two resources of one view would claim the same, such as an address: Envoy would reject both. | |
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fsxds.snapshots.locators import NotThere, Place, Resolver
 from fsxds.snapshots.stages import locates
 
 MOST_FOLLOWED = 10
-"""Redirects that are followed one after another."""
+"""The maximum number of redirects followed one after another."""
 
 MOST_TRIED = 100
-"""Locators that are looked up for one redirect: each may have alternatives, and so may each that these lead to."""
+"""The maximum number of locators looked up for one redirect: each may have alternatives, and so may their targets."""
 
 _EDS = 3  # envoy.config.cluster.v3.Cluster.DiscoveryType
 _CLUSTER, _VIRTUAL_HOST = BY_SHORT_NAME["cds"], BY_SHORT_NAME["vhds"]
@@ -37,16 +37,13 @@ _CLUSTER, _VIRTUAL_HOST = BY_SHORT_NAME["cds"], BY_SHORT_NAME["vhds"]
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Where a redirect leads, or which names a resource gets in place of locators.
+    """The target of a redirect, or a resource with names in place of its locators.
 
     Attributes:
-        redirect: the redirect as it was read, or the resource that refers to others by locators.
-        target: what is at the end; None for nothing.
-        content: what is served in its place; None for nothing.
-        problems: what is wrong with it.
-        looked_at: where something was looked for: what changes elsewhere makes no difference.
-        is_elsewhere: another authority has the target, and it is known where; or an upstream may have it.
-        is_kept: it leads to nothing that can be served, and its content is what its name stood for last.
+        redirect: the redirect, or the resource with locators, as read.
+        looked_at: the places searched: changes elsewhere make no difference.
+        is_elsewhere: another authority at a known place owns the target; or an upstream may have it.
+        is_kept: there is no target to serve, and `content` is the last content of the name.
     """
 
     redirect: Resource
@@ -59,15 +56,15 @@ class Followed:
 
     @property
     def claims(self) -> frozenset[Key]:
-        """What no other resource may claim beside what is served; nothing of a resource that is no redirect."""
+        """The keys that no other resource may claim beside the content; empty if this is no redirect."""
         return claims_of(self.content) if self.content is not None and self.redirect.redirect else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why nothing is at the end: the rule that is broken, the fact, and what to do.
+    """The reason for a missing target: the rule, the fact, and the remedy.
 
-    With `may_be_upstream` there may be something: an upstream that nobody asks here has the names of that authority.
+    With `may_be_upstream` it may exist: an upstream that is not queried here has names of that authority.
     """
 
     rule: str
@@ -78,16 +75,13 @@ class _Failure:
 
 
 class RedirectFollower:
-    """Follows the redirects of one snapshot, and the locators by which resources refer to others.
+    """Follows the redirects of one snapshot, and the locators in references.
 
-    Args:
-        resolver: finds resources of the snapshot.
-        copier: makes what is served under their names.
-        authorities: those of which it is known where they are.
-        passes_redirects: clients on streams follow redirects themselves, to other authorities too.
+    With `passes_redirects`, clients on streams follow redirects themselves, to other authorities too. `authorities` are
+    at known places.
 
     Attributes:
-        unasked: the authorities that an upstream has which nobody asks here, so that a name of them may exist; None for all.
+        unasked: the authorities of upstreams that are not queried here, so that their names may exist; None for all.
     """
 
     def __init__(
@@ -102,7 +96,7 @@ class RedirectFollower:
         self._notes: list[tuple[Resource, str]] = []
 
     def follow(self, redirect: Resource) -> Followed:
-        """Return where a redirect leads."""
+        """Return the target of a redirect."""
         self._resolver.looked_at, self._tried, self._notes = set(), 0, []
         found = self._end_of((redirect,)) if redirect.redirect else redirect
         if isinstance(found, Resource):
@@ -120,7 +114,7 @@ class RedirectFollower:
         return Followed(redirect, None, None, (problem,), looked_at, is_elsewhere)
 
     def _name_at(self, choice: Locator, type_url: TypeUrl) -> str | None:
-        """Return the name by which clients get what a choice leads to; nobody asks for an entry by a name."""
+        """Return the name by which clients get the target of a choice; None for none, and for an entry."""
         found = None if choice.entry else self._resolver.find_choice(choice, type_url)
         if isinstance(found, tuple):
             return str(choice.target)
@@ -138,7 +132,6 @@ class RedirectFollower:
         return _at(redirect, "redirect-elsewhere", failure.fact, remedy, Severity.WARNING)
 
     def _end_of(self, trail: tuple[Resource, ...]) -> Resource | _Failure:
-        """Return what the last redirect of a trail leads to."""
         first: _Failure | None = None
         for choice in Locator.parse(trail[-1].redirect).choices():
             self._tried += 1
@@ -167,29 +160,21 @@ class RedirectFollower:
         return self._end_of((*trail, found))
 
     def _may_be_upstream(self, choice: Locator) -> bool:
-        """Whether an upstream may have what is not here: a name, which is of one of its authorities."""
+        """Whether an upstream may have a missing target: a name of one of its authorities."""
         if isinstance(choice.target, FileName) or choice.entry:
             return False
         return self.unasked is None or choice.target.authority in self.unasked
 
 
 class Copier:
-    """Makes what is served under the names of redirects.
-
-    Args:
-        catalogue: the message types.
-        field_rules: find what messages refer to.
-
-    Attributes:
-        catalogue: the message types.
-    """
+    """Makes the content served under the names of redirects."""
 
     def __init__(self, catalogue: Catalogue, field_rules: FieldRules) -> None:
         self.catalogue = catalogue
         self._field_rules = field_rules
 
     def copy(self, redirect: Resource, target: Resource) -> Resource:
-        """Return what a target holds as it is served under the name of a redirect."""
+        """Return a target's content in the form served under the name of a redirect."""
         row = BY_TYPE_URL[redirect.type_url]
         message = self.catalogue.message_class(row.message_type).FromString(target.body)
         _rename(message, row, redirect.name)
@@ -204,13 +189,13 @@ class Copier:
             version=version_of_body(redirect.type_url, body),
             aliases=aliases,
             ttl_s=target.ttl_s if redirect.ttl_s is None else redirect.ttl_s,
-            # What it leads to goes after those who use this have moved on.
+            # The target is removed only after users of this copy have moved on.
             references=(*used, *redirect.references, _mention(redirect.type_url, target.name)),
         )
 
 
 def kept_content(redirect: Resource, last: Resource) -> Resource:
-    """Return what a name stood for last, for a redirect that leads to nothing: it leads no more to where it led then."""
+    """Return the last content of a name for a redirect without target, without the reference to its last target."""
     used = (one for one in last.references if one.field_path or one != _mention(redirect.type_url, one.name))
     references = (*used, *redirect.references)
     return replace(last, origin=redirect.origin, redirect=redirect.redirect, references=references)
@@ -229,12 +214,12 @@ def _rename(message: DynamicMessage, row: ResourceType, name: str) -> None:
 
 
 def collection_of(resource: Resource) -> str:
-    """Return the collection by which clients ask for a resource; empty for that of all plain names."""
+    """Return the collection in which clients get a resource; empty for plain names."""
     name = parse_or_none(resource.name)
     return "" if name is None else str(name.glob)
 
 
-# What is wrong
+# Problems
 
 
 def _noun_of(resource: Resource) -> str:
@@ -242,7 +227,6 @@ def _noun_of(resource: Resource) -> str:
 
 
 def _by_way_of(trail: tuple[Resource, ...]) -> str:
-    """Say which other redirects lead there, with their places."""
     steps = ", ".join(f'"{step.name}" at {step.origin}' for step in trail[1:])
     return f" by way of {steps}" if steps else ""
 
@@ -282,7 +266,7 @@ def _problem(redirect: Resource, failure: _Failure) -> Problem:
 
 
 def conflict(redirect: Resource, target: Resource, other: Resource, *, is_apart: bool) -> Problem:
-    """Report that what a redirect leads to claims what another resource has; `is_apart`: which is of another collection."""
+    """Report that a redirect claims the same as another resource; `is_apart` if that is in another collection."""
     fact = (
         f'leads to "{target.name}" at {target.origin}, and under this name it would have '
         f'what "{other.name}" at {other.origin} has: its address, or a domain'

@@ -1,12 +1,11 @@
-"""What resources name, collected in the walk over each: clusters, what is discovered, and files.
+"""Collects the references of resources in the walk over each: clusters, discovered resources, and files.
 
-Nothing is judged here: `lint` judges what is missing or unused, and the protocol uses references
-to decide what must stay until its users have moved on. The faults that are found are those of a TypedStruct, which is read
-here first.
+References are not judged here: `lint` reports missing and unused resources, and the protocol keeps referenced resources
+until their users have moved on. The only faults reported here are in a TypedStruct, which is first read here.
 
-What Envoy 1.40 does when nothing has the name was tried out with it for every row: whether it looks for a cluster when
-it takes the resource, or only when a request needs it; and what it does when a discovered resource never comes. A cluster
-that comes by CDS in the same moment is there in time: Envoy loads clusters first.
+The behaviour of Envoy 1.40 without the named resource was tried for every row: whether it looks up a cluster when it
+takes the resource, or only when a request needs it; and its reaction to a discovered resource that never comes. A
+cluster that comes by CDS at the same moment is in time: Envoy loads clusters first.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 LB_ENDPOINT = BY_SHORT_NAME["leds"].type_url
 
 ANY = "*"
-"""Stands for a name: all resources of the type may be meant, and one of them has to be there.
+"""In place of a name: any resource of the type may be meant, and one has to exist.
 
-As with all mentions whose severity is NOTE, nothing has to be there: it is what may be in use.
+As with all references of severity NOTE, none has to exist: the resources may be in use.
 """
 
 IN_FILE = "file:"
-"""Begins the type of a mention whose name is the path of a file where Envoy looks for that type, a line feed and the name."""
+"""Prefix of the type of a reference whose name is the path of the file where Envoy looks, a line feed and the name."""
 
 
 _ERROR = Severity.ERROR
-# Rules of what Envoy does not know; all else is a wrong value.
+# Rules of fields and values that Envoy does not know; any other fault is a wrong value.
 _UNKNOWN = frozenset({"unknown-field", "unknown-enum-value"})
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return what collects references, by the full names of messages and fields."""
+    """Return the hooks that collect references, by full names of messages and fields."""
     typed_structs = TypedStructs(catalogue)
     return merge_hooks(
         dict.fromkeys(TYPED_STRUCTS, (typed_structs.walk_into,)), _cluster_hooks(), _discovery_hooks(catalogue)
@@ -61,7 +60,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 class TypedStructs:
-    """Turns the content of a TypedStruct into its message, and has that walked."""
+    """Converts the content of a TypedStruct into its message, and walks that."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -69,7 +68,7 @@ class TypedStructs:
         self._printer = Printer(catalogue)
 
     def walk_into(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Walk the content; one of a type that is not known, and not Envoy's, is left to its reader."""
+        """Walk the content; an unknown type that is not Envoy's is ignored."""
         message_type = struct.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
             if message_type.startswith("envoy."):
@@ -83,7 +82,7 @@ class TypedStructs:
         except ApiError:
             return  # reported by its reader
         place: Path = (path, "value")
-        # Envoy leaves out what it does not know, and does not say so.
+        # Envoy silently ignores unknown fields.
         converted = self._lenient.convert(plain, message_type)
         for fault in self._strict.convert(plain, message_type).faults if converted.faults else ():
             if fault.severity is _ERROR:
@@ -104,8 +103,8 @@ _REDIS = f"{_NETWORK}redis_proxy.v3.RedisProxy.PrefixRoutes.Route"
 _SPECIFIERS = "envoy.extensions.router.cluster_specifiers."
 _MODULES = "dynamic_modules.v3.DynamicModule"
 
-# The message, its field, and whether Envoy rejects the message when there is no such cluster. Of routes, the
-# configuration that they are in decides.
+# The message, its field, and whether Envoy rejects the message if there is no such cluster. For routes, the enclosing
+# configuration decides.
 _NAMED: tuple[tuple[str, str, Severity], ...] = (
     (f"{_NETWORK}tcp_proxy.v3.TcpProxy", "cluster", Severity.WARNING),
     (f"{_NETWORK}tcp_proxy.v3.TcpProxy.WeightedCluster.ClusterWeight", "name", Severity.WARNING),
@@ -133,7 +132,7 @@ _NAMED: tuple[tuple[str, str, Severity], ...] = (
     ("envoy.config.trace.v3.DatadogConfig", "collector_cluster", Severity.ERROR),
 )
 
-# The same where a name may come with the request instead, in `cluster_header`.
+# The same if a name may come with the request instead, in `cluster_header`.
 _ROUTED: tuple[tuple[str, str], ...] = (
     (f"{_ROUTES}RouteAction", "cluster"),
     (f"{_ROUTES}RouteAction.RequestMirrorPolicy", "cluster"),
@@ -146,7 +145,7 @@ _STATIC: tuple[tuple[str, str], ...] = (
     ("envoy.extensions.access_loggers.fluentd.v3.FluentdAccessLogConfig", "cluster"),
 )
 
-# What may use any cluster, by a name that is in its code or comes with the request.
+# These may use any cluster, by a name in their code or from the request.
 _ANY = (
     f"{_HTTP}lua.v3.Lua",
     f"{_HTTP}lua.v3.LuaPerRoute",
@@ -172,11 +171,11 @@ NAMING_FIELDS: Mapping[str, TypeUrl] = MappingProxyType({
     "envoy.config.route.v3.ScopedRouteConfiguration.route_configuration_name": ROUTES,
     "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig.name": SECRET,
 })  # fmt: skip
-"""The fields that hold nothing but names of resources, by their full names, and the type that each names."""
+"""The full names of fields that contain only names of resources, and the type that each names."""
 
 
 def _cluster_hooks() -> Hooks:
-    """Return what collects the names of clusters; hooks of fields that this Envoy does not have are never called."""
+    """Return the hooks for names of clusters; fields unknown to this Envoy are never called."""
     named: dict[str, tuple[Hook, ...]] = {
         f"{message_type}.{field}": (_naming(severity),) for message_type, field, severity in _NAMED
     }
@@ -195,7 +194,6 @@ def _cluster_hooks() -> Hooks:
 
 
 def _naming(severity: Severity) -> Hook:
-    """Make a hook that notes the name in a field."""
 
     def refer(name: FieldValue, path: Path, walk: Walk) -> None:
         walk.refer(path, CLUSTER, name, severity)
@@ -218,13 +216,13 @@ def _refer_any(_: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _refer_uri(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     walk.depend_on_place()
-    # Zipkin's collector is looked for at once, all others when they are called.
+    # Envoy looks up Zipkin's collector at once, all other clusters when they are called.
     is_collector = _ends(path, "collector_service", "http_uri", "cluster")
     walk.refer(path, CLUSTER, cluster, Severity.ERROR if is_collector else Severity.WARNING)
 
 
 def _refer_grpc(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    # That of a config source has to be static (ENVOY.md E6), and is noted with the source.
+    # The cluster of a config source must be static (ENVOY.md E6), and is recorded with the source.
     walk.depend_on_place()
     if not _is_of_source(path):
         walk.refer(path, CLUSTER, cluster, Severity.WARNING)
@@ -239,9 +237,9 @@ def _ends(path: Path, *steps: str) -> bool:
 
 
 def _validate_routes(config: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-    """Let missing clusters be errors where Envoy looks for those of a route configuration when it takes it.
+    """Make missing clusters errors if Envoy looks them up when it takes the route configuration.
 
-    It does by default where the configuration is within a listener; by RDS only where `validate_clusters` asks for it.
+    By default it does so if the configuration is within a listener; by RDS only if `validate_clusters` demands it.
     """
     walk.depend_on_place()
     is_inline = path is not None
@@ -274,9 +272,9 @@ def _as_error(reference: Reference) -> Reference:
 
 
 def _is_validated(config: DynamicMessage, steps: FieldPath) -> bool:
-    """Return whether Envoy looks for the cluster that a place in a route configuration names.
+    """Return whether Envoy looks up the cluster at a place in a route configuration.
 
-    It does for the routes of virtual hosts, with the mirrors that they have or inherit; not for those of a matcher.
+    It does so for routes of virtual hosts, with their own or inherited mirrors; not for routes of a matcher.
     """
     match steps:
         case ("virtual_hosts", int(), "routes", int(), "route", "cluster"):
@@ -304,7 +302,7 @@ _REST = 1
 
 _HCM = "envoy.extensions.filters.network.http_connection_manager.v3."
 
-# Whatever may have its content by discovery instead of in place; the name to look for is its own.
+# Messages whose content may come by discovery instead of in place; the name to discover is their own.
 _EXTENSIBLE = (
     f"{_HCM}HttpFilter",
     "envoy.config.listener.v3.Filter",
@@ -316,7 +314,6 @@ _EXTENSIBLE = (
 
 
 def _discovery_hooks(catalogue: Catalogue) -> Hooks:
-    """Return what collects the names of resources to be discovered: endpoints, routes, scopes, secrets, extensions."""
     extensible = {name: (_refer_extension,) for name in _EXTENSIBLE if _is_extensible(catalogue, name)}
     return {
         "envoy.config.cluster.v3.Cluster": (_refer_endpoints,),
@@ -352,10 +349,10 @@ def _refer_lb_endpoints(leds: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _refer_virtual_hosts(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    # Within a listener, Envoy does not look at `vhds`.
+    # Within a listener, Envoy ignores `vhds`.
     if path is None and config.HasField("vhds"):
         walk.refer((path, "vhds"), VIRTUAL_HOST, f"{config.name}/{ANY}", Severity.NOTE)
-        # The one source, beside those of secrets, whose cluster may come by CDS.
+        # The only source, beside those of secrets, whose cluster may come by CDS.
         _refer_source(walk, config.vhds.config_source, ((path, "vhds"), "config_source"), is_static=False)
 
 
@@ -363,7 +360,7 @@ def _refer_routes(rds: DynamicMessage, path: Path, walk: Walk) -> None:
     target = (ROUTES, rds.route_config_name, Severity.WARNING)
     place = (path, "route_config_name")
     if not _refer(walk, place, target, rds.config_source, (path, "config_source")):
-        # Routes of elsewhere may lead to any cluster.
+        # Routes from elsewhere may lead to any cluster.
         walk.refer(place, CLUSTER, ANY, Severity.NOTE)
 
 
@@ -420,16 +417,16 @@ def _refer_extension(owner: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _severity_of_waiting(source: DynamicMessage) -> Severity:
-    """Return the severity of Envoy waiting for a resource that never comes.
+    """Return the severity of a resource that Envoy awaits and that never comes.
 
-    A gRPC service of its own is most often another server: an agent that hands out secrets.
+    A separate gRPC service is most often another server: an agent that hands out secrets.
     """
     is_api = source.WhichOneof("config_source_specifier") == "api_config_source"
     return Severity.WARNING if is_api and source.api_config_source.api_type != _REST else Severity.ERROR
 
 
 def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, source_path: Path) -> bool:
-    """Note a resource that is asked of a source, if that may be us; return whether it may be."""
+    """Record a resource that is requested from a source, if that may be us; return whether it may be."""
     type_url, name, severity = target
     _refer_source(walk, source, source_path, is_static=type_url != SECRET)
     which = source.WhichOneof("config_source_specifier")
@@ -438,14 +435,14 @@ def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, sou
         if path:
             step = ((source_path, which), "path") if which == "path_config_source" else (source_path, which)
             walk.refer(step, TypeUrl(IN_FILE + type_url), f"{path}\n{name}", Severity.ERROR)
-        # Should the tree hold that file, this is what uses it.
+        # If the tree contains that file, this reference uses it.
         walk.refer(place, type_url, name, Severity.NOTE)
         return False
     if _is_by_address(source):
         walk.refer(place, type_url, name, Severity.NOTE)
         return False
     if which is None or source.authorities:
-        # Where names of an authority come from may be us.
+        # The source of names of an authority may be us.
         if is_structured(name):
             walk.refer(place, type_url, name, Severity.NOTE)
         return False
@@ -454,15 +451,15 @@ def _refer(walk: Walk, place: Path, target: _Target, source: DynamicMessage, sou
 
 
 def _is_by_address(source: DynamicMessage) -> bool:
-    """Whether a source is a server that has an address of its own here: another one than that which Envoy has this from."""
+    """Whether a source is a server with a literal address, so that it is not the server of this resource."""
     services = source.api_config_source.grpc_services
     return bool(services) and all(service.HasField("google_grpc") for service in services)
 
 
 def _refer_source(walk: Walk, source: DynamicMessage, path: Path, *, is_static: bool) -> None:
-    """Note the clusters through which a source is asked.
+    """Record the clusters of a source.
 
-    They have to be in the bootstrap; not so for secrets and virtual hosts, whose cluster may come by CDS as well.
+    They must be in the bootstrap, except for secrets and virtual hosts, which may use clusters of CDS as well.
     """
     if source.WhichOneof("config_source_specifier") != "api_config_source":
         return

@@ -1,7 +1,7 @@
-"""From what a view of the tree holds to what is served of it: redirects and locators are followed. Pure.
+"""The stage that follows the redirects and locators of a view. Pure.
 
-A tree without redirects is served as it is, and costs a look at each name that changed. With redirects, an edit costs what it
-changes, and the redirects that lead to that.
+A tree without redirects is served as it is, at the cost of a look at each changed name. With redirects, an edit costs
+its changes and the redirects that lead to them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ from fsxds.snapshots.stages import Inputs, ResolutionRules, Staged, leads_elsewh
 
 @dataclass(frozen=True, slots=True)
 class _Redirects:
-    """The redirects of a view, and where they lead.
+    """The redirects of a view, with their targets.
 
     Attributes:
-        by_type: where each leads, by type and name.
-        watching: the redirects for which something was looked for at a place.
-        wrong: those that something is wrong with, or that lead to nothing here.
-        claimed: by what they claim, what is served in the place of redirects.
+        watching: by place, the redirects for which it was searched.
+        wrong: the problems of redirects, which are empty for a target elsewhere.
+        claimed: the content served in place of redirects, by its claims.
     """
 
     by_type: Mapping[TypeUrl, HashTrieMap[str, Followed]] = field(default_factory=dict)
@@ -48,12 +47,10 @@ class _Redirects:
     claimed: HashTrieMap[Key, Resource] = field(default_factory=HashTrieMap)
 
     def find(self, key: Key) -> Followed | None:
-        """Return where a redirect leads; None where there is none of this type and name."""
         by_name = self.by_type.get(key[0])
         return None if by_name is None else by_name.get(key[1])
 
     def without(self, gone: Iterable[Key]) -> _Redirects:
-        """Return these without some."""
         by_type, watching, wrong, claimed = dict(self.by_type), self.watching, self.wrong, self.claimed
         for key in gone:
             known = self.find(key)
@@ -71,7 +68,6 @@ class _Redirects:
         )
 
     def with_one(self, followed: Followed) -> _Redirects:
-        """Return these with another one."""
         key, watching, wrong, claimed = key_of(followed.redirect), self.watching, self.wrong, self.claimed
         by_name = self.by_type.get(key[0], HashTrieMap()).insert(key[1], followed)
         if followed.problems or followed.content is None:
@@ -85,15 +81,10 @@ class _Redirects:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What is served of a view.
+    """The result of the stage for a view.
 
     Attributes:
-        snapshot: what is served; the raw snapshot itself where nothing is to be resolved.
-        problems: what is wrong with what leads elsewhere, sorted by place.
-        raw: what it was made of.
-        rules: by what it was made.
-        held: the files with redirects that lead nowhere.
-        redirects: where the redirects lead, for the next time.
+        snapshot: the served snapshot; `raw` itself if there is nothing to resolve.
     """
 
     snapshot: Snapshot
@@ -115,12 +106,12 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Resolved:
 
 
 def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> Resolved:
-    """Return what is served of a view.
+    """Return the served form of a view.
 
     Args:
-        raw: what the files of the view hold.
-        rules: what the settings say.
-        before: what was served of the view before; None for nothing. What did not change since is shared with it.
+        raw: the snapshot before this stage.
+        rules: the settings.
+        before: the previous result for the view, with which unchanged parts are shared; None for the first.
     """
     if before is not None and before.raw is raw and before.rules == rules:
         return before
@@ -138,7 +129,7 @@ def _differs(before: Resolved | None) -> bool:
 
 
 def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Collection[str]]:
-    """Return the names that changed, by type; of what is new, those of redirects alone."""
+    """Return the changed names by type; for new rows, only redirects unless some redirect watches places."""
     changed = {}
     for type_url, rows in raw.by_type.items():
         earlier = known.raw.by_type.get(type_url) if known is not None else None
@@ -158,7 +149,7 @@ def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Co
 def _touched(
     raw: Snapshot, earlier: Snapshot | None, changed: Mapping[TypeUrl, Collection[str]], redirects: _Redirects
 ) -> frozenset[Key]:
-    """Return the redirects that changed, or that lead to what changed, those that are gone too."""
+    """Return the redirects that changed or were removed, or that lead to a change."""
     touched: set[Key] = set()
     for type_url, names in changed.items():
         for name in names:
@@ -168,13 +159,12 @@ def _touched(
             touched.update((type_url, name) for one in both if leads_elsewhere(one))
             for place in {place for one in both for place in _places(one)} if redirects.watching else ():
                 watching = redirects.watching.get(place, frozenset[Key]())
-                # Where something is written makes a difference to what is said of it.
+                # The place of a resource matters if a problem mentions it.
                 touched.update(key for key in watching if key in redirects.wrong or not _is_moved(was, now))
     return frozenset(touched)
 
 
 def _is_moved(was: Resource | None, now: Resource | None) -> bool:
-    """Whether a resource is only written at another place in its file."""
     if was is None or now is None or was.origin.path != now.origin.path or was.redirect or now.redirect:
         return False
     return now.equals_for_clients(was)
@@ -186,7 +176,7 @@ def _places(resource: Resource) -> Iterator[Place]:
 
 
 class _Resolution:
-    """Makes what is served of one snapshot."""
+    """One run of the stage on a snapshot."""
 
     def __init__(self, raw: Snapshot, rules: ResolutionRules, catalogue: Catalogue, before: Resolved | None) -> None:
         self._raw = raw
@@ -203,7 +193,7 @@ class _Resolution:
     def resolve(
         self, known: Resolved | None, changed: Mapping[TypeUrl, Collection[str]], touched: frozenset[Key]
     ) -> Resolved:
-        """Return what is served, given what was known by the same rules, the names that changed, and redirects to follow."""
+        """Follow the touched redirects, on top of the result known by the same rules."""
         was = known.redirects if known is not None else _Redirects()
         self._redirects = was.without(touched)
         found = (self._raw.resources(type_url).get(name) for type_url, name in sorted(touched))
@@ -218,9 +208,9 @@ class _Resolution:
         return Resolved(served, problems, self._raw, self._rules, self._held(served, redirects), redirects)
 
     def _served_content(self, followed: Followed) -> Followed:
-        """Return a redirect with what is served in its place: what it leads to, or else what its name stood for last.
+        """Return a redirect with its content to serve: its target's, or else the last content of its name.
 
-        Neither is served where something else claims the same that clients get together with it.
+        Neither is served if another resource that clients get together with it claims the same.
         """
         content, target = followed.content, followed.target
         if not followed.redirect.redirect:
@@ -253,7 +243,7 @@ class _Resolution:
         return replace(followed, content=kept_content(redirect, last), is_kept=True)
 
     def _claimant(self, content: Resource, claims: frozenset[Key]) -> Resource | None:
-        """Return another resource that claims the same, first of all one that clients get together with it."""
+        """Return another resource with the same claims, preferably one that clients get together with it."""
         rows, own = self._raw.resources(content.type_url), collection_of(content)
         claimed = self._redirects.claimed
         found = [claimed[claim] for claim in sorted(claims) if claim in claimed]
@@ -288,7 +278,6 @@ class _Resolution:
         return rows
 
     def _served(self, key: Key, redirects: _Redirects) -> Resource | None:
-        """Return what is served under a name; None for nothing."""
         followed = redirects.find(key)
         if followed is None:
             return self._raw.resources(key[0]).get(key[1])
@@ -305,7 +294,6 @@ class _Resolution:
         )
 
     def _change(self, type_url: TypeUrl, rows: Rows) -> TypeChange:
-        """Return the last change of a type, as far as clients were served."""
         if self._before is None:
             return type_change(Rows(type_url), rows, self._raw.generation)
         earlier = self._before.snapshot.by_type[type_url]
@@ -317,7 +305,6 @@ class _Resolution:
         return tuple(sorted(problem for problems in redirects.wrong.values() for problem in problems))
 
     def _held(self, served: Snapshot, redirects: _Redirects) -> tuple[HeldFile, ...]:
-        """Return the files with redirects that lead nowhere, each once."""
         held = {}
         for (type_url, name), problems in redirects.wrong.items():
             error = next((one for one in problems if one.severity is Severity.ERROR), None)

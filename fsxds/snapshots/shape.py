@@ -1,4 +1,4 @@
-"""The outer form of a document: envelope, wrappers, resources; and the faults that it can have."""
+"""The outer form of a document: envelope, wrappers, resources; and its possible faults."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fsxds.api.scalars import LONGEST_S
 from fsxds.model.resource_types import PREFIX, RESOURCE_TYPES, ResourceType
 from fsxds.model.values import Fault, FieldPath, PlainValue, Severity, SpelledFloat
 
-# A time to live is renewed when half of it is over; whatever delays that by the other half removes the resource.
+# A TTL is renewed when half of it is over; a delay by as much removes the resource.
 SHORTEST_TTL_S = 0.5
 
 DISCOVERY_RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
 RESOURCE_WRAPPER = "envoy.service.discovery.v3.Resource"
 
-# No resource has these fields; a `Resource` without `resource` may say by the other which one it stands for.
+# No resource has these fields; a `Resource` without `resource` may be a redirect to its `resource_name`.
 _WRAPPER_KEYS = frozenset({"resource", "resource_name", "resourceName"})
 
-# No resource has these either.
+# No resource has these fields.
 _BOOTSTRAP_FIELDS = frozenset(
     spelling for name in ("static_resources", "dynamic_resources") for spelling in (name, camel_case(name))
 )
@@ -50,7 +50,7 @@ _SINGULAR = {
 
 @dataclass(frozen=True, slots=True)
 class TypeClaim:
-    """The type that an envelope gives its resources, and where it does."""
+    """The type that an envelope gives its resources, and the path of that field."""
 
     type_url: str
     field_path: FieldPath
@@ -59,8 +59,8 @@ class TypeClaim:
 class Piece(NamedTuple):
     """One resource as its author wrote it.
 
-    `wrapper` are the other fields of the `Resource` around it, None where there is none. `claim` is the type that the
-    envelope gives it, None for none. `position` is its place in its list, None in no list.
+    `wrapper` has the remaining fields of the `Resource` around it, or is None. `claim` is the envelope's type, or None.
+    `position` is the index in its list, or None outside of a list.
     """
 
     value: PlainValue
@@ -73,7 +73,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Shape:
-    """A document in pieces, and what is wrong with its outer form."""
+    """A document in pieces, and the faults of its outer form."""
 
     pieces: list[Piece] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -83,15 +83,14 @@ class Shape:
 
     @property
     def is_empty_on_purpose(self) -> bool:
-        """Whether it holds nothing, and nothing is so wrong with it that this might be a mistake."""
+        """Whether the document has no resources, and no error that might make this a mistake."""
         return not self.pieces and not any(fault.severity is Severity.ERROR for fault in self.faults)
 
 
 def shape_of(value: PlainValue, unknown_fields: Severity = Severity.ERROR) -> Shape:
     """Take a document apart: a DiscoveryResponse, a `Resource`, a resource, or a list of any of these.
 
-    What is in a piece is not looked at here; a document of no known shape is one piece. `unknown_fields` is the severity
-    of an unknown field of an envelope.
+    The content of pieces is not examined; a document of unknown shape is one piece.
     """
     shape = Shape(unknown_fields=unknown_fields)
     if isinstance(value, list):
@@ -186,7 +185,7 @@ def _unknown_keys(value: dict[str, PlainValue], field_path: FieldPath, severity:
 
 
 def no_type(field_path: FieldPath, fields: Collection[str] = ()) -> Fault:
-    """The type of a resource with these fields is not known; it may be no resource at all."""
+    """Return the fault of a resource of unknown type; its fields may show that it is no resource at all."""
     if not _BOOTSTRAP_FIELDS.isdisjoint(fields):
         return Fault(
             "missing-type",
@@ -203,12 +202,12 @@ def no_type(field_path: FieldPath, fields: Collection[str] = ()) -> Fault:
 
 
 def not_an_object(field_path: FieldPath) -> Fault:
-    """Something else is where a resource is expected."""
+    """Return the fault of a value that is no object."""
     return Fault("wrong-value", "a resource must be an object", "write its fields, or remove it", field_path)
 
 
 def heartbeat(field_path: FieldPath) -> Fault:
-    """A wrapper holds nothing. Source: ENVOY.md E18."""
+    """Return the fault of an empty wrapper. Source: ENVOY.md E18."""
     return Fault(
         "no-resource",
         "a Resource without `resource` makes a nameless cluster in Envoy",
@@ -218,7 +217,7 @@ def heartbeat(field_path: FieldPath) -> Fault:
 
 
 def singular_collection(message_type: str, field_path: FieldPath) -> Fault | None:
-    """Return why a collection of clusters or endpoints cannot be served; None for every other type."""
+    """Return why a collection of clusters or endpoints cannot be served, or None for any other type."""
     member = _SINGULAR.get(message_type)
     if member is None:
         return None
@@ -228,7 +227,7 @@ def singular_collection(message_type: str, field_path: FieldPath) -> Fault | Non
 
 
 def not_served(message_type: str, field_path: FieldPath) -> Fault:
-    """A known message is no resource."""
+    """Return the fault of a known message that is no resource."""
     singular = singular_collection(message_type, field_path)
     if singular is not None:
         return singular
@@ -237,7 +236,7 @@ def not_served(message_type: str, field_path: FieldPath) -> Fault:
 
 
 def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) -> Fault:
-    """The catalogue does not know a message."""
+    """Return the fault of a message that is not in the catalogue."""
     hint = f'did you mean "{similar}"? else ' if similar else ""
     is_shown = similar is not None or may_quote_type(message_type)
     return Fault(
@@ -249,12 +248,12 @@ def unknown_type(message_type: str, similar: str | None, field_path: FieldPath) 
 
 
 def broken_message(message_type: str, field_path: FieldPath) -> Fault:
-    """Bytes do not parse as what they claim to be."""
+    """Return the fault of bytes that do not parse as their claimed type."""
     return Fault("broken-message", f"the bytes are no {message_type}", "write the file again", field_path)
 
 
 def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
-    """A time to live is none, or shorter than anybody can renew it in time."""
+    """Return the fault of a TTL that is out of range, or too short to be renewed in time."""
     place = (*wrapper_path(field_path), "ttl")
     if 0 < ttl_s < SHORTEST_TTL_S:
         fact = f"must be renewed every {ttl_s / 2:g}s, or Envoy drops the resource"
@@ -266,7 +265,7 @@ def wrong_ttl(ttl_s: float, field_path: FieldPath) -> Fault | None:
 
 
 def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
-    """A time to live is not sent, because Envoy does not survive its end, or ignores it. Source: ENVOY.md E40."""
+    """Note that a TTL is not sent, because Envoy does not survive its end, or ignores it. Source: ENVOY.md E40."""
     if row.survives_expiry:
         return None
     fact = f"the ttl of {row.noun} is not sent to clients: Envoy does well with those of clusters, listeners and runtime alone"
@@ -275,5 +274,5 @@ def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
 
 
 def wrapper_path(field_path: FieldPath) -> FieldPath:
-    """Return the path of the `Resource` around a resource, or of the resource itself where there is none."""
+    """Return the path of the `Resource` around a resource, or of the resource itself if there is none."""
     return field_path[:-1] if field_path[-1:] == ("resource",) else field_path

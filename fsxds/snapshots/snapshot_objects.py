@@ -1,20 +1,20 @@
-"""Snapshots as objects that are found by what they hold: what two snapshots share is one object.
+"""Stores snapshots as objects found by digests of their content: common parts of snapshots are one object.
 
 | object | names | is found by |
 | --- | --- | --- |
-| snapshot | the rows of each type | its facts, and what it names |
-| rows of a type | chunks; if packed, groups of them | what it names |
-| group | chunks | what it names |
-| chunk, with its resources | their large bodies; if packed, packs alone | what clients see of the resources, and their files |
+| snapshot | the rows of each type | its facts and its names |
+| rows of a type | chunks; if packed, groups of them | its names |
+| group | chunks | its names |
+| chunk, with its resources | their large bodies; if packed, packs alone | the resources as clients see them, and their files |
 | pack, with some resources of a chunk | their large bodies | the same |
 | large body | | its version |
 
-So an edit makes few objects, however many resources there are: among 100 000 about 20 kB, and 4 kB if they are packed. Packed
-objects are more, which costs whoever writes and reads all of them. `snapshot_near` goes the other way, and reads only what a
-snapshot that is at hand does not have.
+So an edit makes few objects, however many resources there are: among 100 000 about 20 kB, and 4 kB if they are packed.
+Packed objects are more numerous, which costs writers and readers of all of them. `snapshot_near` reads only the objects
+that a given snapshot does not contain.
 
-What is not part of the digest of a chunk is what clients do not see: the line on which a resource was written is that which
-it had when the chunk was kept first. Otherwise a line added at the top of a file would make all of its chunks new.
+The digest of a chunk excludes data that clients do not see: the line of a resource is the one at the time when the
+chunk was first kept. Otherwise a line added at the top of a file would make all of its chunks new.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ Member = TypeVar("Member")
 Chunks: TypeAlias = "tuple[Chunk[Resource], ...]"
 
 Digest: TypeAlias = bytes
-"""What an object is found by."""
+"""The key of an object."""
 
 DIGEST_BYTES = 16
 
-# Of so many names, one begins a group, and one begins a pack; chunks are in between. Servers of several versions make the
-# same objects: as the number of chunks, these must never change.
+# One in so many names begins a group, and one a pack; chunks are in between. Servers of several versions make the same
+# objects: like the number of chunks, these must never change.
 NAMES_PER_GROUP = 4096
 NAMES_PER_PACK = 16
 
 # Smaller bodies take less space beside their neighbours, which look alike.
 LARGE_BYTES = 8 * 1024
 
-# What reading the bytes of others comes upon.
+# The exceptions that foreign bytes cause.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class KeptObject(NamedTuple):
-    """An object that may be kept. Its content, and which objects it names, are asked for if it is new."""
+    """An object to keep. Its content and the objects that it names are computed only if it is new."""
 
     digest: Digest
     content: Callable[[], bytes]
@@ -63,24 +63,24 @@ class KeptObject(NamedTuple):
 
 
 class Content(NamedTuple):
-    """An object that is kept, and the digests of those that it names, in their order."""
+    """A kept object, with the digests of the objects that it names, in order."""
 
     content: bytes
     children: tuple[Digest, ...]
 
 
 Read: TypeAlias = Callable[[Digest], Content]
-"""Returns what is kept; DamagedBytesError where there is nothing."""
+"""Returns a kept object; raises DamagedBytesError if there is none."""
 
 
 def object_of(snapshot: Snapshot, *, is_packed: bool = False) -> KeptObject:
-    """Return a snapshot as an object. Equal content is an equal object; its generation is no part of it."""
+    """Return a snapshot as an object. Equal content makes equal objects; the generation is not included."""
     table = _packed_table if is_packed else _table
     return _named(facts_of(snapshot), tuple(table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES))
 
 
 def facts_of(snapshot: Snapshot) -> bytes:
-    """Return what is to be known of a snapshot beside its resources."""
+    """Return the facts of a snapshot beside its resources."""
     facts = {
         "types": [row.type_url for row in RESOURCE_TYPES],
         "authored": dict(sorted(snapshot.authored.items())),
@@ -92,7 +92,7 @@ def facts_of(snapshot: Snapshot) -> bytes:
 
 
 def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int = 0) -> Snapshot:
-    """Return a snapshot of which this is known beside its resources. DamagedBytesError if it is something else."""
+    """Return a snapshot with facts and resources. Raises DamagedBytesError if the facts are invalid."""
     try:
         found = json.loads(facts)
         return Snapshot(
@@ -108,7 +108,6 @@ def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int
 
 
 def _table(rows: Rows) -> KeptObject:
-    """Return all rows of a type as an object; its content is the objects that it names alone."""
     return _named(b"", tuple(map(_chunk, rows.chunks)))
 
 
@@ -117,7 +116,6 @@ def _packed_table(rows: Rows) -> KeptObject:
 
 
 def _grouped(rows: Rows) -> Iterator[Chunks]:
-    """Yield the chunks of each group."""
     return _parted(rows.chunks, lambda chunk: begins(chunk.first, NAMES_PER_GROUP))
 
 
@@ -158,12 +156,11 @@ def _packed_chunk(chunk: Chunk[Resource]) -> KeptObject:
 
 
 def _packs(chunk: Chunk[Resource]) -> Iterator[tuple[Resource, ...]]:
-    """Yield the resources of each pack of a chunk."""
     return _parted(chunk.values, lambda row: begins(row.name, NAMES_PER_PACK))
 
 
 def chunk_digest(chunk: Chunk[Resource]) -> Digest:
-    """Return what a chunk is found by: its type, and of each resource all that clients see, and its file."""
+    """Return the digest of a chunk: its type, and for each resource its client-visible data and its file."""
     return _digest_of_rows(b"chunk", chunk.values)
 
 
@@ -192,16 +189,10 @@ def _body(resource: Resource) -> KeptObject:
 
 
 def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, generation: int = 0) -> Snapshot:
-    """Return a snapshot that is kept, with the versions that it had; it does not say what changed last.
-
-    Args:
-        digest: that of the snapshot.
-        read: returns objects.
-        near: a snapshot that has much in common with it; what is equal is shared, and is not read.
-        generation: the one that it is given.
+    """Return a kept snapshot, without its last changes; parts equal to `near` are shared and not read.
 
     Raises:
-        DamagedBytesError: an object is missing, or is not what was kept.
+        DamagedBytesError: an object is missing or damaged.
     """
     content, children = read(digest)
     try:
@@ -213,7 +204,7 @@ def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, gene
 
 
 def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near: Snapshot | None) -> Rows:
-    """Return the rows of a type; none of a type that fsxds did not know when they were kept."""
+    """Return the rows of a type; none for a type that was unknown when they were kept."""
     old = Rows(type_url) if near is None else near.resources(type_url)
     at_hand: dict[Digest, Chunks] = {chunk.once(chunk_digest): (chunk,) for chunk in old.chunks}
     at_hand |= {_group(chunks).digest: chunks for chunks in _grouped(old)}
@@ -228,7 +219,7 @@ def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near:
 def _new_rows(
     type_url: TypeUrl, digest: Digest, read: Read, at_hand: Mapping[Digest, Chunks], found: set[Chunk[Resource]]
 ) -> Iterator[Resource]:
-    """Yield the resources below an object that are not in chunks at hand; those chunks are added to `found`."""
+    """Yield the resources below an object that are not in chunks at hand, and add those chunks to `found`."""
     if digest in at_hand:
         found.update(at_hand[digest])
         return
@@ -246,19 +237,18 @@ def _new_rows(
 
 
 def digests_in(snapshot: Snapshot) -> frozenset[Digest]:
-    """Return the digests of the chunks and groups of a snapshot: `snapshot_near` does not read these."""
+    """Return the digests of the chunks and groups of a snapshot, which `snapshot_near` does not read."""
     tables = snapshot.by_type.values()
     chunks = (chunk.once(chunk_digest) for rows in tables for chunk in rows.chunks)
     return frozenset((*chunks, *(_group(each).digest for rows in tables for each in _grouped(rows))))
 
 
 def _is_same(resource: Resource, other: Resource | None) -> bool:
-    """Whether two resources are the same to a chunk that has them."""
+    """Whether two resources are equal in the digest of a chunk."""
     return other is not None and resource.equals_for_clients(other) and resource.origin.path == other.origin.path
 
 
 def _resources(type_url: TypeUrl, kept: Content, read: Read) -> Iterator[Resource]:
-    """Yield the resources of a chunk or a pack, each with the body that its version stands for."""
     bodies = {child.hex(): child for child in kept.children}
     for row in decode_resources(kept.content):
         resource = replace(row, body=_inflated(read(bodies[row.version]))) if row.version in bodies else row
@@ -280,5 +270,5 @@ def joined(digests: Iterable[Digest]) -> bytes:
 
 
 def parted(digests: bytes) -> tuple[Digest, ...]:
-    """Return the digests that were joined."""
+    """Return the digests in the bytes of `joined`."""
     return tuple(digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES))

@@ -1,13 +1,13 @@
-"""What is served of a view follows from what its files hold by stages, each with its own memory. Pure.
+"""Stages that derive the served snapshot of a view from its files, each with its own memory. Pure.
 
 | stage | is needed |
 | --- | --- |
-| what upstreams hold goes under it | while an upstream holds anything |
-| redirects and locators are followed | while there is one |
-| collections are made of folders, and entries that lead nowhere are found | while one is written, or the settings have one |
+| add the resources of upstreams below the files | while an upstream has any |
+| follow redirects and locators | while there is one |
+| make collections of folders, and find dangling entries | while one is written, or the settings have one |
 
-A stage is a module that is imported when it is first needed. One that changed what is served is asked once more when it is
-not needed any longer, so that this is a change like any other.
+A stage is a module that is imported when it is first needed. A stage that changed the snapshot is applied once more
+when it is no longer needed, so that this is a change like any other.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ from fsxds.snapshots.upstream_content import UpstreamContent
 
 @dataclass(frozen=True, slots=True)
 class CollectionRules:
-    """What the settings say about collections.
+    """The settings of collections.
 
     Attributes:
-        rules: the collections to make.
-        authority: that of names which have none.
-        root: the absolute path of the tree, in which `file:///` locators are resolved; empty for no such place.
-        catalogue: the message types; None where no resource is to be made.
+        authority: the authority of names without one.
+        root: the absolute path of the tree for `file:///` locators, or empty.
+        catalogue: None if no resource is to be made.
     """
 
     rules: tuple[CollectionRule, ...] = ()
@@ -53,23 +52,21 @@ class CollectionRules:
         return str(replace(rule.name, authority=rule.name.authority or self.authority))
 
     def by_name(self) -> Mapping[str, CollectionRule]:
-        """Return the rules by the canonical names of the collections."""
+        """Return the rules by canonical collection names."""
         return {self.name_of(rule): rule for rule in self.rules}
 
 
 @dataclass(frozen=True, slots=True)
 class ResolutionRules:
-    """What the settings say about names that lead elsewhere.
+    """The settings of names that lead to other resources.
 
     Attributes:
-        authority: that of names which say none.
-        authorities: where the resources of other authorities are.
+        authority: the authority of names without one.
+        authorities: the places of the resources of other authorities.
         passes_redirects: clients on streams follow redirects themselves, to other authorities too.
-        root: the absolute path of the tree, in which `file:///` locators are resolved; empty for no such place.
-        catalogue: the message types; None where no resource is to be made, and no redirect is followed.
-        check: says how bad what is wrong is.
-        collections: which list collections are made of folders.
-        unasked: the authorities of upstreams that nobody asks here, as by commands; None where they may have any name.
+        root: the absolute path of the tree for `file:///` locators, or empty.
+        catalogue: None if no resource is to be made and no redirect followed.
+        unasked: the authorities of upstreams that are not queried here, as by commands; None if any name may be theirs.
     """
 
     authority: str = ""
@@ -83,51 +80,51 @@ class ResolutionRules:
     _compiled: dict[Catalogue, FieldRules] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def field_rules(self, catalogue: Catalogue) -> FieldRules:
-        """Return what finds the references of messages, as parsing does; compiled once."""
+        """Return the rules that find the references of messages, as in parsing; compiled once."""
         if catalogue not in self._compiled:
             self._compiled[catalogue] = field_rules(catalogue, self.check)
         return self._compiled[catalogue]
 
 
 class Inputs(NamedTuple):
-    """What stages depend on beside the files: the settings, and what each upstream holds, in the order of precedence."""
+    """The inputs of stages beside the files: settings, and upstreams in order of precedence."""
 
     rules: ResolutionRules
     contents: tuple[UpstreamContent, ...] = ()
 
 
 class Staged(Protocol):
-    """A view after a stage, with what the stage remembers for the next time."""
+    """A view after a stage, with the stage's memory."""
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is served after it; `raw` itself if the stage changed nothing."""
+        """The snapshot after the stage; `raw` itself if the stage changed nothing."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with what it did, sorted by place."""
+        """The problems found by the stage, sorted by place."""
 
     @property
     def raw(self) -> Snapshot:
-        """What it was made of."""
+        """The snapshot before the stage."""
 
     @property
     def held(self) -> tuple[HeldFile, ...]:
-        """The files of which something older is served for its sake, or nothing."""
+        """The files that the stage holds back, so that older content or none is served."""
 
 
 class StageModule(Protocol):
     """The module of a stage."""
 
     def unchanged(self, raw: Snapshot, inputs: Inputs) -> Staged:
-        """Return a view that the stage left as it was, when it was not needed."""
+        """Return a view that the stage did not change, because it was not needed."""
 
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None) -> Staged:
-        """Return a view after the stage; what did not change since `before` is shared with that."""
+        """Apply the stage; unchanged parts are shared with `before`."""
 
 
 class Stage(NamedTuple):
-    """A stage: the module, and whether a view needs it, given the one from before."""
+    """A stage: its module, and whether a view needs it, given its previous snapshot."""
 
     module: str
     is_needed: Callable[[Snapshot, Snapshot | None, Inputs], bool]
@@ -135,14 +132,11 @@ class Stage(NamedTuple):
     def apply(self, raw: Snapshot, inputs: Inputs, before: Staged | None, earlier: Snapshot | None) -> Staged | None:
         """Return a view after this stage; None if it is not needed.
 
-        Args:
-            raw: what the stages before made.
-            inputs: what it depends on.
-            before: what it made for this view before; None if it was not needed.
-            earlier: what it would have been applied to then; None if the view is new.
+        `raw` is the result of the earlier stages, and `earlier` their last result; None if the view is new. `before` is
+        this stage's last result; None if it was not needed.
         """
         was_used = before is not None and before.snapshot is not before.raw
-        # As long as it is not needed, nothing is looked at but what changed.
+        # While a stage is not needed, only changes are examined.
         if not was_used and not self.is_needed(raw, None if before is not None else earlier, inputs):
             return None
         module = cast("StageModule", import_module(self.module))
@@ -152,27 +146,27 @@ class Stage(NamedTuple):
 
 
 def has_directives(reference: Reference) -> bool:
-    """Whether a reference is a locator that says more than a name."""
+    """Whether a reference is a locator with directives beyond a name."""
     return "#" in reference.name and is_structured(reference.name)
 
 
 def locates(resource: Resource) -> bool:
-    """Whether a resource refers to another by such a locator."""
+    """Whether a resource refers to another by a locator with directives."""
     return any(map(has_directives, resource.references))
 
 
 def leads_elsewhere(resource: Resource) -> bool:
-    """Whether what is served of a resource follows from others: it is a redirect, or refers to some by locators."""
+    """Whether the served form of a resource depends on others: it is a redirect, or has locators as references."""
     return bool(resource.redirect) or locates(resource)
 
 
 def names_that_lead_elsewhere(chunk: Chunk[Resource]) -> tuple[str, ...]:
-    """Return the names of a chunk that lead elsewhere."""
+    """Return the names in a chunk that lead elsewhere."""
     return tuple(name for name, resource in zip(chunk.names, chunk.values, strict=True) if leads_elsewhere(resource))
 
 
 def _leads_elsewhere(raw: Snapshot, earlier: Snapshot | None, inputs: Inputs) -> bool:
-    """Whether anything leads elsewhere; nothing did in the snapshot from before."""
+    """Whether any resource leads elsewhere, given that none did in `earlier`."""
     return inputs.rules.catalogue is not None and any(
         chunk.once(names_that_lead_elsewhere)
         for type_url, rows in raw.by_type.items()

@@ -1,7 +1,7 @@
-"""Write the structured names in a resource in their canonical form, as which they are compared everywhere.
+"""Rewrites the structured names in a resource in canonical form, in which they are compared everywhere.
 
-Envoy compares texts. So each text of a resource that is a name or a locator is rewritten, whichever field holds it, in the
-Struct and the Any of an extension as well. What is a secret stays as it is, and so does what is no faultless name.
+Envoy compares texts. So each text in a resource that is a name or a locator is rewritten, in any field, also in the
+Struct and the Any of an extension. Secrets and malformed names stay as they are.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ VIRTUAL_HOST = BY_SHORT_NAME["vhds"]
 
 _LONGEST_REMEMBERED = 500
 _MARKS = (b"xdstp:", b"udpa:")
-# Names the secret that another message asks for, and holds none.
+# Names the secret that another message uses, and contains none.
 _SECRET_NAME = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # noqa: S105 - the name of a message
 
 
 def may_hold_names(body: bytes) -> bool:
-    """Whether a serialized message may hold structured names; hardly any does, and then nothing is to be done."""
+    """Whether a serialized message may contain structured names; hardly any does."""
     return any(mark in body for mark in _MARKS)
 
 
 class NameWriter:
-    """Writes the structured names of one file in their canonical form."""
+    """Writes the structured names of one file in canonical form."""
 
     def __init__(self, catalogue: Catalogue, rules: NamingRules, path: PurePosixPath) -> None:
-        """Name what is in the file of this path by these rules."""
+        """Take the rules for the file of this path."""
         self._catalogue = catalogue
         self._secrecy = catalogue.once(Secrecy)
         self._authority = rules.authority
         self._context = dict(rules.context_of(path))
 
     def resource_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
-        """Return the canonical name of a resource of this type, or what is wrong with what is written at this place."""
+        """Return the canonical name of a resource of this type, or the fault of the name at this place."""
         return self._name(text, row, place, self._context)
 
     def edited_name(self, text: str, row: ResourceType, place: FieldPath) -> str | Fault:
-        """Do the same for the name of a resource of a layer below: its own folder gave it parameters."""
+        """Return the same for a resource of a layer below, which got its parameters from its own folder."""
         return self._name(text, row, place, {})
 
     def _name(self, text: str, row: ResourceType, place: FieldPath, context: Mapping[str, str]) -> str | Fault:
         if not is_structured(text):
             return text
-        # Envoy asks for virtual hosts by the name of their route configuration, whatever that is, and a slash.
+        # Envoy requests virtual hosts by the name of their route configuration, of any form, and a slash.
         table, slash, host = text.rpartition("/") if row is VIRTUAL_HOST else (text, "", "")
         try:
             name = ResourceName.parse(table, self._authority)
@@ -73,18 +73,18 @@ class NameWriter:
         return fault or f"{name.with_context(context)}{slash}{host}"
 
     def written_name(self, text: str, row: ResourceType) -> str:
-        """Return the canonical name of a resource that has a mistake, or its name as it is written."""
+        """Return the canonical name of a resource, or the text itself if it is malformed."""
         name = self.resource_name(text, row, ())
         return text if isinstance(name, Fault) else name
 
     def reference(self, text: str) -> str:
-        """Return what a text refers to in its canonical form; one that is no structured name, or a malformed one, as it is."""
+        """Return a reference in canonical form; malformed and plain names stay."""
         return self._written(text) if is_structured(text) else text
 
     def checked(self, references: Iterable[Reference]) -> Iterator[Reference | Fault]:
-        """Yield what a resource refers to, and what is wrong with the structured names of it.
+        """Yield the references of a resource, and the faults of structured names in them.
 
-        What another authority is responsible for need not be in the tree.
+        A resource of another authority need not be in the tree.
         """
         for reference in references:
             row = BY_TYPE_URL.get(reference.type_url)
@@ -103,7 +103,7 @@ class NameWriter:
             yield reference._replace(severity=Severity.NOTE) if is_elsewhere else reference
 
     def rewrite(self, message: Message) -> None:
-        """Rewrite the names in a message, with all that is packed in it; what cannot be unpacked stays."""
+        """Rewrite the names in a message and in all packed messages that can be unpacked."""
         if may_hold_names(message.SerializeToString()):
             self._rewrite_fields(message, is_secret=False)
 
@@ -131,7 +131,7 @@ class NameWriter:
         of_values = map_parts(field)[1]
         if of_values.message_type is not None:
             for key, part in value.items():
-                # Of a Struct, the keys say what is a secret.
+                # In a Struct, the keys mark secrets.
                 is_text = part.DESCRIPTOR.full_name == VALUE and part.HasField("string_value")
                 self._rewrite_message(part, is_secret=is_secret or (is_text and is_secret_field(str(key))))
         elif of_values.type == FieldDescriptor.TYPE_STRING and not is_secret:
@@ -157,13 +157,13 @@ class NameWriter:
         packed.value = inner.SerializeToString(deterministic=True)
 
     def _written(self, text: str) -> str:
-        # Many resources refer to the same ones; longer texts than names usually are would take much memory.
+        # Many resources have the same references; texts longer than usual names would take much memory.
         read = _remembered_locator if len(text) <= _LONGEST_REMEMBERED else _canonical_locator
         return read(text, self._authority)
 
 
 def _canonical_locator(text: str, authority: str) -> str:
-    """Return a name or locator in its canonical form, and what is malformed as it is."""
+    """Return a name or locator in canonical form; a malformed text stays."""
     try:
         locator = Locator.parse(text, authority)
     except MalformedName:

@@ -1,4 +1,4 @@
-"""Types whose resources need more than their message says: a module each, imported with the first such resource."""
+"""Registry of types with rules beyond their message, one module per type, imported with its first resource."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from fsxds.model.values import Fault, PlainValue
 
 
 class TypeRules(Protocol):
-    """What the resources of a type need beside their message."""
+    """The rules of one type beyond its message."""
 
     def read(self, written: dict[str, PlainValue], authority: str) -> tuple[dict[str, PlainValue], tuple[Fault, ...]]:
-        """Return a resource as its message has it, and what is wrong with it as it was written."""
+        """Return a resource in the form of its message, and the problems of the authored form."""
 
     def complete(
         self, message: DynamicMessage, written: PlainValue, catalogue: Catalogue, authority: str
     ) -> list[Fault]:
-        """Complete a message by what clients need, and return what is wrong with it, at places within it."""
+        """Fill in the fields that clients need, and return the problems, at places within the message."""
 
     def name_fault(self, name: str) -> Fault | None:
-        """Return what is wrong with the name around a resource, at a place within its wrapper."""
+        """Return the problem of the name in the `Resource` wrapper, at a place within the wrapper."""
 
     def references_of(self, message: DynamicMessage) -> Iterator[Reference]:
-        """Yield what a message refers to beside its fields of references.
+        """Yield the references of a message that are not in its reference fields.
 
         Raises:
-            MalformedName: it has none.
-            KeyError: it is of a type that xDS does not serve.
+            MalformedName: a reference has no valid name.
+            KeyError: a reference is to a type that xDS does not serve.
         """
 
 
 class TypeRow(NamedTuple):
-    """A type with rules, and the module that has them."""
+    """A type with rules, and the name of the module that implements them."""
 
     row: ResourceType
     module: str
@@ -46,8 +46,8 @@ TYPE_RULES = (TypeRow(BY_SHORT_NAME["lcds"], "fsxds.snapshots.list_collections")
 
 
 def rules_of(row: ResourceType | None) -> TypeRules | None:
-    """Return the rules of a type; None for a type that needs none."""
-    # For each resource: a generator would cost more than the few rows.
+    """Return the rules of a type, or None if it has none."""
+    # Called per resource: a generator would cost more than the few rows.
     for each in TYPE_RULES:
         if each.row is row:
             return cast("TypeRules", import_module(each.module))

@@ -1,4 +1,4 @@
-"""What another xDS server holds, as it is merged into what is served. Immutable, no I/O."""
+"""The content of another xDS server, as merged into snapshots. Immutable, no I/O."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ LetGo: TypeAlias = "Mapping[TypeUrl, HashTrieSet[str]]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UpstreamContent:
-    """What is held of one upstream; equal to itself alone, for it is replaced only where something in it changed.
+    """The content of one upstream. It equals only itself, because it is replaced only if it changed.
 
     Attributes:
-        name: what the upstream is called.
-        rows: the resources, by type; only types that have some. A type of which nothing changed has the same object.
-        pending: the types of which an answer is awaited, so that what is missing from them may exist.
-        answered: the types about which the upstream said anything, or that were kept from an earlier process.
-        let_go: by type, names that are not held any more because nobody asks for them, or because their time to live is over:
-            the upstream did not remove them.
-        sequence: counts the responses that were taken in; what was published of a snapshot that has this holds them all.
+        rows: only types with resources. An unchanged type keeps its object.
+        pending: the types with an awaited response, so that missing names may exist.
+        answered: the types in responses of the upstream, or kept from an earlier process.
+        let_go: by type, names dropped because no client needs them, or because their TTL is over, not by the upstream.
+        sequence: the number of responses taken in; a publication of a snapshot with this number includes them all.
     """
 
     name: str
@@ -44,14 +42,14 @@ class UpstreamContent:
 
 @dataclass(frozen=True, slots=True)
 class HeldResource:
-    """A resource that is held of an upstream, and what the upstream said with it.
+    """A resource of an upstream.
 
     Attributes:
-        resource: what is served; its version is the digest of its body.
-        version: the one that the server gave it, which may be any text.
-        server: the address of that server, as in the rule.
-        received_s: when this content came first, in seconds since 1970.
-        expires_s: when its time to live is over, in seconds since 1970; None for never.
+        resource: its version is the digest of its body.
+        version: the server's version, any text.
+        server: the address, as in the rule.
+        received_s: when this content first came, in seconds since 1970.
+        expires_s: the end of its TTL, in seconds since 1970; None for never.
     """
 
     resource: Resource
@@ -62,11 +60,11 @@ class HeldResource:
 
 
 Held: TypeAlias = Mapping[TypeUrl, NameTable[HeldResource]]
-"""All that is held of an upstream, by type and name; never changed. A type of which nothing changed has the same table."""
+"""All resources of an upstream, by type and name; immutable. An unchanged type keeps its table."""
 
 
 def origin_of(upstream: str) -> Origin:
-    """Return where the resources of an upstream are from, as users read it.
+    """Return the origin of an upstream's resources, as shown to users.
 
     >>> str(origin_of("10.0.0.1:18000").path)
     'upstream 10.0.0.1:18000'
@@ -76,11 +74,11 @@ def origin_of(upstream: str) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamScope:
-    """Which names an upstream may have that it is not known to have.
+    """The names that an upstream may have beyond the known ones.
 
     Attributes:
-        covers: whether a name is one that it is asked for.
-        complete: the types of which it said all plain names that it has.
+        covers: tests whether a name is requested from it.
+        complete: the types with completely known plain names.
     """
 
     covers: Callable[[str], bool]
@@ -89,13 +87,13 @@ class UpstreamScope:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What there is beside the tree.
+    """The resources beside the tree.
 
     Attributes:
-        contents: what each upstream holds, in the order of their precedence.
-        scopes: what each of them may have beside that.
-        denied: what files need, and of which every upstream said that it has none.
-        is_unknown: there are upstreams, and none is asked, as by commands: they may have anything.
+        contents: in order of precedence.
+        scopes: the further names that each upstream may have.
+        denied: the names that files need and that no upstream has, according to all of them.
+        is_unknown: there are upstreams that are not queried, as by commands: they may have any name.
     """
 
     contents: tuple[UpstreamContent, ...] = ()
@@ -108,7 +106,7 @@ class Elsewhere:
         return bool(self.contents) or self.is_unknown
 
     def may_have(self, key: Key) -> bool:
-        """Whether there is a resource of this type and name, or may be one, as far as is known; or any, where it is `ANY`."""
+        """Whether a resource exists or may exist, as far as is known; any of the type for `ANY`."""
         type_url, name = key
         if type_url not in BY_TYPE_URL:
             return False

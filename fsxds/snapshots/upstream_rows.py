@@ -1,7 +1,7 @@
-"""Merge what upstreams hold under a view of the tree, before redirects are followed. Pure.
+"""The stage that merges upstreams below a view of the tree, before redirects are followed. Pure.
 
-What several have is taken from the first: the tree, then upstreams in their order. The cost follows what changed in any of
-them.
+A name in several sources is taken from the first: the tree, then upstreams in their order. The cost depends on the
+changes in any of them.
 """
 
 from __future__ import annotations
@@ -20,27 +20,24 @@ from fsxds.snapshots.load import type_change
 from fsxds.snapshots.stages import Inputs, Staged
 from fsxds.snapshots.upstream_content import UpstreamContent, origin_of
 
-# Shadowed resources that are named in one note; the others are counted.
+# The maximum number of shadowed resources named in one note; further ones are counted.
 MOST_NAMED = 5
 
 Sources = Sequence[Rows]
-"""The rows of one type, of the tree and of each upstream, in the order of their precedence."""
+"""The rows of one type, of the tree and of each upstream, in order of precedence."""
 
 Shadowed = Mapping[TypeUrl, tuple[frozenset[str], ...]]
-"""By type, for each upstream: the names of it that something before it has too."""
+"""By type, for each upstream: its names that an earlier source has too."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergedView:
-    """A snapshot with what upstreams hold.
+    """A snapshot with the resources of upstreams.
 
     Attributes:
-        snapshot: with their resources; the raw one itself where there are no upstreams.
-        problems: a note for each upstream of which something is shadowed.
-        raw: what the files of the view hold.
-        contents: what was merged under it.
+        snapshot: `raw` itself if there are no upstreams.
+        problems: a note for each upstream with shadowed resources.
         shadowed: the names of upstreams that are not served.
-        held: no file is held for their sake.
     """
 
     snapshot: Snapshot
@@ -53,11 +50,11 @@ class MergedView:
 
 @dataclass(frozen=True, slots=True)
 class Shadowing:
-    """What goes before resources of one upstream.
+    """The shadowed resources of one upstream.
 
     Attributes:
-        count: how many of its resources.
-        examples: the first of them, each with what is served in its place: a place in a file, or the name of an upstream.
+        examples: the first ones, each with the origin of the resource served instead: a place in a file, or an
+            upstream.
     """
 
     count: int = 0
@@ -65,7 +62,7 @@ class Shadowing:
 
 
 def shadowing_of(merged: Iterable[MergedView]) -> Mapping[str, Shadowing]:
-    """Return what goes before resources of upstreams in some views, by the name of the upstream; only of those with any."""
+    """Return the shadowed resources in some views by the name of the upstream, for upstreams with any."""
     found: dict[str, dict[Key, str]] = {}
     for view in merged:
         for type_url, hidden in view.shadowed.items():
@@ -85,18 +82,12 @@ def unchanged(raw: Snapshot, _: Inputs) -> MergedView:
 
 
 def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> MergedView:
-    """Merge what upstreams hold, as a stage."""
+    """Merge upstreams, as a stage."""
     return with_upstreams(raw, inputs.contents, cast("MergedView | None", before))
 
 
 def with_upstreams(raw: Snapshot, contents: tuple[UpstreamContent, ...], before: MergedView | None) -> MergedView:
-    """Return a snapshot with what upstreams hold.
-
-    Args:
-        raw: what the files of a view hold.
-        contents: what each upstream holds, in the order of their precedence.
-        before: what was merged of the view before; None for nothing. What did not change since is shared with it.
-    """
+    """Return a snapshot merged with upstreams, in order of precedence; unchanged parts are shared with `before`."""
     if not contents:
         return MergedView(raw, (), raw)
     known = before if before is not None and _names(before.contents) == _names(contents) else None
@@ -129,10 +120,9 @@ def _sources(raw: Snapshot, contents: tuple[UpstreamContent, ...], type_url: Typ
 
 
 def _merged(sources: Sources, earlier: Sources | None, was: Rows | None) -> Rows:
-    """Return the rows of all sources; what is known to be as it was is shared with the rows before."""
     filled = [rows for rows in sources if rows]
     if len(filled) < 2:
-        # Those of the one source itself, which know how they differ from what it had before.
+        # The rows of the only source know their difference from its previous ones.
         return filled[0] if filled else sources[0]
     if earlier is None or was is None:
         return _from_scratch(filled)
@@ -157,7 +147,6 @@ def _from_scratch(filled: Sequence[Rows]) -> Rows:
 
 
 def _changed(sources: Sources, earlier: Sources) -> set[str]:
-    """Return the names of which any source has something else than before, or lacks what it had."""
     return set().union(*(now.changes_since(was).names for now, was in zip(sources, earlier, strict=True)))
 
 
@@ -166,7 +155,7 @@ def _first(sources: Sources, name: str) -> Resource | None:
 
 
 def _hidden(sources: Sources, earlier: Sources | None, known: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...]:
-    """Return for each upstream the names that something before it has too."""
+    """Return for each upstream the names that an earlier source has too."""
     names = None if earlier is None else _changed(sources, earlier)
     if names is not None and not names:
         return known
@@ -198,7 +187,7 @@ def _snapshot(
     pending = frozenset[TypeUrl]().union(*(content.pending for content in contents))
     filled = frozenset(type_url for type_url, each in rows.items() if each)
     undeclared = raw.undeclared - answered - filled
-    # As of a tree: where nothing was ever declared, no type may be reported as empty.
+    # As in a tree: if nothing was ever declared, no type may be reported as empty.
     withheld = undeclared & raw.incomplete if len(undeclared) < len(rows) else raw.withheld
     return replace(
         raw,
@@ -221,7 +210,6 @@ def _snapshot(
 
 
 def _change(type_url: TypeUrl, rows: Rows, generation: int, before: MergedView | None) -> TypeChange:
-    """Return the last change of a type."""
     if before is None:
         return type_change(Rows(type_url), rows, generation)
     earlier = before.snapshot.by_type[type_url]

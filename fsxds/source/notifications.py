@@ -1,4 +1,4 @@
-"""Keep inotify's watches on the directories that matter, and pass on their events."""
+"""Keeps inotify watches on directories, and passes on their events."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import logging
 import os
 import time
 
-# The lower half of watchdog: its observers take a thread for each directory, or watch all that is below one, and do not
-# say when a sub-directory finds no free watch nor when events were lost.
+# The lower half of watchdog: its observers take a thread per directory, or watch a whole subtree, and report neither a
+# sub-directory without a free watch nor lost events.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +20,7 @@ from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEv
 
 from fsxds.source.listing import Identity
 
-# Opening, reading and closing unread are left out: fsxds' own reading would cause events.
+# Without opening, reading and closing unread: fsxds' own reading would cause events.
 _MASK: Mask = reduce(
     lambda one, other: Mask(one | other),
     [
@@ -37,7 +37,7 @@ _MASK: Mask = reduce(
     ],
 )
 
-# watchdog opens an inotify instance and a pipe, and loses the first where there is no room for the second.
+# watchdog opens an inotify instance and a pipe, and leaks the first if there is no descriptor for the second.
 _DESCRIPTORS = 3
 
 _REMEDIES = {
@@ -48,7 +48,7 @@ _REMEDIES = {
 
 
 class FileEventType(Enum):
-    """What happened to a file or directory; `OTHER` includes that it has other permissions."""
+    """The kinds of file events; `OTHER` includes changed permissions."""
 
     CREATED = "created"
     MODIFIED = "modified"
@@ -60,7 +60,7 @@ class FileEventType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileEvent:
-    """One event: `paths` are one, or two (from, to) for a move. `at_s` is `time.monotonic()` when it was received."""
+    """One event, with one path, or two (from, to) for a move. `at_s` is `time.monotonic()` of its receipt."""
 
     at_s: float
     event_type: FileEventType
@@ -70,14 +70,14 @@ class FileEvent:
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """What became of the watches.
+    """The result of arming watches.
 
     Attributes:
-        is_new: something was not watched before, so changes may have had no event.
-        count: how many directories were to be watched.
-        unwatched: those of them that cannot be watched.
-        reason: why, and what to do about it; empty where all are watched.
-        has_failed: there is no inotify at all.
+        is_new: a directory was not watched before, so changes may have had no event.
+        count: the number of directories to watch.
+        unwatched: directories that cannot be watched.
+        reason: why not, with a remedy; empty if all are watched.
+        has_failed: there is no inotify.
     """
 
     is_new: bool
@@ -88,7 +88,7 @@ class Armed:
 
 
 class Notifications:
-    """One inotify instance and its watches. `arm` and `stop` block, so they are called in a thread."""
+    """One inotify instance and its watches. `arm` and `stop` block: call them in a thread."""
 
     def __init__(self, receive: Callable[[FileEvent], object], receive_overflow: Callable[[], object]) -> None:
         """Prepare; nothing runs before the first `arm`. Both functions are called in a thread of watchdog."""
@@ -99,12 +99,12 @@ class Notifications:
         self._ids = map(CallbackId, itertools.count())
 
     def arm(self, directories: Mapping[str, Identity]) -> Armed:
-        """Watch exactly these directories, without what is below them; the first ones come first when watches run out."""
+        """Watch exactly these directories, not recursively; the first ones win if watches run out."""
         if self._inotify is not None and not self._inotify.is_alive():
             self.stop()
         try:
             inotify = self._inotify or self._start()
-        except (OSError, RuntimeError) as error:  # the latter where no thread can be started
+        except (OSError, RuntimeError) as error:  # RuntimeError if no thread can be started
             return Armed(
                 is_new=False,
                 count=len(directories),
@@ -112,7 +112,7 @@ class Notifications:
                 reason=_reason_of(error),
                 has_failed=True,
             )
-        # A directory that was deleted, moved or replaced leaves a watch without events, or with those of the wrong one.
+        # The watch of a deleted, moved or replaced directory has no events, or those of the wrong one.
         stale = [
             directory
             for directory, (_, watch, identity) in self._armed.items()
@@ -128,14 +128,14 @@ class Notifications:
                 self._watch(inotify, directory, directories[directory])
                 is_new = True
             except (FileNotFoundError, NotADirectoryError):
-                continue  # it went away just now, which its parent's watch or the next look will show
+                continue  # it was just removed, which its parent's watch or the next look will show
             except OSError as error:
                 unwatched.append(directory)
                 reason = reason or _reason_of(error)
         return Armed(is_new, len(directories), tuple(unwatched), reason)
 
     def stop(self) -> None:
-        """Stop watching, and wait for the thread that listens."""
+        """Stop watching, and wait for the thread of watchdog."""
         self._armed.clear()
         inotify, self._inotify = self._inotify, None
         if inotify is not None:
@@ -146,7 +146,7 @@ class Notifications:
         with contextlib.ExitStack() as spare:
             for _ in range(_DESCRIPTORS):
                 spare.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        # It warns of an overflow, which has a line of its own.
+        # It warns of an overflow, for which we have our own log line.
         logging.getLogger("watchdog").addHandler(logging.NullHandler())
         inotify = InotifyFD()
         inotify.start()
@@ -156,7 +156,7 @@ class Notifications:
     def _watch(self, inotify: InotifyFD, directory: str, identity: Identity) -> None:
         number = next(self._ids)
         watch = inotify.add_callback(os.fsencode(directory), _MASK, self._receiver, number)
-        if watch < 0:  # watchdog keeps quiet about this one
+        if watch < 0:  # watchdog does not raise this one
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         self._receiver.paths[watch] = directory
         self._armed[directory] = number, watch, identity
@@ -168,7 +168,7 @@ class Notifications:
 
 
 class _Receiver:
-    """What watchdog calls in its thread, for every watch."""
+    """The callbacks of watchdog, for every watch, in its thread."""
 
     def __init__(self, receive: Callable[[FileEvent], object], receive_overflow: Callable[[], object]) -> None:
         self.paths: dict[WatchDescriptor, str] = {}
@@ -194,7 +194,7 @@ class _Receiver:
         self.paths.pop(watch, None)
 
     def on_queue_overflow(self) -> None:
-        self.paths.clear()  # That a watch is no more may be among what was lost.
+        self.paths.clear()  # The events of removed watches may be among the lost ones.
         self._receive_overflow()
 
 

@@ -1,4 +1,4 @@
-"""Read a directory tree into values: each file whole and in one state; unchanged files are not read again."""
+"""Reads a directory tree into values: each file whole and in one state; unchanged files are not read again."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from fsxds.source.listing import (
     signature_of,
 )
 
-# A generation that is swapped while it is read is read again; more than a few swaps in a row are no swap but an
-# upheaval, which `Look.is_steady` reports to the watcher. Nor is a tree read again that takes long to read.
+# A generation that is swapped while it is read is read again; many swaps in a row are reported to the watcher by
+# `Look.is_steady`. A tree that takes long to read is not read again either.
 _TREE_TRIES = 5
 _TRYING_S = 0.5
 
-# Of more, a look at all of the tree takes no longer.
+# A look at all of the tree takes no longer than a look at more files than this.
 _MOST_LOOKED_AT = 1000
 
-# A file that changed while it was read is read again; who writes faster than that has not finished anyway.
+# A file that changed while it was read is read again; a faster writer has not finished anyway.
 _FILE_TRIES = 5
 
 # Two writes within one tick of the filesystem's clock leave one timestamp. Ticks are 1 to 10 ms on local filesystems,
@@ -48,21 +48,20 @@ _RACY_NS = 2_000_000_000
 
 _CHUNK_BYTES = 64 * 1024
 
-# What the kernel makes up in /proc has size 0, and may not end.
+# Files that the kernel generates in /proc have size 0, and may not end.
 _MOST_UNSIZED_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at a tree saw.
+    """The result of one look at a tree.
 
     Attributes:
-        tree: the files.
-        is_steady: false when the tree kept changing while it was read, so that `tree` may mix generations.
+        is_steady: false if the tree kept changing, so that `tree` may mix generations.
         tops: the real paths of the root and of linked directories.
-        directories: the real paths of all directories that were listed.
+        directories: the real paths of all listed directories.
         paths: the real paths of the files, by their paths in the tree.
-        turning_points: linked files, and the paths whose replacement would change where the root or a link leads.
+        turning_points: linked files, and paths that, if replaced, change the target of a link or the root.
     """
 
     tree: SourceTree
@@ -75,7 +74,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What is remembered of a file; `is_racy` says that it was so young that its signature proves nothing."""
+    """A known file; `is_racy` if it was so young that its signature proves nothing."""
 
     signature: Signature
     file: SourceFile
@@ -83,7 +82,7 @@ class _Seen:
 
 
 class Scanner:
-    """Reads one tree again and again, and each of its files only when it changed. For one caller at a time."""
+    """Reads one tree repeatedly, and each of its files only when it changed. For one caller at a time."""
 
     def __init__(
         self,
@@ -93,13 +92,13 @@ class Scanner:
         exclusion: Exclusion | None = None,
         bounds: TreeBounds = BOUNDS,
     ) -> None:
-        """Remember what to read.
+        """Remember the parameters.
 
         Args:
             root: the directory, which may be a link.
-            is_read: whether a format claims a file of this name; the others are listed as ignored.
-            exclusion: what the user excludes; it is neither read nor ignored.
-            bounds: what of the tree is read.
+            is_read: whether a format claims a file of this name; else it is listed as ignored.
+            exclusion: excluded files are neither read nor ignored.
+            bounds: the limits.
         """
         self.root = root.absolute()
         self.is_read = is_read
@@ -107,14 +106,14 @@ class Scanner:
         self.bounds = bounds
         self._seen: dict[str, _Seen] = {}
         self._tree = SourceTree(())
-        # The last look, and what it found: {real path: path in the tree}.
+        # The last look, and its files: {real path: path in the tree}.
         self._look: Look | None = None
         self._plain: dict[str, str] | None = None
-        # There were more files than are read, so that `_tree` is an earlier one.
+        # There were more files than the limit, so that `_tree` is an earlier one.
         self._is_too_large = False
 
     def scan(self) -> SourceTree:
-        """Return the tree as it is now, of one generation even while links are being swapped.
+        """Return the present tree, of one generation even while links are swapped.
 
         Raises:
             TreeLost: the root is missing or is not a directory.
@@ -122,7 +121,7 @@ class Scanner:
         return self.look().tree
 
     def look(self) -> Look:
-        """Return the tree as it is now, with what a watcher needs to know about where it is.
+        """Return the present tree, with the paths that a watcher needs.
 
         Raises:
             TreeLost: the root is missing or is not a directory.
@@ -145,14 +144,11 @@ class Scanner:
         return self._look
 
     def look_at(self, paths: Collection[str]) -> Look | None:
-        """Return the tree as the last look saw it, with these files as they are now; for who knows that nothing else changed.
-
-        Args:
-            paths: real paths.
+        """Return the last look's tree with these real paths read again, for a caller that knows that no others changed.
 
         Returns:
-            None where all of the tree has to be looked at: one of them is, or was, more than a file with one name in a
-            directory that was listed, it cannot be read, or there are too many of them.
+            None if the whole tree must be looked at: a path is, or was, more than a file with one name in a listed
+                directory, it cannot be read, or there are too many paths.
         """
         look = self._look
         if look is None or not look.is_steady or self._is_too_large or len(paths) > _MOST_LOOKED_AT:
@@ -178,7 +174,7 @@ class Scanner:
         return self._look
 
     def is_as_read(self, path: PurePosixPath, real: str) -> bool:
-        """Return whether a file, of this path in the tree, has not changed since the last look read it at its real path."""
+        """Return whether a file is unchanged since the last look read it."""
         known = self._seen.get(str(path))
         try:
             return known is not None and signature_of(os.stat(real)) == known.signature  # noqa: PTH116
@@ -186,7 +182,7 @@ class Scanner:
             return False
 
     def _look_at_one(self, path: str, relative: str, files: list[SourceFile]) -> bool:
-        """Take in what a file is now, in the sorted list too; false where that is not as simple."""
+        """Update a file, in the sorted list too; return false if a look at the whole tree is needed."""
         parts, before = PurePosixPath(relative).parts, self._seen.get(relative)
         place = bisect_left(files, parts, key=lambda file: file.path.parts)
         there = files[place : place + 1] if place < len(files) and files[place].path.parts == parts else []
@@ -194,7 +190,7 @@ class Scanner:
         if isinstance(outcome, FileContent) and _has_one_name(path, outcome):
             self._seen[relative] = _remembered(relative, outcome, before)
             files[place : place + len(there)] = [self._seen[relative].file]
-            # One of the problems may be that it could not be read.
+            # One of the problems may be that the file could not be read.
             return bool(there) or not self._tree.problems
         if outcome is None and not os.path.lexists(path):
             self._seen.pop(relative, None)
@@ -203,12 +199,12 @@ class Scanner:
         return False
 
     def _relative_of_new(self, path: str, look: Look) -> str | None:
-        """Return the path in the tree of a file that was not there; None where it would not be read, or its place is not certain."""
+        """Return the path in the tree of a new file; None if it would not be read, or is not certain."""
         directory, _, name = path.rpartition("/")
         relative = path.removeprefix(look.tops[0].rstrip("/") + "/")
         if directory not in look.directories or relative == path or not (is_text(name) and self.is_read(name)):
             return None
-        # Below what is passed over, only a link leads here.
+        # Only a link leads below a passed-over directory.
         is_reached = not any(map(is_passed_over, relative.split("/"))) and not self.exclusion.covers(relative)
         return relative if is_reached else None
 
@@ -225,7 +221,7 @@ class Scanner:
         seen, are_whole = self._read_changed(walk.files, problems)
         is_steady = are_whole and walk.is_still_true()
         self._tree = self._tree_of(seen, problems, walk)
-        # What cannot be read now is remembered: should its directory be lost next, it has to be named still.
+        # Unreadable files are remembered, so that they can be named if their directory is lost next.
         kept = {str(problem.path) for problem in problems} & self._seen.keys()
         self._seen = seen | {relative: self._seen[relative] for relative in kept}
         return walk, is_steady
@@ -241,7 +237,7 @@ class Scanner:
         return problem_of(surplus or ".", "too-many-files", message, remedy)
 
     def _read_changed(self, found: list[FoundFile], problems: list[Problem]) -> tuple[dict[str, _Seen], bool]:
-        """Return what is now known of the found files, and whether each of them held still while it was read."""
+        """Return the known files among the found ones, and whether none changed during the read."""
         seen: dict[str, _Seen] = {}
         are_whole = True
         for relative, path, signature in found:
@@ -261,7 +257,6 @@ class Scanner:
         return seen, are_whole
 
     def _problems_of_lost(self, lost: list[LostDirectory]) -> list[Problem]:
-        """Name the lost directories and each file that was known below one."""
         found = [directory.problem for directory in lost]
         for relative, directory in self._known_below(lost):
             problem = directory.problem
@@ -282,7 +277,7 @@ class Scanner:
         files = before.files
         signed = _manifest_of(seen, problems)
         found = {relative: known.file for relative, known in seen.items() if relative not in MANIFEST_NAMES}
-        # By identity: asking for 10 000 files by their paths takes 14 ms.
+        # By identity: looking up 10 000 files by path takes 14 ms.
         if set(map(id, found.values())) != set(map(id, files)):
             files = tuple(sorted(found.values(), key=lambda file: file.path.parts))
         others = (problem for problem in problems if problem not in signed.problems)
@@ -291,7 +286,6 @@ class Scanner:
 
 
 def _manifest_of(seen: Mapping[str, _Seen], problems: list[Problem]) -> ManifestFiles:
-    """Return the manifest and its signature, of all that was read."""
     manifest, signature = seen.get(MANIFEST), seen.get(MANIFEST_SIGNATURE)
     of_both = tuple(sorted(problem for problem in problems if str(problem.path) in MANIFEST_NAMES))
     if manifest is None and signature is None and not of_both:
@@ -302,7 +296,7 @@ def _manifest_of(seen: Mapping[str, _Seen], problems: list[Problem]) -> Manifest
 
 
 def _has_one_name(path: str, content: FileContent) -> bool:
-    """Whether this is a name, and the only one, of the file that was read."""
+    """Whether this is the only name of the file that was read."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -324,7 +318,7 @@ def _paths_of(relatives: list[str]) -> tuple[PurePosixPath, ...]:
 
 
 def _remembered(relative: str, outcome: FileContent, before: _Seen | None) -> _Seen:
-    """Remember what was read; equal content keeps its value, so that a changed file is another object."""
+    """Return the known file; equal content keeps its object."""
     file = SourceFile.of(PurePosixPath(relative), outcome.content)
     if before is not None and before.file.digest == file.digest:
         file = before.file
@@ -333,7 +327,7 @@ def _remembered(relative: str, outcome: FileContent, before: _Seen | None) -> _S
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """What a file held; `is_racy` says that it was so young that its signature does not prove it unchanged."""
+    """A file's content; `is_racy` if it was so young that its signature does not prove it unchanged."""
 
     content: bytes
     signature: Signature
@@ -350,10 +344,10 @@ class UnreadableFile:
 
 
 def read_file(path: str, max_size_bytes: int) -> FileContent | UnreadableFile | None:
-    """Return what a file holds; None when it is gone, or something else took its place just now."""
+    """Return a file's content; None if it is gone or was just replaced by another kind of entry."""
     try:
-        # Should a pipe have taken the file's place, O_NONBLOCK keeps the open from waiting for a writer. The path has no links:
-        # one that took its place may lead anywhere.
+        # If a pipe has replaced the file, O_NONBLOCK keeps the open from waiting for a writer. The path has no links: a
+        # link that replaced it may lead anywhere.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
@@ -387,10 +381,10 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | Unread
 
 
 def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
-    """Read all, and a little more than the limit at most.
+    """Read all, but at most a little more than the limit.
 
     Raises:
-        BlockingIOError: there is nothing to read yet, which no regular file says.
+        BlockingIOError: there is nothing to read yet, which does not happen with a regular file.
     """
     os.lseek(descriptor, 0, os.SEEK_SET)
     content = bytearray()

@@ -1,23 +1,24 @@
-"""Find out from file events whether a change is over: the one inbox of a watcher.
+"""Decides from file events whether a change is over: the inbox of a watcher.
 
-How long it has to be quiet after the last event, until what changed is taken for complete:
+The quiet time after the last event, until a change is considered complete:
 
-| what the events of the last `--settle` were about | it has to be quiet for |
+| events within the last `--settle` | quiet time |
 | --- | --- |
 | one move of a file over one that is served | 10 ms |
-| one writing in place of a file that is served, which is not shorter now and does not begin with what it held | 10 ms |
+| one write in place of a served file, which is not shorter now and does not begin with its old content | 10 ms |
 | more than one file, or more than one save of one file | `--settle` |
-| a file that comes or goes, an empty one, a directory, a link or what one leads to; lost events | `--settle` |
+| a file that is created or removed, an empty one, a directory, a link or its target; lost events | `--settle` |
 | one save, and a file under a name that is not read was just begun and is not closed | `--settle` |
-| one save of a file about which the kernel does not say whether anybody has it open | `--settle` |
-| a file that somebody has open for writing | until it is closed, or `--writer-patience` |
-| whatever, while git holds the lock on its index | until git is done with it, or `--settle-cap` |
+| one save of a file about which the kernel does not say whether it is open | `--settle` |
+| a file that is open for writing | until it is closed, or `--writer-patience` |
+| any, while git holds the lock on its index | until git has finished, or `--settle-cap` |
 
-A move brings a finished file, and so does a writing in place that is closed, unless a file is put together in several
-steps: the first of these leaves it empty or shorter, others add to its end. What comes or goes is often one of several:
-`git checkout` deletes and creates each file, up to 32 ms after the one before. `rsync` begins the next temporary file as
-soon as it has moved the one before. Of a row of saves the first is taken by itself at most: the others follow it too soon.
-Where there are no events, nothing is taken early. Where `--settle` is shorter than 10 ms, it holds for all.
+A move brings a finished file, and so does a write in place that is closed, unless a file is written in several steps:
+the first of these leaves it empty or shorter, others append to it. A file that is created or removed is often one of
+several: `git checkout` deletes and creates each file, up to 32 ms after the one before. `rsync` begins the next
+temporary file as soon as it has moved the one before. Of a series of saves at most the first is taken alone: further
+ones follow it too soon. Without events, nothing is taken early. If `--settle` is shorter than 10 ms, it applies to all
+rows.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from fsxds.model.values import SourceFile
 from fsxds.source.listing import MANIFEST_NAMES, Exclusion, is_passed_over
 from fsxds.source.notifications import FileEvent, FileEventType
 
-# A file that is replaced so often within so many seconds is restless: nobody edits as fast, and a tool that writes a
-# whole tree touches each of its files once or twice.
+# A file that is replaced this often within so many seconds is restless: no person edits as fast, and a tool that writes
+# a whole tree touches each of its files once or twice.
 _RESTLESS_TIMES = 5
 _RESTLESS_S = 1.0
 
-# And so is one that is open and has been written for so long.
+# So is a file that is open and has been written for so long.
 _RESTLESS_WRITER_S = 0.5
 
-# What is saved by several steps is held still for less in between; an event is up to 4 ms behind (p99).
+# More than the pause between the steps of one save; an event is up to 4 ms behind (p99).
 SAVE_SETTLE_S = 0.01
 
 _MODIFIED = FileEventType.MODIFIED
@@ -52,27 +53,27 @@ _COMES_OR_GOES = frozenset({FileEventType.CREATED, FileEventType.DELETED})
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """One file, at the real path `path`, was saved, and nothing else happened; `is_move`: a finished one was moved over it."""
+    """A save of the file at the real path `path`, and no other event; `is_move`: a finished file was moved over it."""
 
     path: str
     is_move: bool
 
     def brings(self, file: SourceFile, before: SourceFile) -> bool:
-        """Whether what the file holds now can be complete, and is no first step or next one; `before` is what it held."""
+        """Whether the file's new content can be complete, and is no step of several; `before` is its old content."""
         if not file.size_bytes:
             return False
         return self.is_move or (file.size_bytes >= before.size_bytes and not file.begins_with(before))
 
 
 class Activity:
-    """The one inbox of a watcher: file events come in, and a look at the tree empties it. Used in the event loop only.
+    """The inbox of a watcher: collects file events until a look at the tree empties it. Used in the event loop only.
 
     Attributes:
-        first_s: the time of the first event in it; None where there is none, as below.
-        last_s: that of the last event.
-        calm_s: that of the last event about what is not restless.
-        touched: the paths of the events; None where events were lost, so that it may be any.
-        unlisted: files that came, and are not read; whoever looks at all of the tree is to empty it before.
+        first_s: the time of the first event; None for none, as below.
+        last_s: the time of the last event.
+        calm_s: the time of the last event about a file that is not restless.
+        touched: the paths of the events; None if events were lost.
+        unlisted: new files that are not read; a look at the whole tree must empty it before.
     """
 
     def __init__(
@@ -82,8 +83,8 @@ class Activity:
 
         Args:
             is_read: whether the content of a file of this name matters, unless it is excluded.
-            exclusion: what the user excludes.
-            settle_s: events so far apart belong to different changes.
+            exclusion: the user's.
+            settle_s: events this far apart belong to different changes.
         """
         self._exclusion = exclusion or Exclusion()
         self._settle_s = settle_s
@@ -96,15 +97,15 @@ class Activity:
         self._tops: tuple[str, ...] = ()
         self._points: frozenset[str] = frozenset()
         self._is_filled = asyncio.Event()
-        # {path: when it was first and last modified}, without those that were closed since
+        # {path: time of the first and last modification}, without files that were closed since
         self._modified: dict[str, tuple[float, float]] = {}
-        # {path: when it was created}, without those that were closed since
+        # {path: time of creation}, without files that were closed since
         self._created: dict[str, float] = {}
-        # {path: when it was last closed, moved into its place, or deleted, the latest last}
+        # {path: times at which it was closed, moved into place, or deleted, the latest last}
         self._replaced: dict[str, deque[float]] = {}
-        # The events that belong together, also those before a look: each is at most the settle time before the last.
+        # The events of one burst, also those before a look: each is at most the settle time before the last.
         self._burst: deque[FileEvent] = deque()
-        # {path of a file that is not read: when it was created}, without those that were closed or moved since
+        # {path of a file that is not read: time of creation}, without files that were closed or moved since
         self._begun: dict[str, float] = {}
 
     def follow(self, tops: Iterable[str], points: frozenset[str]) -> None:
@@ -113,7 +114,7 @@ class Activity:
         self._points = points
 
     def receive(self, event: FileEvent) -> None:
-        """Take in an event, unless it is about nothing that matters."""
+        """Record an event, unless it is irrelevant."""
         touched = tuple(path for path in event.paths if self._matters(path, event))
         self._follow_gone(event)
         if not touched:
@@ -129,13 +130,13 @@ class Activity:
             self.touched.update(touched)
 
     def receive_overflow(self, at_s: float) -> None:
-        """Take in that events were lost, so that anything may have happened."""
+        """Record that events were lost, so that any path may have changed."""
         self._follow_burst(FileEvent(at_s, FileEventType.OTHER, ("",)), ("",))
         self._mark(at_s, is_calm=True)
         self.touched = None
 
     def is_about_one_file(self) -> bool:
-        """Whether the last settle time was about one file, which neither came nor went, and that is not restless."""
+        """Whether all events within the settle time changed one file, neither new nor removed nor restless."""
         if not self._burst or self.calm_s is None:
             return False
         paths = self._burst[-1].paths
@@ -143,7 +144,7 @@ class Activity:
         return is_one and len(paths) == 1 and paths[0] not in self._points
 
     def lone_save(self) -> Save | None:
-        """Return the save that the last settle time was about; None where there was more, or what may be half of a change."""
+        """Return the only save within the last settle time; None if there was more, or a change may be incomplete."""
         if not self.is_about_one_file():
             return None
         last = self._burst[-1]
@@ -153,7 +154,7 @@ class Activity:
         return Save(last.paths[0], saved[0] is FileEventType.MOVED)
 
     def clear(self) -> None:
-        """Empty the inbox, just before a look at the tree. Who is writing is not forgotten."""
+        """Empty the inbox, just before a look at the tree. Writers are not forgotten."""
         self.first_s = self.last_s = self.calm_s = None
         self.touched = set()
         self._is_filled.clear()
@@ -172,10 +173,10 @@ class Activity:
         await self.wait(timeout_s)
 
     def written_until_s(self, patience_s: float, now_s: float) -> float:
-        """Return the time until which writers are to be waited for; a time that has passed means that there are none.
+        """Return the time until which to wait for writers; a past time if there are none.
 
-        A writer is one who modified a file, or created one that is still empty, and did not close it. Patience counts
-        from the last modification, and nobody waits for one that has been modifying for long.
+        A writer modified a file, or created one that is still empty, and did not close it. Patience counts from the
+        last modification; a writer that goes on for long is not waited for.
         """
         self._forget(patience_s, now_s)
         modified = [last_s for first_s, last_s in self._modified.values() if last_s - first_s < _RESTLESS_WRITER_S]
@@ -183,7 +184,7 @@ class Activity:
         return max([*modified, *empty], default=-patience_s) + patience_s
 
     def written(self, patience_s: float, now_s: float) -> frozenset[str]:
-        """Return the files that were modified of late, or were created and are empty, and were not closed since."""
+        """Return the files that were recently modified, or created and are empty, and were not closed since."""
         self._forget(patience_s, now_s)
         return frozenset({*self._modified, *filter(_is_empty_file, self._created)})
 
@@ -199,12 +200,12 @@ class Activity:
             return False
         if event.is_directory or self._has_content(path):
             return True
-        # Of a file that is not read it matters whether it is a link, which could lead to a directory.
+        # A file that is not read matters if it is a link, which could lead to a directory.
         has_come = event.event_type in {FileEventType.CREATED, FileEventType.MOVED} and path == event.paths[-1]
         return has_come and os.path.islink(path)  # noqa: PTH114 - does not raise
 
     def _is_listed(self, path: str) -> bool:
-        """Whether a look at all of the tree names this path, be it as one that is ignored."""
+        """Whether a look at the whole tree lists this path, at least as ignored."""
         below = [path[len(top) :] for top in self._tops if path.startswith(top)]
         return any(
             (inner in MANIFEST_NAMES or not any(map(is_passed_over, inner.split("/"))))
@@ -217,7 +218,7 @@ class Activity:
         return path in self._points or name in MANIFEST_NAMES or self._is_read(name)
 
     def is_restless(self, path: str, now_s: float) -> bool:
-        """Whether a file is written all the time, so that nothing else waits for it."""
+        """Whether a file is written all the time, so that no other change waits for it."""
         times = self._replaced.get(path)
         if times is not None and len(times) == _RESTLESS_TIMES and now_s - times[0] < 2 * _RESTLESS_S:
             return times[-1] - times[0] < _RESTLESS_S
@@ -230,12 +231,11 @@ class Activity:
         before = self._burst[-1] if self._burst else None
         if before is not None and before.paths == touched and event.event_type is before.event_type is _MODIFIED:
             self._burst.pop()  # A large file is written in many steps.
-        # Moved to where it is not read, it is gone.
+        # Moved to a name that is not read, it is gone.
         event_type = event.event_type if event.paths[-1:] == touched[-1:] else FileEventType.DELETED
         self._burst.append(FileEvent(event.at_s, event_type, touched, event.is_directory))
 
     def _follow_unread(self, event: FileEvent) -> None:
-        """Take in what an event means if it is about files that are not read alone."""
         path = event.paths[-1]
         if event.event_type is FileEventType.CREATED:
             self._begun = {path: at_s for path, at_s in self._begun.items() if at_s + self._settle_s > event.at_s}

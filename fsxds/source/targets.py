@@ -1,4 +1,4 @@
-"""Choose what to watch around a tree, and whether notifications can be relied on there."""
+"""Chooses the paths to watch around a tree, and whether notifications are reliable there."""
 
 # Paths are text here: making 10 000 Path objects would double the time of a look.
 # ruff: noqa: PTH120
@@ -24,7 +24,7 @@ from fsxds.source.settle import Activity
 
 WatchMode: TypeAlias = Literal["auto", "inotify", "poll"]
 
-# Threads of watchdog are waited for so long.
+# How long to wait for threads of watchdog.
 _STOP_S = 5.0
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
@@ -43,15 +43,14 @@ class WatchOptions:
     """How a tree is watched.
 
     Attributes:
-        mode: `inotify` differs from `auto` in that it relies on notifications on network filesystems too; both poll
-            those directories that cannot be watched.
-        settle_s: so much quiet ends a burst of changes.
-        settle_cap_s: a burst ends after this time in any case.
-        share_s: what is quiet is taken at least so often, however busy the rest is.
+        mode: unlike `auto`, `inotify` relies on notifications on network filesystems too; both poll directories that
+            cannot be watched.
+        settle_s: the quiet time that ends a burst of changes.
+        settle_cap_s: the maximum duration of a burst.
+        share_s: the interval at which quiet files are taken, however busy the rest is.
         writer_patience_s: how long to wait for a process that has a file open for writing, since its last change.
         rescan_s: the time between two looks without cause.
-        poll_s: the same where there are no notifications.
-        mount_table: the kernel's table of mounts.
+        poll_s: the same without notifications.
     """
 
     mode: WatchMode = "auto"
@@ -65,22 +64,22 @@ class WatchOptions:
 
 
 class WatchTargets:
-    """Keeps the watches where the last look found the tree.
+    """Keeps the watches at the places of the last look.
 
     Attributes:
         is_polling: there are no notifications at all.
         is_remote: other machines may write to the tree.
-        unwatched: the directories that have to be listed again and again although the others are watched.
+        unwatched: the directories that must be polled.
     """
 
     def __init__(self, root: Path, options: WatchOptions, activity: Activity, observer: Observer) -> None:
-        """Start with no watches.
+        """Start without watches.
 
         Args:
-            root: the tree as it was given.
-            options: of these, the mode that was asked for.
+            root: the configured tree.
+            options: only the mode and the mount table are used.
             activity: receives file events.
-            observer: receives mode and reason, when they are known and whenever they change.
+            observer: receives each change of mode or reason.
         """
         self.is_polling = options.mode == "poll"
         self.is_remote = False
@@ -98,12 +97,12 @@ class WatchTargets:
         self._tops: tuple[str, ...] | None = None
         self._remote_reason: str | None = None
         self._points: frozenset[str] = frozenset()
-        # {what cannot be watched: what was seen there}
+        # {path that cannot be watched: its listing}
         self._listings: dict[str, Listing] = {}
 
     @property
     def can_miss(self) -> bool:
-        """Whether something may change without an event."""
+        """Whether a change may have no event."""
         return self.is_polling or self.is_remote or bool(self.unwatched)
 
     async def stop(self) -> None:
@@ -117,10 +116,10 @@ class WatchTargets:
         self._activity.receive_overflow(at_s)
 
     async def follow(self, look: Look | None) -> bool:
-        """Watch what the tree of this look depends on, or the way to a tree that is not there.
+        """Watch the directories of this look, or the path to a missing tree.
 
         Returns:
-            Whether something is watched that was not until now, so that the tree has to be looked at again.
+            Whether a directory is newly watched, so that the tree must be looked at again.
         """
         tops: tuple[str, ...] = ()
         listed: Mapping[str, Identity] = {}
@@ -140,7 +139,7 @@ class WatchTargets:
             self.unwatched = ()
             await self._become("poll", f"there is no inotify: {armed.reason}", armed.reason)
             return False
-        # What changed there since this look is found by the next listing, which is the first to be compared.
+        # Changes there since this look are found by the next listing, which is the first to be compared.
         self.unwatched = armed.unwatched
         if armed.unwatched:
             count = f"{len(armed.unwatched)} of {armed.count} directories"
@@ -149,7 +148,7 @@ class WatchTargets:
         return armed.is_new
 
     async def parts_changed(self) -> bool:
-        """List what cannot be watched; return whether something there changed since the last call."""
+        """List directories that cannot be watched; return whether any changed since the last call."""
         listings = await asyncio.to_thread(self._list_parts)
         before, self._listings = self._listings, listings
         return listings != before
@@ -157,12 +156,12 @@ class WatchTargets:
     def _list_parts(self) -> dict[str, Listing]:
         parts = frozenset(self.unwatched)
         listings: dict[str, Listing] = {path: _listing_of(path) for path in parts}
-        # A directory that may be passed through, but not listed, may still hold the root or a linked file.
+        # A directory that may be passed through but not listed may still have the root or a linked file.
         points = [point for point in self._points if os.path.dirname(point) in parts] if parts else []
         return listings | {point: _entry_of(point) for point in points}
 
     def _arm(self, tops: tuple[str, ...], listed: Mapping[str, Identity], points: frozenset[str]) -> Armed:
-        """Watch the tops first, then the directories in which the outer points are, then all others."""
+        """Watch the tops first, then the directories of the outer points, then all others."""
         above = {str(PurePosixPath(point).parent) for point in points} - listed.keys()
         wanted = {top: listed[top] for top in tops if top in listed}
         for path in sorted(above):
@@ -203,7 +202,7 @@ class WatchTargets:
 
 
 Listing: TypeAlias = frozenset[tuple[str, Signature]] | Signature | int
-"""What is at a path: names and signatures, or a signature; or the number of the error that came of looking."""
+"""The entries of a directory with their signatures, a file's signature, or the number of the error."""
 
 
 def _listing_of(path: str) -> Listing:
@@ -227,18 +226,18 @@ def _entry_of(path: str) -> Listing:
 
 
 def _way_to(root: Path) -> frozenset[str]:
-    """Return the paths whose appearance may bring back the root."""
+    """Return the paths that may bring back the root when they appear."""
     links = Links()
     real = links.resolve(str(root))
     return frozenset({*links.targets, *links.missing, *([] if real is None else [real])})
 
 
 def remote_type(path: Path, mount_table: str) -> str | None:
-    """Return the type (`nfs4`) of the filesystem that holds a path, None when all its changes are made on this machine.
+    """Return the type (`nfs4`) of a path's filesystem; None if only this machine changes it.
 
     Args:
         path: absolute, without links.
-        mount_table: the text of `/proc/self/mountinfo`; an empty text means that nothing is known.
+        mount_table: the text of `/proc/self/mountinfo`; empty if unknown.
     """
     found: tuple[int, str] = (-1, "")
     for row in mount_table.splitlines():
@@ -254,7 +253,7 @@ def remote_type(path: Path, mount_table: str) -> str | None:
 
 
 def read_mount_table(path: Path) -> str:
-    """Return the text of the mount table, empty where this system has none."""
+    """Return the text of the mount table; empty if the system has none."""
     try:
         return path.read_text(errors="surrogateescape")
     except OSError:

@@ -1,4 +1,4 @@
-"""Watch a tree, and yield it whenever it settled after a change."""
+"""Watches a tree, and yields it whenever it settled after a change."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fsxds.source.writers import Patience, Writers, read_undisturbed
 # An event is up to 4 ms behind its change (p99), so a change that began during a look is known this long after it.
 _ECHO_S = 0.005
 
-# Between two looks at files that are being written, at least: a look at 10 000 files takes 35 ms.
+# The minimum time between two looks at files that are being written: a look at 10 000 files takes 35 ms.
 _SHORTEST_REST_S = 0.05
 
-# Between two looks for git's lock, each of which is a few calls of `stat`.
+# The time between two checks of git's lock, which takes a few calls of `stat`.
 _GIT_REST_S = 0.01
 
-# Where directories come and go all the time, some watch will always be new; the next rescan finds what had no event.
+# If directories change all the time, some watch is always new; the next rescan finds changes without an event.
 _MOST_LOOKS = 5
 
 
@@ -42,11 +42,11 @@ class Settled:
 async def watch(
     scanner: Scanner, options: WatchOptions, observer: Observer, *, last: SourceTree | None = None
 ) -> AsyncGenerator[Settled, None]:
-    """Yield the tree as it is, then once for each burst of changes that left other content behind.
+    """Yield the present tree, then once for each burst of changes that left other content.
 
-    If another watcher yielded a tree before, `last`, the first one is yielded only when it differs from that.
+    If another watcher yielded `last` before, the first tree is yielded only if it differs from that.
 
-    A notification only means "look again", so a lost one costs a delay and not a wrong answer. A tree that goes away,
+    A notification only means "look again", so a lost one costs a delay and not a wrong answer. A tree that disappears,
     or that loses all its files at once, yields nothing. Close the iterator (`contextlib.aclosing`) to stop watchdog's
     threads.
     """
@@ -63,8 +63,6 @@ async def watch(
 
 
 class _Watcher:
-    """Decides when to look, and whether what was seen is at rest."""
-
     def __init__(
         self, scanner: Scanner, options: WatchOptions, observer: Observer, last: SourceTree | None = None
     ) -> None:
@@ -77,10 +75,10 @@ class _Watcher:
         self._writers = Writers(scanner.root, patience)
         self._last = last
         self._looked_s = 0.0
-        # When all of the tree was looked at last, and whether all that changed since has had an event.
+        # The time of the last look at the whole tree, and whether every change since has had an event.
         self._looked_at_all_s = 0.0
         self._is_told = False
-        # When the last tree was yielded from which something was left out, and when what was left out was detected first.
+        # The time of the last tree that was yielded without some files, and when their changes were first detected.
         self._shared_s = 0.0
         self._waiting_s: float | None = None
         self._is_lost = False
@@ -88,16 +86,15 @@ class _Watcher:
         self._ignored: frozenset[PurePosixPath] = frozenset()
 
     async def stop(self) -> None:
-        """Stop watching."""
         await self._targets.stop()
 
     async def next_occasion(self) -> float:
-        """Wait for a file event, or for the time of the next look without cause; return when it was detected."""
+        """Wait for a file event, or for the next look without cause; return the time of its detection."""
         targets = self._targets
         due_s = self._looked_at_all_s + self._options.rescan_s
         while (now_s := time.monotonic()) < due_s and self._activity.first_s is None:
             wait_s = due_s - now_s
-            # No event says that a lost tree may be read again, and looking for it costs nothing.
+            # A lost tree causes no event when it becomes readable again, and looking for it costs nothing.
             if targets.is_polling or targets.unwatched or self._is_lost:
                 wait_s = min(wait_s, self._options.poll_s)
             if self._waiting_s is not None:
@@ -109,18 +106,18 @@ class _Watcher:
         return time.monotonic() if self._activity.first_s is None else self._activity.first_s
 
     async def settle(self, detected_s: float) -> SourceTree | None:
-        """Look until the tree is at rest, or what is quiet is due; None when it is lost or holds what was last returned."""
+        """Look until the tree is at rest, or quiet files are due; None if the tree is lost or equals the last one."""
         start_s = detected_s if self._waiting_s is None else min(detected_s, self._waiting_s)
         cap_s = start_s + self._options.settle_cap_s
         while True:
-            # The first tree is not shared out: what is left out of it would be missing.
+            # The first tree is never partial: the omitted files would be missing.
             due_s = cap_s if self._last is None else min(cap_s, max(start_s, self._shared_s) + self._options.share_s)
             is_quiet = await self._wait_for_quiet(due_s)
-            # Not after the look: however long that takes, what happened meanwhile may be half of something.
+            # Not after the look: however long that takes, events meanwhile may be half of a change.
             is_due = time.monotonic() >= due_s
             save, rested_s = self._early_save(), self._activity.last_s
             if time.monotonic() < cap_s and await asyncio.to_thread(self._writers.git_rest_s) > 0.0:
-                # What git did is to be looked at when it is done with it, and as a whole.
+                # Changes by git are read when it has finished, and as a whole.
                 start_s = time.monotonic()
                 await asyncio.sleep(_GIT_REST_S)
                 continue
@@ -143,7 +140,7 @@ class _Watcher:
             await self._activity.wait_for_more(max(rest_s, _SHORTEST_REST_S))
 
     def _early_save(self) -> Save | None:
-        """Return the save that is all that happened, and may be taken before the settle time is over."""
+        """Return the only save since the last look, if it may be taken before the settle time is over."""
         if not self._is_told or self._last is None or self._waiting_s is not None or self._is_lost:
             return None
         last_s, now_s = self._activity.last_s, time.monotonic()
@@ -152,13 +149,13 @@ class _Watcher:
         return self._activity.lone_save()
 
     async def _is_complete(self, save: Save, look: Look) -> bool:
-        """Whether a look found nothing but a file that was saved, in one step, and whether nothing happened since."""
+        """Whether the look found only the complete save of one file, without a later event."""
         is_alone = await asyncio.to_thread(self._has_nobody_at, save, look)
         await asyncio.sleep(_ECHO_S)
         return is_alone and self._activity.first_s is None
 
     def _has_nobody_at(self, save: Save, look: Look) -> bool:
-        """Whether a save, in one step, is all that a look found, and nobody writes to the file now."""
+        """Whether the look found only the complete save of one file, which has no writer."""
         before = self._last.files if self._last is not None else ()
         changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
         if len(changed) != 1 or len(look.tree.files) != len(before) or not look.is_steady:
@@ -169,12 +166,9 @@ class _Watcher:
         return is_whole and self._scanner.is_as_read(file.path, save.path)
 
     async def _wait_for_quiet(self, due_s: float) -> bool:
-        """Return when there was no event for a while and nobody is known to write, or else when a look is due.
+        """Return when there is quiet and no known writer, or a look is due; the result is whether it was quiet.
 
-        What is restless does not keep the rest from being quiet; alone, it is looked at every half second at least.
-
-        Returns:
-            Whether it was quiet.
+        Restless files do not count; alone, they are looked at every half second at least.
         """
         while self._activity.last_s is not None:
             now_s = time.monotonic()
@@ -198,7 +192,7 @@ class _Watcher:
         return True
 
     async def _look(self) -> Look | None:
-        """Look at the tree with all watches in place; None when it is lost."""
+        """Look at the tree with all watches in place; None if it is lost."""
         look, error = None, None
         started_s = time.monotonic()
         for number in range(_MOST_LOOKS):
@@ -210,7 +204,7 @@ class _Watcher:
             self._looked_at_all_s = self._looked_s
             self._activity.unlisted.clear()
             look, error = await self._look_once()
-            # What changed between a look and the watches that it asked for had no event.
+            # Changes between a look and the watches that it requested had no event.
             is_new = await self._targets.follow(look)
             self._is_told = not (is_new or look is None or self._targets.can_miss)
             if not is_new or (number > 0 and time.monotonic() - started_s > self._options.share_s):
@@ -224,7 +218,7 @@ class _Watcher:
         return look if error is None else None
 
     def _touched(self) -> frozenset[str]:
-        """Return the only files that can have changed since the last look; empty where it may be others too."""
+        """Return the only files that can have changed since the last look; empty if others may have too."""
         touched = self._activity.touched
         is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
         is_all = self._is_told and is_fresh and self._waiting_s is None and not self._activity.unlisted
@@ -258,11 +252,8 @@ class _Watcher:
     async def _share(
         self, look: Look, *, is_quiet: bool, is_due: bool, cap_s: float
     ) -> tuple[SourceTree | None, float]:
-        """Return what of a look can be taken now, None for nothing yet, and after how long the rest should be looked at.
-
-        The rest is 0.0 s when all of it can be taken.
-        """
-        # What links lead to may be of two generations when they did not hold still: it stays as it was.
+        """Return the tree to take now (None for none), and in how many seconds to look at the rest (0.0: no rest)."""
+        # Files behind links that changed meanwhile may be of two generations: they stay as they were.
         if not look.is_steady and (self._last is None or not is_due):
             return None, _SHORTEST_REST_S
         is_over = time.monotonic() >= cap_s
@@ -296,19 +287,21 @@ class _Watcher:
         return tree, 0.0 if is_whole else self._options.share_s
 
     def _ask_writers(self, look: Look, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
-        """Return what is not as it was in the last tree, how long to wait for git, and for the writers of which files.
+        """Return the files that differ from the last tree, by real path, and the waits for git and writers, in seconds.
 
-        Files are found by their real paths. When the time is over, those that changed since the look are not waited for.
+        When the time is over, files that changed since the look are not waited for.
         """
-        # By identity: the scanner keeps a file that did not change, and to hash 10 000 paths takes longer than to read one.
+        # By identity: the scanner keeps the objects of unchanged files, and hashing 10 000 paths takes longer than
+        # reading one.
         known = set(map(id, self._last.files)) if self._last is not None else set()
         changed = {look.paths[str(file.path)]: file for file in look.tree.files if id(file) not in known}
-        # The first tree is not looked at twice: there is nothing better to serve in the meantime.
+        # The first tree is not looked at twice: there is no better one to serve in the meantime.
         is_reported = self._last is None or not (self._targets.is_polling or self._targets.unwatched)
         now_s, can_ask = time.monotonic(), not self._targets.is_remote
         rests_s = self._writers.rests_s(changed.values(), now_s, can_ask=can_ask, is_reported=is_reported)
         rests = {look.paths[str(path)]: rest_s for path, rest_s in rests_s.items()}
-        # Whoever closed a file since it was read may have had half of it written then; an event may be late, or never come.
+        # A writer that closed a file since the read may have had half of it written then; its event may be late, or
+        # never come.
         others = {} if is_over else {real: file for real, file in changed.items() if real not in rests}
         rests |= {
             real: _SHORTEST_REST_S for real, file in others.items() if not self._scanner.is_as_read(file.path, real)
@@ -316,7 +309,7 @@ class _Watcher:
         return changed, self._writers.git_rest_s(), rests
 
     def _read_again(self, touched: Mapping[PurePosixPath, str]) -> dict[PurePosixPath, SourceFile | None]:
-        """Read files that were touched since the look began; None for those that somebody writes."""
+        """Read files that were touched since the look began; None for files with a writer."""
         limit = self._scanner.bounds.max_file_size_bytes
         contents = {path: read_undisturbed(Path(real), limit) for path, real in touched.items()}
         return {path: None if content is None else SourceFile.of(path, content) for path, content in contents.items()}
@@ -334,13 +327,9 @@ def _composed(
     *,
     keeps_removed: bool,
 ) -> SourceTree:
-    """Return a tree with other files in the place of some.
+    """Return a tree with some files replaced by `others` (None: by the file in `last`, if any).
 
-    Args:
-        tree: the tree as it was seen.
-        last: the tree that was taken last.
-        others: what to take instead; None for what was taken last, if anything.
-        keeps_removed: files that are not there any more stay as they were taken last.
+    `keeps_removed` keeps removed files as in `last`.
     """
     if not others and not keeps_removed:
         return tree

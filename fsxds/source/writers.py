@@ -1,4 +1,4 @@
-"""Find out whether anybody is still writing where events do not say: by leases on the files, and by git's lock."""
+"""Detects writers that cause no events: by leases on the files, and by git's lock."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _MOMENT_S = 0.001
 class Patience:
     """How long to wait for writers, in seconds.
 
-    `writer_s`: for one who has a file open, since it last changed. `git_s`: for a running git command, since it began.
-    `twice_s`: between the two looks that must find the same content where nobody can say whether a file is open.
+    `writer_s`: for a process that has a file open, since the last change. `git_s`: for a git command, since it began.
+    `twice_s`: between two looks at a file that may be open.
     """
 
     writer_s: float
@@ -34,27 +34,27 @@ class Patience:
 
 
 class Writers:
-    """Remembers since when each changed file holds still."""
+    """Remembers how long each changed file has been unchanged."""
 
     def __init__(self, root: Path, patience: Patience) -> None:
-        """Start knowing nothing about the tree at `root`."""
+        """Start without knowledge about the tree at `root`."""
         self._root = root
         self._patience = patience
-        # When git's index was written, and its inode.
+        # The time at which git's index was written, and its inode.
         self._index: tuple[int, int] | None = None
-        # {path: (what was read, when it was first seen so)}
+        # {path: (file, time at which this content was first seen)}
         self._since: dict[PurePosixPath, tuple[SourceFile, float]] = {}
 
     def rests_s(
         self, changed: Iterable[SourceFile], now_s: float, *, can_ask: bool, is_reported: bool
     ) -> dict[PurePosixPath, float]:
-        """Return how many seconds each of the changed files should be left to its writer; those that nobody writes to are left out.
+        """Return how many seconds to wait for the writer of each changed file; files without a writer are left out.
 
         Args:
-            changed: what differs from what was served last.
+            changed: the files that differ from the served ones.
             now_s: `time.monotonic()` of the look that read them.
-            can_ask: whether this kernel knows of everybody who opens these files.
-            is_reported: whether the end of each writing has an event, so that without one nobody writes.
+            can_ask: whether this kernel knows every process that opens these files.
+            is_reported: whether the end of each writing has an event.
         """
         since = self._since
         self._since = {
@@ -71,14 +71,14 @@ class Writers:
         return {path: wait_s for path, wait_s in waits.items() if wait_s > 0.0}
 
     def has_nobody(self, path: PurePosixPath) -> bool:
-        """Whether it is certain that nobody, and no git command, writes to a file now."""
+        """Whether it is certain that no process, and no git command, writes to a file now."""
         return is_open_for_writing(self._root / path) is False and self.git_rest_s() == 0.0
 
     def git_rest_s(self) -> float:
-        """Return how many seconds a running git command should be waited for, 0.0 for none.
+        """Return how many seconds to wait for a running git command, 0.0 for none.
 
-        Git holds the lock on its index while it replaces files, so half of a checkout is known to be half. A command that
-        began and ended since the last call left another index behind; then it is still worth a moment.
+        Git holds the lock on its index while it replaces files, so half of a checkout is recognized. A command that
+        began and ended since the last call changed the index; then a moment is returned.
         """
         for directory in (self._root, *self._root.parents):
             if (git := _git_directory(directory)) is not None:
@@ -91,16 +91,16 @@ class Writers:
 
 
 def _git_directory(directory: Path) -> Path | None:
-    """Return where git keeps the index of a directory; None where that is no top of a repository, worktree or submodule.
+    """Return git's directory of the index; None if this is no top of a repository, worktree or submodule.
 
     Source: gitrepository-layout(5): `.git` may be a file with the line `gitdir: PATH`.
     """
     path = directory / ".git"
-    # Unlike Path.is_dir, this is false where we may not look.
+    # Unlike Path.is_dir, this is false if we have no permission.
     if os.path.isdir(path):  # noqa: PTH112
         return path
     try:
-        # Should it be a pipe, nobody waits for a writer.
+        # O_NONBLOCK, so that a pipe does not make us wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             key, _, target = os.fsdecode(os.read(descriptor, _MOST_GITDIR_BYTES)).strip().partition(": ")
@@ -120,10 +120,10 @@ def _times_of(path: Path) -> tuple[int, int] | None:
 
 
 def is_open_for_writing(path: Path) -> bool | None:
-    """Ask the kernel whether anybody has a file open for writing; None when it does not say.
+    """Ask the kernel whether any process has a file open for writing; None if it does not say.
 
-    A read lease is granted only while nobody has. It is given back at once. It is not granted on the files of other
-    users (unless to root), nor by all filesystems.
+    A read lease is granted only if none has. It is released at once. It is not granted on the files of other users
+    (unless to root), nor by all filesystems.
 
     Source: fcntl(2), "Leases".
     """
@@ -136,9 +136,9 @@ def is_open_for_writing(path: Path) -> bool | None:
 
 
 def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
-    """Return what a file holds while nobody has it open for writing; None where somebody has, or the kernel does not say.
+    """Return a file's content while it is not open for writing; None if it is, is larger, or that is unknown.
 
-    Whoever opens it for writing meanwhile waits until it is read. A larger file is not read.
+    A process that opens it for writing meanwhile waits until it is read.
     """
     try:
         descriptor = _open_with_lease(path)
@@ -152,11 +152,11 @@ def read_undisturbed(path: Path, max_size_bytes: int) -> bytes | None:
 
 
 def _open_with_lease(path: Path) -> int:
-    """Open a file, with a lease that ends when it is closed; OSError with EAGAIN when somebody has it open for writing."""
+    """Open a file with a lease that ends on close; OSError with EAGAIN if it is open for writing."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # Whoever opens the file for writing in this very moment makes the kernel send a signal. The default, SIGIO,
-        # would end the process; SIGURG is ignored by default.
+        # The kernel sends a signal if the file is opened for writing at this very moment. The default, SIGIO, would end
+        # the process; SIGURG is ignored by default.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:
@@ -166,7 +166,7 @@ def _open_with_lease(path: Path) -> int:
 
 
 def _is_old(path: Path, age_s: float) -> bool:
-    """Whether a file was last modified longer ago than that; one that is gone is old."""
+    """Whether a file was last modified longer ago than `age_s`; a missing one is old."""
     try:
         return time.time() - path.stat().st_mtime > age_s
     except OSError:

@@ -1,1 +1,1 @@
-"""The status of the server as values: who is served what, and what is wrong; made when it is asked for."""
+"""The status of the server as values, computed on request: clients, versions and problems."""

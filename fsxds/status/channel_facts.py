@@ -1,15 +1,16 @@
-"""What is served to whom: the views, and the clients with their states, as the channels know them.
+"""The views, and the clients with their states, as the channels know them.
 
-How one client stands with each type follows from what it has and what is current alone:
+A client's state for a type follows from its versions and the current one alone:
 
 | state | of a type |
 | --- | --- |
-| NACK | the client rejected something of it, and has accepted nothing since that replaces it |
-| STALE | it was sent something that it has not answered, or there is something newer for it |
-| NOT SENT | it asked for the type, and nothing was sent: there is nothing for it |
-| SYNCED | it accepted all that it is to have |
+| NACK | the client rejected a version, and has accepted no replacement since |
+| STALE | it has not answered the version it was sent, or there is a newer one for it |
+| NOT SENT | it subscribes to the type, and nothing was sent: there is nothing for it |
+| SYNCED | it accepted the current version |
 
-A client is as its worst type is; types of which nothing was sent count only where nothing was sent at all.
+A client's state is its worst type's; NOT SENT types count only if nothing was sent at all.
+
 Source: `istioctl proxy-status`.
 """
 
@@ -51,7 +52,7 @@ from fsxds.transports.admin.status_reports import (
     ViewReport,
 )
 
-# Clients are counted again when so much time has passed for each of them: ten thousand take 0.1 s, at most once a second.
+# Clients are counted again when this time has passed for each: ten thousand take 0.1 s, at most once a second.
 COUNTED_FOR_EACH_S = 100e-6
 
 # The worst first.
@@ -61,12 +62,7 @@ _Followed = tuple[ChannelRollout, ChannelClient]
 
 
 class ChannelFacts:
-    """Knows views and clients.
-
-    Args:
-        publisher: has the channels.
-        channels: says which view a node has.
-    """
+    """Knows views and clients."""
 
     def __init__(self, publisher: Publisher, channels: NodeChannels) -> None:
         self._publisher = publisher
@@ -76,11 +72,11 @@ class ChannelFacts:
 
     @property
     def generation(self) -> int:
-        """Rises whenever something else is served."""
+        """Rises with each publication."""
         return self._publisher.generation
 
     async def views(self) -> tuple[tuple[ViewReport, ...], int]:
-        """Return the first views, and how many there are. Where they are too many, those with clients come first."""
+        """Return the first views, those with clients first if there are too many, and the number of all."""
         by_layers: dict[Layers, list[ChannelRollout]] = defaultdict(list)
         for key, rollout in self._publisher.rollouts.items():
             by_layers[key.layers].append(rollout)
@@ -98,7 +94,7 @@ class ChannelFacts:
         return tuple(reports), len(views)
 
     async def counts(self) -> tuple[ClientCount, ...]:
-        """Return how many clients of each transport are in each state; as it was lately, where there are very many."""
+        """Return the number of clients by transport and state; a recent one if there are very many."""
         if asyncio.get_running_loop().time() >= self._counted_until_s:
             clients = tuple(client for _, client in self._followed())
             found = Counter([(client.transport, client.sync_state()) async for client in in_slices(clients)])
@@ -112,7 +108,7 @@ class ChannelFacts:
         return self._counts
 
     async def clients(self, query: RowQuery) -> ClientList:
-        """Return the clients that are asked for, the worst first, then by their names."""
+        """Return the requested clients, the worst first, then by name."""
         search, total = query.search.casefold(), 0
         found: list[tuple[int, str, int, _Followed]] = []
         async for followed in in_slices(tuple(self._followed())):
@@ -127,7 +123,7 @@ class ChannelFacts:
         return ClientList(total, tuple([self._report(*followed) async for _, _, _, followed in in_slices(rows)]))
 
     async def node(self, name: str) -> NodeReport:
-        """Return the clients of a node with their details. Raises ProtocolError where there is none."""
+        """Return the clients of a node with their details; ProtocolError if there are none."""
         found = [each for each in self._followed() if name in (each[1].name, each[1].node.id)]
         if not found:
             raise ProtocolError(
@@ -175,7 +171,6 @@ class ChannelFacts:
 
 
 def _view_report(name: str, layers: Layers, rollouts: Iterable[ChannelRollout]) -> ViewReport:
-    """Return what is served of a view, by the rollouts of its layers."""
     clients, shown = 0, None
     for rollout in rollouts:
         clients += len(rollout.channel.clients) + len(rollout.channel.absent)
@@ -194,13 +189,11 @@ def _served_types(snapshot: Snapshot) -> Iterator[ServedType]:
 
 
 def _served(rollout: ChannelRollout, client: ChannelClient) -> Snapshot | None:
-    """Return what a client is served."""
     channel = rollout.channel
     return (channel.streams if client.transport == "gRPC" else channel.store).current
 
 
 def _searched(client: ChannelClient) -> str:
-    """Return the text that a search looks at."""
     return f"{client.name}\n{client.node.cluster}\n{client.node.peer}".casefold()
 
 
@@ -210,7 +203,7 @@ SLICE_S = 0.005
 
 
 async def in_slices(values: Iterable[Value]) -> AsyncIterator[Value]:
-    """Yield values, and let other work go on whenever 5 ms have passed; they must not change meanwhile."""
+    """Yield values, and yield to the event loop every 5 ms; the values must not change meanwhile."""
     clock = asyncio.get_running_loop().time
     end_s = clock() + SLICE_S
     for value in values:
@@ -222,13 +215,7 @@ async def in_slices(values: Iterable[Value]) -> AsyncIterator[Value]:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """What a client wants of one type.
-
-    Attributes:
-        type_url: the type.
-        watches: its subscriptions, of which a node that polls has many.
-        states: how it stands with each.
-    """
+    """A client's subscriptions to one type (many for a node that polls), with the state of each."""
 
     type_url: TypeUrl
     watches: tuple[WatchStatus, ...]
@@ -236,7 +223,7 @@ class Subscribed:
 
 
 def subscribed_types(status: ClientStatus, snapshot: Snapshot | None) -> tuple[Subscribed, ...]:
-    """Return the types that a client wants, in push order, where this snapshot is served to it; None before the first."""
+    """Return a client's subscribed types, in push order, given its snapshot; None before the first."""
     by_type: dict[TypeUrl, list[WatchStatus]] = defaultdict(list)
     for watch in status.watches:
         if watch.names is None or watch.names or watch.sent is not None:
@@ -249,7 +236,7 @@ def subscribed_types(status: ClientStatus, snapshot: Snapshot | None) -> tuple[S
 
 
 def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
-    """Return how a client stands with one subscription, where this snapshot is served to it."""
+    """Return a client's state for one subscription, given its snapshot."""
     if watch.state is not SyncState.SYNCED or snapshot is None:
         return watch.state
     if watch.generation is None:
@@ -265,21 +252,13 @@ def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
 def type_report(
     types: Subscribed, status: ClientStatus, snapshot: Snapshot | None, published_s: float, now_s: float
 ) -> TypeReport:
-    """Return how a client stands with a type; of many subscriptions, the worst one is shown.
-
-    Args:
-        types: the subscriptions to the type.
-        status: the client.
-        snapshot: what is served to it.
-        published_s: since when that is.
-        now_s: the time.
-    """
+    """Return a client's state for a type, its worst subscription's; `snapshot` was published at `published_s`."""
     state = combined_state(types.states)
     watches = [watch for watch, one in zip(types.watches, types.states, strict=True) if one is state]
     shown = watches[0]
     since_s = min(status.since_s if watch.since_s is None else watch.since_s for watch in watches)
     if state is SyncState.STALE and shown.state is SyncState.SYNCED:
-        # What it has was current until then.
+        # Its version was current until then.
         since_s = max(since_s, published_s)
     return TypeReport(
         type=BY_TYPE_URL[types.type_url].short_name,
@@ -296,12 +275,12 @@ def type_report(
 
 
 def type_detail(types: Subscribed, report: TypeReport, snapshot: Snapshot | None) -> TypeDetail:
-    """Return also what a client has of a type against what is current."""
+    """Return in addition the differences between a client's resources and the current ones."""
     lacks, outdated, surplus, missing = set[str](), set[str](), set[str](), set[str]()
     for watch, state in zip(types.watches, types.states, strict=True):
         held = {resource.name: resource.version for resource in watch.resources}
         (lacks if watch.acked is None else outdated).update(watch.unconfirmed & held.keys())
-        # It was told that these are gone.
+        # The client was sent the removal of these.
         surplus |= (watch.unconfirmed | watch.rejected) - held.keys() - {WILDCARD, *watch.missing}
         missing |= set(watch.missing)
         if state is SyncState.STALE and snapshot is not None:
@@ -318,7 +297,7 @@ def _some_of(names: set[str]) -> ListedNames:
 
 
 def _current_names(watch: WatchStatus, snapshot: Snapshot) -> Iterable[tuple[str, Version]]:
-    """Yield what a client is to have of a subscription, by name."""
+    """Yield the names and versions that a client should have for a subscription."""
     rows = snapshot.resources(watch.type_url)
     if watch.names is None:
         return ((resource.name, resource.version) for resource in rows.everything)
@@ -327,7 +306,6 @@ def _current_names(watch: WatchStatus, snapshot: Snapshot) -> Iterable[tuple[str
 
 
 def _current(watch: WatchStatus, state: SyncState, status: ClientStatus, snapshot: Snapshot | None) -> Version | None:
-    """Return the version of what a client is to have."""
     if state is SyncState.SYNCED or snapshot is None:
         return watch.sent
     if status.service.startswith("Delta"):

@@ -1,4 +1,4 @@
-"""Which files of the tree are good, held or broken, since when, and what is wrong with them, with lines of their text."""
+"""The states of the tree's files (good, held or broken), since when, and their problems with source lines."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from fsxds.transports.admin.status_reports import (
 )
 
 GOOD, HELD, BROKEN, IGNORED = "good", "held", "broken", "ignored"
-# Of resources, in files that are good.
+# States of resources, in files that are good.
 REJECTED, KEPT = "rejected", "kept"
 UPSTREAM = "upstream"
 _RANKS = {BROKEN: 0, HELD: 1, GOOD: 2}
 _SEVERITIES = {severity: rank for rank, severity in enumerate(Severity)}
 
-# Reading so much text takes a tenth of a second, in a thread, whenever a tree was loaded and somebody asks.
+# Reading this much text takes a tenth of a second, in a thread, after each load with a request.
 MOST_READ_BYTES = 8_000_000
 MOST_FILE_BYTES = 1_000_000
 
-# A file with any of this may hold a resource of the type Secret, also where it cannot be parsed.
+# A file with any of these may have a resource of the type Secret, also if it cannot be parsed.
 _SIGN_OF_SECRETS = re.compile(
     rb"v3\.Secret\b|PRIVATE KEY|private_?key|session_?ticket_?keys|generic_?secret", re.IGNORECASE
 )
@@ -46,8 +46,6 @@ _SIGN_OF_SECRETS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A problem that is shown."""
-
     problem: Problem
     state: str
     source: tuple[SourceLine, ...]
@@ -55,14 +53,10 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _FileTable:
-    """All files of what was loaded, and the problems that are shown.
+    """All loaded files by state and path, the worst first, and the first problems.
 
     Attributes:
-        states: the path and the state of each file, the worst first, then by path.
-        good: what is served of each file; None for nothing.
-        counts: how many there are in each state.
-        problems: the first ones, errors first.
-        problem_counts: how many each file has.
+        good: the served content of each file; None for nothing.
     """
 
     states: tuple[tuple[PurePosixPath, str], ...] = ()
@@ -73,17 +67,14 @@ class _FileTable:
 
 
 class LoadedFiles:
-    """Knows the files of the tree that was loaded last.
-
-    Args:
-        is_word: whether a word is a name of the API, which may be shown.
-    """
+    """Has the files of the last load; `is_word` returns whether a word is a name of the API."""
 
     def __init__(self, is_word: Callable[[str], bool]) -> None:
         self._is_word = is_word
         self._views: LoadedViews | None = None
         self._loaded_s = 0.0
-        # When files came into the state that they are in, with the content that they have; others are as they were loaded first.
+        # The times at which files got their present state and content; other files have been unchanged since the first
+        # load.
         self._since_s: dict[PurePosixPath, float] = {}
         self._problems_since_s: dict[Problem, float] = {}
         self._holds: tuple[Problem, ...] = ()
@@ -92,7 +83,7 @@ class LoadedFiles:
         self._one_at_a_time = asyncio.Lock()
 
     def receive(self, views: LoadedViews, now_s: float) -> None:
-        """Take what was loaded. It costs what changed."""
+        """Receive a load. The cost is proportional to the change."""
         before, self._views = self._views, views
         if before is None:
             self._loaded_s = now_s
@@ -100,14 +91,14 @@ class LoadedFiles:
             changed = {path for path in _changed_files(views, before) if _has_file(views, path)}
             differing = {held.path for held in {*views.held} ^ {*before.held}}
             self._since_s |= dict.fromkeys(changed | differing, now_s)
-            # Not each time, since that costs a look at all: files that are gone are at most as many as those that are there.
+            # Not each time, since that visits all files: files that are gone are at most as many as those that exist.
             if len(self._since_s) > 2 * sum(len(loaded.records) for loaded in views.by_layers.values()):
                 self._since_s = {path: at_s for path, at_s in self._since_s.items() if _has_file(views, path)}
         if before is None or views.problems is not before.problems:
             self._note_problems(now_s)
 
     def receive_holds(self, problems: tuple[Problem, ...], now_s: float) -> None:
-        """Take what of the tree is held back, and what nodes reject of it."""
+        """Receive the held and rejected resources of the tree."""
         self._holds = problems
         self._note_problems(now_s)
 
@@ -116,13 +107,13 @@ class LoadedFiles:
         self._problems_since_s = {problem: known.get(problem, now_s) for problem in (*loaded, *self._holds)}
 
     async def problems(self) -> tuple[FileCounts, tuple[ProblemReport, ...], int]:
-        """Return how many files are in which state, the first problems, and how many problems there are."""
+        """Return the number of files in each state, the first problems, and the number of problems."""
         table, now_s = await self._current(), asyncio.get_running_loop().time()
         reports = tuple(self._problem_report(each, now_s) for each in table.problems)
         return table.counts, reports, sum(table.problem_counts.values())
 
     async def files(self, query: RowQuery) -> FileList:
-        """Return the files that are asked for, the worst first, then by their paths."""
+        """Return the requested files, the worst first, then by path."""
         table, now_s = await self._current(), asyncio.get_running_loop().time()
         search = query.search.casefold()
         rows = [
@@ -134,7 +125,7 @@ class LoadedFiles:
         return FileList(len(rows), tuple(self._file_report(table, path, state, now_s) for path, state in shown))
 
     async def _current(self) -> _FileTable:
-        """Return the table of what was loaded last; made in a thread, since files may be many and large."""
+        """Return the table of the last load, made in a thread, since files may be many and large."""
         async with self._one_at_a_time:
             views, holds, made_of = self._views, self._holds, self._table_of
             if views is not None and (made_of is None or views is not made_of[0] or holds != made_of[1]):
@@ -165,7 +156,6 @@ class LoadedFiles:
 
 
 def _changed_files(views: LoadedViews, before: LoadedViews) -> Iterator[PurePosixPath]:
-    """Yield the files of which something else is loaded than before."""
     for layers, loaded in views.by_layers.items():
         known = before.by_layers.get(layers)
         if known is not None and known is not loaded:
@@ -179,7 +169,6 @@ def _has_file(views: LoadedViews, path: PurePosixPath) -> bool:
 
 
 def _table_of(views: LoadedViews, holds: tuple[Problem, ...], is_word: Callable[[str], bool]) -> _FileTable:
-    """Look at all files of what was loaded, and at what clients reject of it."""
     good = _good_of(views)
     worse = {held.path: HELD if held.has_last_good else BROKEN for held in views.held}
     states = {**dict.fromkeys(good, GOOD), **worse}
@@ -204,12 +193,11 @@ def _table_of(views: LoadedViews, holds: tuple[Problem, ...], is_word: Callable[
 
 
 def _upstreams_of(views: LoadedViews) -> set[PurePosixPath]:
-    """Return what stands for upstreams where files have a path."""
     return {origin_of(content.name).path for content in views.contents}
 
 
 def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:
-    """Return what is served of each file; None for nothing."""
+    """Return the served content of each file; None for nothing."""
     if views.memory is None:
         loaded = views.by_layers.get(WHOLE_TREE)
         return {} if loaded is None else {path: record.good for path, record in loaded.records.items()}
@@ -217,8 +205,6 @@ def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:
 
 
 class _Sources:
-    """Reads lines of the files that were loaded."""
-
     def __init__(self, views: LoadedViews, is_word: Callable[[str], bool]) -> None:
         self._tree = _tree_of(views)
         self._parsed = dict(_parsed_of(views, {problem.path for problem in views.problems}))
@@ -227,7 +213,7 @@ class _Sources:
         self._left_bytes = MOST_READ_BYTES
 
     def lines_of(self, problem: Problem) -> Iterator[SourceLine]:
-        """Yield the lines around the place of a problem; none of a file with secrets, or of a large one."""
+        """Yield the lines around a problem; none of a file that has secrets or is large."""
         if problem.path not in self._sources:
             self._sources[problem.path] = self._read(problem.path)
         source = self._sources[problem.path]
@@ -246,7 +232,6 @@ class _Sources:
 
 
 def _tree_of(views: LoadedViews) -> Tree | None:
-    """Return the tree that was loaded; None where it is not known."""
     if views.memory is not None:
         return views.memory.kept
     loaded = views.by_layers.get(WHOLE_TREE)
@@ -254,7 +239,6 @@ def _tree_of(views: LoadedViews) -> Tree | None:
 
 
 def _parsed_of(views: LoadedViews, paths: Iterable[PurePosixPath]) -> Iterator[tuple[PurePosixPath, ParsedFile | None]]:
-    """Yield what some files hold now."""
     for path in paths:
         if views.memory is None:
             for loaded in views.by_layers.values():

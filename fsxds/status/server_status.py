@@ -1,4 +1,4 @@
-"""The status of the whole server: what the admin address shows at `/api/status`, put together from those who know it."""
+"""The status of the whole server for `/api/status`."""
 
 from __future__ import annotations
 
@@ -32,15 +32,12 @@ from fsxds.transports.admin.status_reports import (
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """What is known of the process.
+    """Facts about the process; the callables return current values.
 
     Attributes:
-        directory: the tree.
-        started_s: the time of the event loop at which it began.
-        listeners: returns where it listens.
-        waits_for: returns what the start waits for; empty when it is over.
+        started_s: in the time of the event loop.
+        waits_for: returns the condition that the start waits for; empty when it is over.
         degraded: returns the components that failed, and have not run well since.
-        upstreams: returns how each upstream stands.
     """
 
     directory: str
@@ -52,14 +49,7 @@ class ProcessFacts:
 
 
 class ServerStatus:
-    """Knows all that is shown of the server: a `StatusFacts`.
-
-    Args:
-        process: what is known of the process.
-        control: knows the rollouts.
-        channels: knows views and clients.
-        files: knows the files.
-    """
+    """Has all facts about the server: a `StatusFacts`."""
 
     def __init__(
         self, process: ProcessFacts, control: RolloutControl, channels: ChannelFacts, files: LoadedFiles
@@ -70,7 +60,7 @@ class ServerStatus:
         self._files = files
 
     async def report(self) -> ServerReport:
-        """Return what `GET /api/status` answers."""
+        """Return the answer of `GET /api/status`."""
         process = self._process
         files, problems, problem_count = await self._files.problems()
         views, view_count = await self._channels.views()
@@ -114,20 +104,19 @@ class ServerStatus:
 
 
 def _is_quiet(channel: ChannelReport) -> bool:
-    """Whether nothing goes on in a channel that somebody might look at."""
     is_noted = bool(channel.held or channel.pinned or channel.approval or channel.lingering)
     return channel.is_done and not is_noted
 
 
-# Of what an upstream sent and was not taken in; the log has them all.
+# The maximum number of an upstream's rejected resources in a report; the log has them all.
 MOST_REJECTED = 20
 
 Upstreams: TypeAlias = Callable[[], Iterable[UpstreamStatus]]
-"""Returns how each upstream stands, in the order of their precedence."""
+"""Returns the state of each upstream, in order of precedence."""
 
 
 def upstream_report(status: UpstreamStatus, now_s: float) -> UpstreamReport:
-    """Return what is shown of an upstream; `now_s` is in seconds since 1970."""
+    """Return the report of an upstream; `now_s` is in seconds since 1970."""
     held = status.resources
     return UpstreamReport(
         name=mask_text(status.name),

@@ -9,7 +9,7 @@
     ('web',)
     ('api',)
 
-With pytest, the fixture `fsxds_server` makes such servers and ends them with the test.
+With pytest, the fixture `fsxds_server` creates such servers and stops them at the end of the test.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A server for tests: its addresses, what it serves, and its files, changed without a race.
+"""A server for tests: its addresses, its resources, and its files, changed without a race.
 
-The server runs on an event loop of its own, in a thread.
+The server runs on a separate event loop, in a thread.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ PATIENCE_S = 10.0
 
 ANY_PORT = "127.0.0.1:0"
 
-# Starting takes a second where the API has to be read from an executable first.
+# Starting takes a second if the API has to be read from an executable first.
 START_PATIENCE_S = 60.0
 
-# A test writes whole files and waits for each: there is no burst to sit out.
+# A test writes whole files and waits for each, so there are no bursts of changes.
 SETTLE_S = 0.005
-# When what is loaded is not yet what is on the disk, the disk is read again: it may have changed meanwhile.
+# If the loaded tree is not that on the disk, the disk is read again: it may have changed meanwhile.
 _LOOK_AGAIN_S = 0.5
-# What changed just before is not missed for longer.
+# The maximum delay after a missed change.
 _ASK_AGAIN_S = 0.05
 
 
 class ServeOptions(TypedDict, total=False):
-    """How a server of tests serves.
+    """The options of a test server.
 
     Attributes:
-        settings: as `fsxds serve` takes them; None for its defaults, the `FSXDS_…` variables of the environment included,
+        settings: as for `fsxds serve`; None for its defaults, including the `FSXDS_...` variables of the environment,
             with a shorter pause after a change.
-        http: where REST listens, in place of the settings' own: any free port, or `unix:PATH`.
+        http: the address of REST, instead of that in the settings: any free port, or `unix:PATH`.
         grpc: the same for gRPC, or `off`.
-        rollout: serve changes in steps, which wait for clients; without it each is served at once.
-        upstream: other xDS servers whose resources are served too, each as `--upstream` takes it, such as `other.grpc`.
-            They are asked when the context begins, and `wait_for` waits for what they have.
+        rollout: serve changes in steps, which wait for clients; otherwise each is served at once.
+        upstream: xDS servers with further resources to serve, each as for `--upstream`, such as `other.grpc`. They are
+            asked when the context begins, and `wait_for` waits for their resources.
     """
 
     settings: Settings | None
@@ -77,7 +77,7 @@ class ServeOptions(TypedDict, total=False):
 
 
 def serve(tree: Tree | None = None, **options: Unpack[ServeOptions]) -> Server:
-    """Make a server of a tree; it runs as long as its context lasts, after `with` or `async with`.
+    """Create a server of a tree; it runs within its context, after `with` or `async with`.
 
         >>> from fsxds.testing import serve
         >>> with serve("config/xds") as server:
@@ -85,8 +85,8 @@ def serve(tree: Tree | None = None, **options: Unpack[ServeOptions]) -> Server:
         ('backend', 'secure-web')
 
     Args:
-        tree: a directory, or the contents of files by their paths, which are written to a directory of their own; None for
-            none, where there is an upstream.
+        tree: a directory, or the contents of files by their paths, which are written to a temporary directory; None for
+            none, if there is an upstream.
         options: see `ServeOptions`.
     """
     settings = options.get("settings") or replace(read_settings({}), settle_s=SETTLE_S)
@@ -99,9 +99,9 @@ def serve(tree: Tree | None = None, **options: Unpack[ServeOptions]) -> Server:
 
 
 class Server:
-    """A running fsxds, in a thread with an event loop of its own. Made by `serve`; use it as a context manager.
+    """A running fsxds, in a thread with a separate event loop. Created by `serve`; use it as a context manager.
 
-    Its methods wait without an event loop, so from a coroutine they are called by `asyncio.to_thread`:
+    Its methods block, so from a coroutine call them by `asyncio.to_thread`:
 
         >>> import asyncio
         >>> from fsxds.testing import serve
@@ -113,13 +113,13 @@ class Server:
         ('web',)
 
     Attributes:
-        directory: the tree that is served; of no meaning without one.
-        address: where REST listens: `127.0.0.1:41234`, or `unix:` and a path.
-        grpc: where gRPC listens, likewise; empty where it is off.
+        directory: the served tree; meaningless without one.
+        address: the address of REST: `127.0.0.1:41234`, or `unix:` and a path.
+        grpc: the address of gRPC, likewise; empty if it is off.
     """
 
     def __init__(self, tree: Tree | None, settings: Settings) -> None:
-        """Remember what to serve; nothing runs yet."""
+        """Store the arguments; nothing runs yet."""
         self.directory = Path()
         self.address = ""
         self.grpc = ""
@@ -155,20 +155,20 @@ class Server:
 
     @property
     def http(self) -> str:
-        """The base URL of REST, such as `http://127.0.0.1:41234`; for a unix socket its address."""
+        """The base URL of REST, such as `http://127.0.0.1:41234`; for a Unix socket its address."""
         return self.address if self.address.startswith("unix:") else f"http://{self.address}"
 
     @property
     def port(self) -> int:
-        """The port of REST that is really bound."""
+        """The bound port of REST."""
         return int(self.address.rpartition(":")[2])
 
     @property
     def loaded(self) -> Loaded:
-        """The tree as it was loaded last: what is served, and what is wrong with it. With views, `views` has them.
+        """The last loaded tree: its snapshot and its problems. With views, see `views`.
 
         Raises:
-            KeyError: the settings have views, and nobody sees the whole tree.
+            KeyError: the settings have views, and no node sees the whole tree.
         """
         views = self.views
         loaded, served = views.by_layers[WHOLE_TREE], views.served[WHOLE_TREE]
@@ -176,7 +176,7 @@ class Server:
 
     @property
     def views(self) -> LoadedViews:
-        """The views of the tree that somebody saw so far, as they were loaded last; without views the whole tree."""
+        """The views that nodes have used so far; without views, the whole tree."""
         background = self._running()
         with background.changed:
             if background.views is None:
@@ -185,21 +185,21 @@ class Server:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is served now: the tree, and what is held of it is as it was."""
+        """The served snapshot: the tree, with held resources in their previous version."""
         loaded, background = self.views.served[WHOLE_TREE], self._running()
         with background.changed:
             return background.read_served() or loaded
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the tree now, and what is held of it."""
+        """The current problems of the tree, including holds."""
         views, background = self.views, self._running()
         with background.changed:
             return tuple(sorted({*views.problems, *background.held}))
 
     @property
     def log(self) -> tuple[str, ...]:
-        """The lines that `fsxds serve` would have written to its log, without their times."""
+        """The log lines of `fsxds serve`, without their times."""
         background = self._running()
         with background.changed:
             return tuple(background.log)
@@ -208,7 +208,7 @@ class Server:
     def versions(self) -> dict[str, str]:
         """The versions that clients receive, by the short names of the types: `cds`.
 
-        Types that no file has, or of which nothing was ever good, have none.
+        Types that are in no file, or that were never good, are missing.
         """
         snapshot = self.snapshot
         return {
@@ -218,17 +218,17 @@ class Server:
         }
 
     def names(self, short_name: str) -> tuple[str, ...]:
-        """Return the names of the resources of a type, sorted; KeyError when there is no such type.
+        """Return the names of the resources of a type, sorted; KeyError if there is no such type.
 
         Args:
-            short_name: `cds`, `eds`, `lds`, `rds`, `sds`, …
+            short_name: `cds`, `eds`, `lds`, `rds`, `sds`, ...
         """
         return tuple(self.snapshot.resources(BY_SHORT_NAME[short_name].type_url))
 
     def write(self, path: str, content: str | bytes) -> None:
-        """Write a file of the tree as careful editors do, and wait until the server has loaded it, good or bad.
+        """Write a file of the tree atomically, and wait until the server has loaded it, good or bad.
 
-        Only of a tree that was given as contents: a directory that was given is yours to change, with `settle` after it.
+        Only for a tree given as contents: change a given directory yourself, and call `settle` afterwards.
 
         Raises:
             UsageError: the tree is a directory, or the path leads out of it.
@@ -240,7 +240,7 @@ class Server:
     def remove(self, path: str) -> None:
         """Remove a file of the tree, and wait until the server has loaded the tree without it.
 
-        When it was the last file, what was served stays: a tree that is lost takes nothing away. Raises as `write` does.
+        The last file is not removed from the served snapshot: a lost tree removes nothing. Raises as `write` does.
         """
         self._own_path(path).unlink()
         self.settle()
@@ -260,13 +260,15 @@ class Server:
         raise TimeoutError(f"the server did not load {self.directory} within {patience_s:g} s")
 
     def wait_for(self, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-        """Wait until something holds, which is asked whenever what is served changed: `lambda: "web" in server.names("cds")`.
+        """Wait until a condition holds, such as `lambda: "web" in server.names("cds")`.
+
+        It is checked whenever the served snapshot changed.
 
         Raises:
-            TimeoutError: it did not within `patience_s` seconds.
+            TimeoutError: it did not hold within `patience_s` seconds.
         """
         deadline_s = time.monotonic() + patience_s
-        # Not under the lock: what asks the server would wait for it, and it for the lock.
+        # Without the lock: a condition that calls the server would wait for it, and the server for the lock.
         while not holds():
             rest_s = deadline_s - time.monotonic()
             if rest_s <= 0:
@@ -281,7 +283,7 @@ class Server:
                 raise RuntimeError("the server ended") from background.error
 
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
-        """Wait for a line of the log that holds these words, such as `NACK`, and return the first of them.
+        """Wait for a log line that contains `words`, such as `NACK`, and return the first one.
 
         Raises:
             TimeoutError: there was none within `patience_s` seconds.
@@ -327,7 +329,7 @@ class Server:
     def _put(self, path: str, content: str | bytes) -> None:
         target = self._own_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        # A name that is never read, so that no half of a file is.
+        # A name that is never read, so that no partial file is read.
         temporary = target.with_name(f".{target.name}.new")
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         temporary.replace(target)
@@ -347,12 +349,11 @@ class Background:
     Its attributes are read under `changed`, which is notified of each change.
 
     Attributes:
-        views: the tree as it was loaded last; None before the first.
-        is_lost: the directory was removed, or lost all its files: what was served last stays.
-        held: what is held of the tree, as problems.
-        read_served: returns what is served now; None where nobody sees the whole tree.
-        log: the lines of the log.
-        error: what ended the server before `stop`; None while it runs.
+        views: the last loaded tree; None before the first.
+        is_lost: the directory was removed, or lost all its files: the last snapshot stays.
+        held: the holds of the tree, as problems.
+        read_served: returns the served snapshot; None if no node sees the whole tree.
+        error: the error that ended the server before `stop`; None while it runs.
     """
 
     def __init__(self, directory: Path | None, settings: Settings) -> None:
@@ -370,19 +371,19 @@ class Background:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fsxds server")
 
     def start(self) -> tuple[str, str]:
-        """Return the addresses of REST and gRPC when the first snapshot is served; raises what prevented that."""
+        """Return the addresses of REST and gRPC once a snapshot is served; raises the error that prevented it."""
         work = self._thread.submit(lambda: asyncio.run(self._serve()))
         work.add_done_callback(self._ended)
         futures.wait({self._addresses}, START_PATIENCE_S)
         if not self._addresses.done():
             raise TimeoutError(f"the server did not start within {START_PATIENCE_S:g} s")
-        # Where it did not start, its thread is at its end.
+        # If it did not start, its thread is at its end.
         self._thread.shutdown(wait=self._addresses.exception() is not None)
         return self._addresses.result()
 
     def stop(self) -> None:
-        """End the server, and wait until it has ended; raises the error that ended it before."""
-        # RuntimeError: the loop is closed, for the server ended by itself.
+        """Stop the server, and wait for its end; raises the error that ended it before."""
+        # RuntimeError: the loop is closed, because the server ended by itself.
         with suppress(RuntimeError):
             self._end()
         self._thread.shutdown()
@@ -424,7 +425,7 @@ class Background:
 
     def _take(self, application: Application) -> None:
         snapshots, views = application.publisher.published.current, application.reload.views
-        # What was loaded after that is published soon.
+        # A tree that was loaded after the publication is published soon.
         if snapshots is not None and views is not None and _is_published(views, snapshots):
             with self.changed:
                 self.views, self.is_lost = views, False
@@ -443,7 +444,7 @@ class _KeptLog(Log):
         self._background = background
 
     def receive(self, event: Event) -> None:
-        """Log an event, and note what is held of the tree, and that it is lost."""
+        """Log an event, and record holds and a lost tree."""
         super().receive(event)
         if isinstance(event, HoldsChanged):
             with self._background.changed:

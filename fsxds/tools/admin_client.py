@@ -17,29 +17,23 @@ from fsxds.settings.access_rules import read_token
 from fsxds.settings.forms import OFF, Address, TcpAddress, parse_address
 from fsxds.settings.options import Settings
 
-# It is answered at once, unless a history of fifty snapshots is read from a slow disk.
+# The server answers at once, unless it reads a history of fifty snapshots from a slow disk.
 READ_PATIENCE_S = 30.0
 
 _OK = 200
-# What was asked for cannot be done now, or is not there.
+# The request cannot be done now, or its subject does not exist.
 _NOT_DONE = frozenset({404, 409})
-# No name that was made to lead to the server: it rejects other names than its own.
+# The server rejects other names, so that no foreign DNS name can lead to it.
 _HOST = {"Host": "localhost"}
 
 
 class NotDoneError(FsxdsError):
-    """The server did not do what it was asked to do; its text says why."""
+    """The server did not carry out the request; the message has its reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminServer:
-    """A running fsxds whose admin address is asked.
-
-    Attributes:
-        address: as `--admin` has it.
-        tls: whom to trust there; None for plain text.
-        token: a bearer token to send; empty for none.
-    """
+    """The admin address of a running fsxds, as in `--admin`; plain text without `tls`, no bearer token if empty."""
 
     address: str
     tls: ClientTls | None = None
@@ -47,23 +41,17 @@ class AdminServer:
 
     @classmethod
     def of(cls, settings: Settings) -> AdminServer:
-        """Return the one of the settings. Raises UsageError where the file of the token cannot be used."""
+        """Return the server of the settings. Raises UsageError if the token file cannot be used."""
         token = "" if settings.admin_token is None else read_token(settings.admin_token)
         return cls(settings.admin, ClientTls.of(settings.admin_ca, None, None), token)
 
 
 async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[str, str | int]) -> Any:
-    """Return the JSON that the admin address of a running fsxds answers.
-
-    Args:
-        server: whom to ask.
-        method: `GET`, or `POST` to change something.
-        path: such as `/rollout`.
-        words: the parameters.
+    """Return the JSON response of a running fsxds to a request: `GET`, or `POST` for a change.
 
     Raises:
-        NotDoneError: there is nothing to do it to.
-        UsageError: nobody answers there, someone else than fsxds, or the request was wrong.
+        NotDoneError: the subject does not exist, or the request cannot be done now.
+        UsageError: no fsxds answers, or the request was wrong.
     """
     where = _address_of(server.address)
     tls = server.tls if isinstance(where, TcpAddress) else None
@@ -99,7 +87,7 @@ def _address_of(text: str) -> Address:
         return address
     if not address.port:
         raise UsageError(f"{address}: the port is chosen when fsxds starts; its ready file and its log have it")
-    # Where a server listens at all interfaces, this machine reaches it by any.
+    # A server that listens on all interfaces is reachable by any address of this machine.
     return TcpAddress(address.host or "localhost", address.port)
 
 

@@ -1,6 +1,6 @@
-"""The same messages in another format: read a file in the shape that its author gave it, write it, and prove that nothing is lost.
+"""Converts files between formats without loss, which reading back proves.
 
-A value that the format cannot hold is an error. Comments are no part of any message, and are not kept.
+A value that the format cannot hold is an error. Comments are lost, because they are not part of a message.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ONE_RESPONSE = "became one DiscoveryResponse"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One document: a message, or a list of messages. Each is a DiscoveryResponse, a `Resource`, or a resource itself."""
+    """One document: a message or a list of them, each a DiscoveryResponse, a `Resource`, or a bare resource."""
 
     messages: tuple[Message, ...]
     is_list: bool = False
@@ -48,29 +48,23 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The documents of a file, and what is wrong with them; with an ERROR among the problems the parts mean nothing."""
+    """The documents of a file; `parts` is meaningless if one of the problems is an ERROR."""
 
     parts: tuple[Part, ...]
     problems: tuple[Problem, ...] = ()
 
 
 class ConversionReader:
-    """Reads files of any format; one catalogue, any number of files.
-
-    Envoy's constraints on values are not checked: what a message can hold can be converted.
-    """
+    """Reads files of any format. Envoy's constraints on values are not checked."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
 
     def read(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> Input:
-        """Read a file. Every problem in it is reported; bad content never raises.
+        """Read a file and report all its problems; bad content never raises.
 
-        Args:
-            file: its path is for the problems only.
-            file_format: how it is written.
-            hint: the type of resources that name none, None where it is not known.
+        `hint` is the type of resources without a type, None if unknown.
         """
         decoded = file_format.decode(file.content, self._catalogue, hint.message_type if hint else None)
         faults = [(0, fault) for fault in decoded.faults]
@@ -89,7 +83,7 @@ class ConversionReader:
         return Input(tuple(parts), tuple(sorted(problems_of(file, file_format.locate, faults, self._catalogue))))
 
     def _unreadable(self, message: Message) -> Iterator[Fault]:
-        """Yield a fault for each Any that cannot be read; one that is empty is fine."""
+        """Yield a fault for each unreadable Any that is not empty."""
         for part in unreadable_parts(message, self._catalogue):
             if part.is_known:
                 yield replace(shape.broken_message(part.message_type, part.field_path), line=1)
@@ -99,15 +93,12 @@ class ConversionReader:
 
 
 class _Reading:
-    """Reads one document of plain values."""
-
     def __init__(self, converter: Converter, hint: ResourceType | None) -> None:
         self.faults: list[Fault] = []
         self._converter = converter
         self._hint = hint
 
     def part(self, value: PlainValue) -> Iterator[Part]:
-        """Yield what a document holds; nothing for an empty one."""
         if isinstance(value, list):
             messages = (self._message(element, (index,)) for index, element in enumerate(value))
             yield Part(tuple(message for message in messages if message is not None), is_list=True)
@@ -143,12 +134,12 @@ class _Reading:
             typed = self._typed(resources, (*path, "resources"), claim)
         message: DynamicMessage = self._convert({**_bare(value), "resources": typed}, DISCOVERY_RESPONSE, path)
         if message is not None and not message.resources and not message.type_url and self._hint:
-            # The file's name says the type, and the new file may have another name.
+            # The type is in the file's name, and the new file may have another name.
             message.type_url = self._hint.type_url
         return message if isinstance(message, Message) else None
 
     def _typed(self, value: PlainValue, path: FieldPath, claim: str | None) -> dict[str, PlainValue] | None:
-        """Return a resource, or a `Resource` around one, with its `@type`; None, and a fault, where it is not known."""
+        """Return a resource or wrapper with its `@type`; if that is unknown, record a fault and return None."""
         if not isinstance(value, dict):
             self.faults.append(shape.not_an_object(path))
             return None
@@ -178,15 +169,14 @@ def _text_of(value: dict[str, PlainValue], *spellings: str) -> str | None:
 
 
 class NotOneResponseError(Exception):
-    """Documents differ in what a DiscoveryResponse has once for all of its resources, such as the version."""
+    """The documents differ in a field that a DiscoveryResponse has only once, such as the version."""
 
 
 class ConversionLossError(Exception):
-    """The format cannot hold what is to be written.
+    """The format cannot hold a value.
 
     Attributes:
-        field_path: leads to the first field that would be read back differently, from the top of its message; empty
-            where the whole message would.
+        field_path: the first field that would differ, from the top of its message; empty for the whole message.
     """
 
     def __init__(self, field_path: FieldPath = ()) -> None:
@@ -196,14 +186,14 @@ class ConversionLossError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedFile:
-    """A file in its new format; `note` says how its shape changed, and is empty where it did not."""
+    """A file in its new format; `note` describes a change of its shape."""
 
     content: bytes
     note: str = ""
 
 
 class ConversionWriter:
-    """Writes what a `ConversionReader` of the same catalogue read, and proves that it is read back the same."""
+    """Writes the parts of a `ConversionReader`, and proves that they read back the same."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -217,15 +207,10 @@ class ConversionWriter:
         )
 
     def write(self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None) -> ConvertedFile:
-        """Write documents in a format.
-
-        Args:
-            parts: the documents.
-            file_format: the format.
-            hint: the type that documents without resources are of.
+        """Write documents in a format; `hint` is the type of documents without resources.
 
         Raises:
-            NotOneResponseError: the format has one document in a file, and these cannot be one.
+            NotOneResponseError: the format has one document per file, and these cannot be merged.
             ConversionLossError: the format cannot hold a value.
             ApiError: a time is out of bounds, or an Any cannot be read.
         """
@@ -268,7 +253,7 @@ class ConversionWriter:
         name = str(message.DESCRIPTOR.full_name)
         if name == DISCOVERY_RESPONSE:
             plain = self._printer.to_plain(message)
-            # Without the list, reading it would be an error.
+            # Reading a response without the list would be an error.
             return plain if "resources" in plain else {**plain, "resources": []}
         if name == RESOURCE_WRAPPER and cast("DynamicMessage", message).HasField("resource"):
             return self._printer.to_plain(message)
@@ -278,7 +263,6 @@ class ConversionWriter:
         return plain_any
 
     def _one_response(self, messages: Sequence[Message], hint: ResourceType | None) -> Message:
-        """Gather documents in one DiscoveryResponse."""
         response: DynamicMessage = self._catalogue.message_class(DISCOVERY_RESPONSE)()
         envelopes = [message for message in messages if _is(message, DISCOVERY_RESPONSE)]
         heads = {_head(envelope) for envelope in envelopes}
@@ -297,10 +281,10 @@ class ConversionWriter:
         return checked
 
     def _type_of(self, messages: Sequence[Message], hint: ResourceType | None) -> str:
-        """Return the one type of the documents, empty where there are several."""
+        """Return the documents' type; empty if there are several."""
         found = {type_url for message in messages for type_url in self._types_of(message)}
         if len(found) > 1 and any(_is_empty_response(message) for message in messages):
-            # That there is none of a type would be lost.
+            # The fact that there is no resource of a type would be lost.
             raise NotOneResponseError
         if not found and hint is not None:
             return hint.type_url
@@ -326,7 +310,6 @@ class ConversionWriter:
         }
 
     def _prove(self, messages: Sequence[Message], output: ConvertedFile, file_format: Format) -> None:
-        """Read back what is to be written, and compare."""
         again = self._reader.read(SourceFile.of(_READ_BACK, output.content), file_format, None)
         found = _messages(again.parts)
         for before, after in zip(messages, found, strict=False):
@@ -352,7 +335,7 @@ def _is_empty_response(message: Message) -> bool:
 
 
 def _head(envelope: Message) -> bytes:
-    """Return an envelope without its resources and their type, serialized."""
+    """Return an envelope, serialized without its resources and their type."""
     head: DynamicMessage = type(envelope)()
     head.CopyFrom(envelope)
     head.ClearField("resources")
@@ -366,15 +349,14 @@ def _what(parts: Sequence[Part]) -> str:
     return "the list" if parts[0].is_list else "the resource"
 
 
-# Their fields are not in a path: a struct is written as its content.
+# Fields of these messages are not in a path: a struct is written as its content.
 _WITHOUT_FIELDS = frozenset({LIST_VALUE, STRUCT, VALUE})
 
 
 def first_difference(before: Message, after: Message, catalogue: Catalogue) -> FieldPath | None:
-    """Return the path of the first field that is not the same in two messages of one type; None where all are.
+    """Return the path of the first field that differs between two messages of one type; None if they are equal.
 
-    Numbers are the same when their bits are, so NaN is itself and 0.0 is not -0.0. A message that holds something that
-    its type does not know is different from one that does not.
+    Numbers are equal if their bits are: NaN equals itself, and 0.0 is not -0.0. Unknown fields count.
     """
     return next(_differences(before, after, catalogue, ()), None)
 
@@ -456,12 +438,12 @@ def _unknown(message: Message) -> list[tuple[int, int, str]]:
 _QUOTED_OR_COMMENT: Final = re.compile(
     r""" "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' | \#(?P<comment>[^\n]*+) """, re.VERBOSE
 )
-# Any other format has the type instead.
+# Other formats have the type in place of this header.
 _HEADER: Final = re.compile(r"\s*proto-(?:file|message):")
 
 
 def has_comments(content: bytes, format_name: str) -> bool:
-    """Return whether a readable file of a format has comments; the header of a text format file is none."""
+    """Return whether a readable file has comments, apart from the header of text format."""
     if b"#" not in content:
         return False
     if format_name == "yaml":
@@ -473,7 +455,7 @@ def has_comments(content: bytes, format_name: str) -> bool:
 
 
 def _in_yaml(text: str) -> bool:
-    """Look for a # between the tokens; within one it is text."""
+    """Look for a # between the tokens; within a token it is text."""
     end = 0
     for token in yaml.scan(text, Loader=yaml.CSafeLoader):
         if "#" in text[end : token.start_mark.index]:

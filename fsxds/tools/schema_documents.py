@@ -1,4 +1,4 @@
-"""JSON Schema of the files that fsxds reads: responses, wrappers, single resources and lists of these."""
+"""JSON Schema of the files that fsxds reads: responses, wrappers, single resources, and lists of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _WRAPPER = "envoy.service.discovery.v3.Resource"
 _RESPONSE = "envoy.service.discovery.v3.DiscoveryResponse"
-# From here on, extensions that are work in progress are open: editors read a schema again at each start.
+# Above this size, extensions that are work in progress are open: editors read a schema again at each start.
 _LIMIT_BYTES = 320_000
 _TYPED = {"required": ["@type"]}
 _IS_LAYER = {"properties": {"kind": {"const": KIND}}, "required": ["kind"]}
@@ -34,13 +34,12 @@ def documents_schema(
 
     Args:
         catalogue: the message types that exist.
-        rows: the types of resources that the files hold; all of them where none is given.
-        packed: full names, or their last parts, of the message types that alone may stand in an Any; where none is given,
-            those that Envoy takes at each place.
+        rows: the types of resources in the files; all if empty.
+        packed: the only message types in an Any, by full name or last part; if empty, Envoy's for each place.
         spelling: how fields are written.
 
     Raises:
-        UsageError: a name in `packed` is that of no message type.
+        UsageError: a name in `packed` is no message type.
     """
     types = PackedTypes(catalogue, _chosen(packed, packable_types(catalogue)))
     schemas = MessageSchemas(catalogue, types, spelling)
@@ -77,12 +76,12 @@ def _documents_schema(
 
 
 def _own(schemas: MessageSchemas, row: ResourceType, types: PackedTypes) -> Schema:
-    """Return the schema of a resource of a type; of an extension that is served on its own, only some types may be."""
+    """Return the schema of a resource; an extension served as a resource may only be a filter."""
     return schemas.message(row.message_type, types.place_of_discovered())
 
 
 def schema_text(schema: Schema) -> str:
-    """Write a schema with one line for each definition, so that its changes can be read; equal schemas give equal text."""
+    """Return a schema with one line per definition, for readable diffs; equal schemas give equal text."""
     return "".join(_lines(schema))
 
 
@@ -117,7 +116,7 @@ def _chosen(wanted: Collection[str], known: Collection[str]) -> list[str]:
 
 
 def _layer() -> Schema:
-    """Return the schema of what a layer does to those below it, of any types. In a patch any field may be missing, or null."""
+    """Return the schema of a layer; in its patches any field may be missing or null."""
     names: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
     patches: Schema = {"type": "object", "additionalProperties": {"type": "object"}}
     words = sorted(word for row in RESOURCE_TYPES for word in row.words)
@@ -134,7 +133,6 @@ def _layer() -> Schema:
 
 
 def _element() -> Schema:
-    """Return the schema of one element, which tells responses, wrappers and resources apart as `fsxds serve` does."""
     return {
         "if": {"required": ["resources"]},
         "then": shared("response"),
@@ -143,7 +141,7 @@ def _element() -> Schema:
 
 
 def _resource(own: list[Schema], rows: Collection[ResourceType]) -> Schema:
-    """Return the schema of a resource; its "@type" says which, or, without one, the name of its file."""
+    """Return the schema of a resource, typed by its "@type" or else by the name of its file."""
     untyped: Schema = own[0] if len(own) == 1 else {"anyOf": own}
     choices = [
         {
@@ -182,7 +180,6 @@ def _wrapper(schemas: MessageSchemas, catalogue: Catalogue) -> Schema:
 
 
 def _with(schemas: MessageSchemas, catalogue: Catalogue, message_type: str, own: Mapping[str, Schema]) -> Schema:
-    """Return a copy of a message's definition with other schemas of some fields; it may name its own type."""
     fields = catalogue.pool.FindMessageTypeByName(message_type).fields_by_name
     replaced = {name: schema for field, schema in own.items() for name in schemas.spellings(fields[field])}
     definition = schemas.definitions[reference_of(schemas.message(message_type)) or ""]

@@ -1,8 +1,8 @@
-"""Makes the definitions of a JSON Schema short, and keeps what they mean.
+"""Shortens the definitions of a JSON Schema without a change of meaning.
 
 A schema of an API repeats itself: most messages are used at one place, and hundreds of fields are text that must not be
-empty. So what is used once is written where it is used, what stands at many places becomes a definition, and no two
-definitions are equal. Names of definitions are as short as they can be and still be understood.
+empty. So a definition with one use is inlined, a repeated part becomes a definition, and equal definitions are merged.
+Names are as short as is understandable.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ONE = ("items", "additionalProperties", "if", "then", "else", "not")
 _LISTS = ("anyOf", "oneOf", "allOf")
 _MAPS = ("properties", "patternProperties")
 
-# Keywords beside a reference that mean the same within what it refers to.
+# Keywords that mean the same beside a reference and within its target.
 _WORDS = {"description", "deprecated"}
-# The length of a reference without the name, and about what a definition costs beside its content and its name.
+# The length of a reference without the name, and about the cost of a definition beside its content and name.
 _REFERENCE_COST = len('{"$ref":"#/$defs/"}')
 
 _LONGEST_LABEL = 16
@@ -30,7 +30,7 @@ _Definitions = Mapping[str, Schema]
 
 
 def compact(definitions: _Definitions, root: str) -> dict[str, Schema]:
-    """Return definitions that mean the same to who starts at `root`, sorted by their new names; `root` keeps its own."""
+    """Return shorter definitions that mean the same from `root`, sorted by their new names; `root` keeps its name."""
     needed = {name: definitions[name] for name in _needed(definitions, root)}
     inlined = {name: _without_implied(schema) for name, schema in _with_inlined(_without_equal(needed), root).items()}
     names = _short_names(inlined, root)
@@ -39,7 +39,7 @@ def compact(definitions: _Definitions, root: str) -> dict[str, Schema]:
 
 
 def parts_of(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield the schemas directly within a schema, each with the name of its property, or else of its keyword."""
+    """Yield the schemas directly within a schema, each with its property or else its keyword."""
     for keyword, value in schema.items():
         if keyword in _ONE and isinstance(value, dict):
             yield keyword, value
@@ -50,7 +50,6 @@ def parts_of(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def _mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """Return a schema with other schemas directly within."""
 
     def changed(keyword: str, value: object) -> object:
         if keyword in _ONE and isinstance(value, dict):
@@ -73,7 +72,6 @@ def _references(schema: Schema) -> Iterator[str]:
 
 
 def _needed(definitions: _Definitions, root: str) -> list[str]:
-    """Return the names of the definitions that `root` leads to, in the order in which they are met."""
     needed: dict[str, None] = {}
     waiting = [root]
     while waiting:
@@ -85,14 +83,13 @@ def _needed(definitions: _Definitions, root: str) -> list[str]:
 
 
 def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """Return a schema with other names in its references."""
     name = reference_of(schema)
     reference = {} if name is None else shared(names.get(name, name))
     return _mapped(schema, lambda part: _renamed(part, names)) | reference
 
 
 def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
-    """Return definitions of which no two are equal; those that lead to equal ones become equal in their turn."""
+    """Merge equal definitions, repeatedly, because a merge makes others equal."""
     found = dict(definitions)
     while True:
         first: dict[str, str] = {}
@@ -107,7 +104,7 @@ def _without_equal(definitions: _Definitions) -> dict[str, Schema]:
 
 
 def _with_inlined(definitions: _Definitions, root: str) -> dict[str, Schema]:
-    """Return definitions without those that are shorter where they are used, such as those that are used once."""
+    """Inline each definition that is shorter at its uses, such as one with a single use."""
     uses = Counter(name for schema in definitions.values() for name in _references(schema))
     short = {name for name, schema in definitions.items() if _is_shorter_inlined(name, schema, uses[name])} - {root}
 
@@ -136,7 +133,7 @@ def _is_shorter_inlined(name: str, schema: Schema, uses: int) -> bool:
 
 
 def _without_implied(schema: Schema, implied: object = None) -> Schema:
-    """Return a schema without types that the schema around it demands of the same value."""
+    """Drop types that the enclosing schema already demands of the same value."""
     demanded = schema.get("type", implied)
     others = dict(schema)
     if implied is not None and others.get("type") == implied:
@@ -150,7 +147,7 @@ def _without_implied(schema: Schema, implied: object = None) -> Schema:
 
 
 def _without_repetitions(definitions: _Definitions) -> dict[str, Schema]:
-    """Return definitions in which nothing stands twice that is shorter as a definition of its own."""
+    """Replace repeated parts by a definition if that is shorter."""
     counts: Counter[str] = Counter()
     labels: dict[str, Counter[str]] = {}
 
@@ -159,7 +156,7 @@ def _without_repetitions(definitions: _Definitions) -> dict[str, Schema]:
             text = _text(part)
             counts[text] += 1
             labels.setdefault(text, Counter())[label] += 1
-            if counts[text] == 1:  # what it holds is then written once
+            if counts[text] == 1:  # the parts of a repeated schema are then written once
                 count(part)
 
     for schema in definitions.values():
@@ -187,12 +184,11 @@ def _is_shorter_defined(text: str, uses: int, label: str) -> bool:
 
 
 def _label(found: Counter[str]) -> str:
-    """Return the name to call by what stands under these labels: the one that is used most, unless it is a long one."""
+    """Return the most used label, unless it is long."""
     return min(found, key=lambda label: (len(label) > _LONGEST_LABEL, -found[label], label))
 
 
 def _free_name(label: str, taken: set[str]) -> str:
-    """Return a name for what was found under a label: `headers`, `headers2`."""
     number = 1
     while (name := f"{label}{number if number > 1 else ''}") in taken:
         number += 1
@@ -200,7 +196,7 @@ def _free_name(label: str, taken: set[str]) -> str:
 
 
 def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
-    """Return for each name the shortest end, in whole parts between dots, that no other has that is used more often."""
+    """Return for each name its shortest suffix, in dot-separated parts, that no more used definition has."""
     uses = Counter(name for schema in definitions.values() for name in _references(schema))
     names = {root: root}
     taken = {root}
@@ -211,7 +207,7 @@ def _short_names(definitions: _Definitions, root: str) -> dict[str, str]:
 
 
 def _ends(name: str) -> Iterator[str]:
-    """Yield the ends of a name, the shortest first; what stands behind a colon is no part of its own."""
+    """Yield the suffixes of a name, the shortest first, each with the part from the colon on."""
     full, colon, rest = name.partition(":")
     return (end + colon + rest for end in ends_of(full))
 

@@ -1,8 +1,8 @@
-"""JSON Schema of single values: scalars, durations, and the definitions that these share.
+"""JSON Schema of single values: scalars, durations, and the definitions that they share.
 
-The schemas accept what Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only what proto3 JSON prescribes.
-A keyword of JSON Schema judges values of its own type alone. So one schema may bound numbers, hold text to a pattern and
-name the fields of objects, where a value may be written in these three ways.
+The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`), not only proto3 JSON. A keyword of
+JSON Schema applies to values of its own type alone, so one schema may bound numbers, match text and name the fields of
+objects, if a value may be written in these three ways.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _NUMBER_TEXT = r"^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?|NaN|-?I
 _HEADER_NAME = r"^:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+$"
 _HEADER_VALUE = r"^[^\u0000-\u0008\u000a-\u001f\u007f]*$"
 _HEADER_TEXT = r"^[^\u0000\u000a\u000d]*$"
-# What RE2 and ECMAScript read differently, or only one of them.
+# Syntax that RE2 and ECMAScript read differently, or that only one of them has.
 _NOT_ECMA = re.compile(r"\(\?|\\[pPQCzAZ]|\[\[:|\[\^?\]")
 _DURATION_TEXT = r"[0-9]{1,12}(\.[0-9]{1,9})?s$"
 
 
 def any_case(*words: str) -> str:
-    """Return the regular expression of words in any case of letters, in the syntax that all know."""
+    """Return a regular expression for words in any case, in portable syntax."""
     return f"^({'|'.join(''.join(_either(letter) for letter in word) for word in words)})$"
 
 
@@ -57,7 +57,6 @@ def _integer(low: int, high: int) -> Schema:
 
 
 def _time(**text: str) -> Schema:
-    """Return the schema of a time, as text or in seconds and nanoseconds."""
     whole = {"type": ["integer", "string"]}
     return {
         "type": ["string", "object"],
@@ -80,14 +79,14 @@ _SCALARS: Mapping[str, Schema] = {
 
 
 def _or_wrapped(schema: Schema) -> Schema:
-    """Return the schema of a value that may stand in `{"value": …}`; as a pattern, it is not what editors propose."""
+    """Return the schema of a value or of `{"value": ...}`; a pattern keeps editors from proposing the latter."""
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     return schema | {
         "type": [*types, "object"], "patternProperties": {"^value$": {}}, "additionalProperties": False
     }  # fmt: skip
 
 
-# The definitions that values refer to, by their names.
+# The definitions that values refer to, by name.
 SHARED: Mapping[str, Schema] = MappingProxyType({
     **_SCALARS,
     **{f"{name}-value": _or_wrapped(schema) for name, schema in _SCALARS.items()},
@@ -113,7 +112,7 @@ def shared(name: str) -> Schema:
 
 
 def reference_of(schema: Schema) -> str | None:
-    """Return the name of the definition that a schema refers to; None where it refers to none."""
+    """Return the name of the definition that a schema refers to; None without a reference."""
     reference = schema.get("$ref")
     return reference.removeprefix(_POINTER) if isinstance(reference, str) else None
 
@@ -121,10 +120,7 @@ def reference_of(schema: Schema) -> str | None:
 def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -> Schema:
     """Return the schema of one value of a field that is neither an enum nor a message.
 
-    Args:
-        field: the field.
-        rules: what its API demands of it.
-        suffix: of the shared definition; `-value` where the value may be wrapped.
+    `suffix` is that of the shared definition: `-value` if the value may be wrapped.
     """
     own: Rules = next((group for name, group in rules.items() if name != "message"), {})
     if field.type == FieldDescriptor.TYPE_STRING:
@@ -138,12 +134,12 @@ def scalar_schema(field: FieldDescriptor, rules: RuleGroups, suffix: str = "") -
 
 
 def wrapper_schema(field: FieldDescriptor, rules: RuleGroups) -> Schema:
-    """Return the schema of a value that may be absent, by the field of its message; Envoy also takes `{"value": …}`."""
+    """Return the schema of a wrapper's value; Envoy also takes `{"value": ...}`."""
     return scalar_schema(field, rules, "-value")
 
 
 def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | None:
-    """Return the schema of a message whose JSON is no object of its fields; None for other messages, and for an Any."""
+    """Return the schema of a message with JSON other than an object of its fields; None for others and for an Any."""
     if message_type == DURATION:
         return _duration(rules.get("duration", {}))
     if message_type == TIMESTAMP:
@@ -152,7 +148,7 @@ def well_known_type_schema(message_type: str, rules: RuleGroups) -> Schema | Non
 
 
 def is_special(message_type: str) -> bool:
-    """Return whether the JSON of a message is no object of its fields."""
+    """Return whether the JSON of a message is not an object of its fields."""
     return message_type in {DURATION, TIMESTAMP} | WRAPPERS | _OPEN.keys()
 
 
@@ -170,14 +166,14 @@ def _constant(rules: Rules) -> Schema:
 
 
 def _of_text(keywords: Schema) -> Schema:
-    """Return keywords of text as such that judge text alone."""
+    """Restrict keywords to text."""
     if keywords.keys() & {"enum", "const", "not"}:
         return {"if": {"type": "string"}, "then": keywords}
     return keywords
 
 
 def _text_keywords(rules: Rules) -> Schema:
-    """Return the rules that JSON Schema can express; of lengths in bytes, what follows for lengths in characters."""
+    """Return the rules that JSON Schema can express; bounds in bytes become the implied bounds in characters."""
     keywords: Schema = {}
     if not rules.get("ignore_empty"):
         least = rules.get("len") or rules.get("min_len") or min(1, rules.get("min_bytes", 0))
@@ -213,7 +209,7 @@ def _patterns(rules: Rules) -> Schema:
 
 
 def _bounds(rules: Rules) -> Schema:
-    """Return the bounds of a number; none where zero means "not set", or where the rule is to be outside of a range."""
+    """Return the bounds of a number; none if zero means "not set", or if the rule excludes a range."""
     low, high = rules.get("gt", rules.get("gte")), rules.get("lt", rules.get("lte"))
     if rules.get("ignore_empty") or (low is not None and high is not None and high < low):
         return {}
@@ -227,11 +223,11 @@ def _members(rules: Rules) -> Schema:
 
 
 def _duration(rules: Rules) -> Schema:
-    """Return the schema of a duration; of its bounds, a pattern can express zero alone."""
+    """Return the schema of a duration; a pattern can express no bound but zero."""
     low = rules.get("gt", rules.get("gte"))
     if low is None or "lte" in rules:
         return shared("duration")
-    # Whatever the lower bound, it is not below zero in any API; the description has the rest.
+    # No API has a negative lower bound; the description has the rest.
     return shared("duration-positive" if "gt" in rules or _is_positive(low) else "duration-not-negative")
 
 

@@ -1,4 +1,4 @@
-"""What `fsxds watch` prints: on stdout each update, as text or JSON, and on stderr what became of the connection."""
+"""The output of `fsxds watch`: updates on stdout, and the state of the connection on stderr."""
 
 from __future__ import annotations
 
@@ -30,14 +30,11 @@ from fsxds.tools.diff.difference import STYLES, Compared, Side, field_content, t
 
 @dataclass(frozen=True, slots=True)
 class HoldingsUpdate:
-    """What an update changed in what the client holds of its type.
+    """The change of a client's resources of one type by an update.
 
     Attributes:
-        update: the update.
-        before: what was held, by name.
-        after: what is held.
-        is_first: it is the first of its type.
-        absent: names that it removes, or that do not exist, and that were not held.
+        is_first: it is the first update of its type.
+        absent: removed or missing names that were not held.
     """
 
     update: Update
@@ -48,23 +45,23 @@ class HoldingsUpdate:
 
     @property
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
-        """What was held and what is held, to be compared."""
+        """The resources before and after, for comparison."""
         type_url = self.update.type_url
         return Snapshot(0, {type_url: Rows(type_url, self.before)}), Snapshot(1, {type_url: Rows(type_url, self.after)})
 
 
 class Holdings:
-    """What a client holds that ACKs every update."""
+    """The resources of a client that ACKs every update."""
 
     def __init__(self) -> None:
         self._rows: dict[TypeUrl, Mapping[str, Resource]] = {}
 
     def of(self, type_url: TypeUrl) -> Mapping[str, Resource]:
-        """Return what is held of a type by name."""
+        """Return the held resources of a type by name."""
         return self._rows.get(type_url, MappingProxyType({}))
 
     def take(self, update: Update) -> HoldingsUpdate:
-        """Take in an update, and return what it changed."""
+        """Apply an update, and return the change."""
         before = self.of(update.type_url)
         is_first = update.type_url not in self._rows
         received = {name: _by_content(resource) for name, resource in update.resources.items()}
@@ -78,12 +75,12 @@ class Holdings:
 
 
 def _by_content(resource: Resource) -> Resource:
-    """Return a resource with the version of its content: servers may give other versions to equal content."""
+    """Return a resource with the version of its content: servers may give several versions to equal content."""
     content = resource.redirect.encode() or resource.body
     return replace(resource, version=version_of_body(resource.type_url, content))
 
 
-# A first list of more names is of no use on a terminal; the JSON has all.
+# A longer first list is useless on a terminal; the JSON has all names.
 MOST_LISTED = 20
 
 _DIGEST = re.compile("[0-9a-f]{32}")
@@ -93,12 +90,9 @@ _HERE = Side("", None)
 
 
 def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
-    """Yield the lines of one update: a heading, then the names of the first one, or what a later one changed.
+    """Yield a heading, then the names of a first update, or the changes of a later one.
 
-    Args:
-        step: the update, and what the client holds.
-        difference: what it changed.
-        wanted: the names that are subscribed to; none for everything.
+    `wanted` are the subscribed names, empty for a wildcard.
     """
     yield Text.assemble(
         (escape(noun_of(step.update.type_url)), "bold"), f": {_headline(step, difference)}", (_version(step), "dim")
@@ -132,13 +126,13 @@ def _version(step: HoldingsUpdate) -> str:
 
 
 def _missing(step: HoldingsUpdate, wanted: Collection[str]) -> tuple[str, ...]:
-    """Return the names that do not exist by the first response: it says so, or it is the full state without them."""
+    """Return the names that the first response reports as absent, or lacks in the full state."""
     left_out = (name for name in wanted if name not in step.after and name != "*") if step.update.is_full else ()
     return tuple(dict.fromkeys((*left_out, *_absent_names(step, wanted))))
 
 
 def _absent_names(step: HoldingsUpdate, wanted: Collection[str]) -> Iterator[str]:
-    # `<route configuration>/*` without a subscription ends an Envoy's wait for virtual hosts, and is the name of none.
+    # `<route configuration>/*` without a subscription ends an Envoy's wait for virtual hosts, and is no name.
     return (name for name in step.absent if name in wanted or not name.endswith("/*"))
 
 
@@ -150,7 +144,6 @@ def _listed(rows: Mapping[str, Resource]) -> Iterator[Text]:
 
 
 def _around(resource: Resource) -> str:
-    """Return what stands around a resource, where there is something."""
     ttl = (f"  ttl {resource.ttl_s:g}s",) if resource.ttl_s is not None else ()
     aliases = (f"  aliases {escape(', '.join(resource.aliases))}",) if resource.aliases else ()
     redirect = (f"  redirects to {escape(resource.redirect)}",) if resource.redirect else ()
@@ -163,7 +156,7 @@ def _absent_lines(names: Iterable[str]) -> Iterator[Text]:
 
 
 def update_json(step: HoldingsUpdate, difference: Difference, masker: Masker) -> str:
-    """Write one update on one line; secrets are hidden."""
+    """Return one update as one line of JSON, with secrets hidden."""
     update = step.update
     found = difference.types[0] if difference.types else TypeDifference(update.type_url)
     content: dict[str, PlainValue] = {
@@ -203,7 +196,7 @@ def _resource(resource: Resource, step: HoldingsUpdate, masker: Masker) -> dict[
     }
 
 
-# A response for a name that exists comes at once; after this the user is told why there may be none.
+# The response for an existing name comes at once; after this time the user gets the possible reasons for silence.
 QUIET_S = 5.0
 
 HOW_TO_KNOW_THE_TYPES = "give the server's Envoy by --envoy, or its types by --descriptors"
@@ -220,7 +213,7 @@ _REMEDIES = {
 
 
 def report(text: str) -> None:
-    """Print a line about the connection."""
+    """Print a line about the connection to stderr."""
     print(f"{_now()} {escape(mask_text(text))}", file=sys.stderr, flush=True)
 
 
@@ -244,7 +237,7 @@ class TextOutput:
         self._names = names
 
     def step(self, step: HoldingsUpdate) -> None:
-        """Print an update: when it came, and what it changed."""
+        """Print an update with its time and its changes."""
         head, *lines = update_lines(step, self._difference(step), self._names)
         self._console.print(Text.assemble((f"{_now()} ", "dim"), head), soft_wrap=True)
         for line in lines:
@@ -266,7 +259,7 @@ class JsonOutput:
         self._masker = Masker(catalogue)
 
     def step(self, step: HoldingsUpdate) -> None:
-        """Print an update as one line; UsageError where a resource cannot be written as JSON."""
+        """Print an update as one line; raises UsageError if a resource cannot be written as JSON."""
         try:
             print(update_json(step, self._comparer.compare(*step.snapshots), self._masker), flush=True)
         except ApiError as error:
@@ -274,7 +267,7 @@ class JsonOutput:
 
 
 def by_content(step: HoldingsUpdate) -> Difference:
-    """Compare what was held with what is held by content alone, where the messages are not known."""
+    """Compare the held resources by content alone, if their message types are unknown."""
     before, after = step.before, step.after
     changed = (name for name in sorted(after) if name in before and after[name] != before[name])
     found = TypeDifference(
@@ -287,7 +280,7 @@ def by_content(step: HoldingsUpdate) -> Difference:
 
 
 class TroubleReporter:
-    """Prints that the server sends nothing, is lost, or is back; the same interruption once."""
+    """Prints that the server is silent, lost, or back, each interruption once."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -295,17 +288,17 @@ class TroubleReporter:
         self._silence = loop.call_later(QUIET_S, report, NOTHING_YET)
 
     def updated(self) -> None:
-        """Process that an update came."""
+        """Process the arrival of an update."""
         self._silence.cancel()
 
     def connected(self) -> None:
-        """Process that there is a connection, or a response."""
+        """Process a connection or a response."""
         if self._last:
             report("connected again")
         self._last = ""
 
     def happened(self, trouble: Trouble) -> None:
-        """Process an interruption; UsageError where it is final."""
+        """Process an interruption; raises UsageError if it is final."""
         self._silence.cancel()
         text = f"{trouble.text}{_REMEDIES.get(trouble.code, '')}"
         if trouble.is_final:

@@ -1,1 +1,1 @@
-"""How clients are served: each package sends what is current over one transport."""
+"""Transports: each package serves current snapshots to clients in one way."""

@@ -1,7 +1,7 @@
-"""What streams are served instead of what channels serve, and config sources inside of resources.
+"""Config sources inside of resources, and the rewriting of snapshots for streams.
 
-Config sources are found, to be made mirrored files, or made ADS for clients with one stream; redirects are passed on to
-clients that follow them themselves.
+Finds config sources, for the mirror (which points them at files) and for clients with one stream (as ADS). Also puts
+locators in place of redirected resources, for clients that follow redirects themselves.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ HTTP_CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_mana
 SDS_SECRET_CONFIG = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"  # noqa: S105 (a message type)
 
 
-# `envoy.config.core.v3.ApiVersion.V3`: the only one that Envoy accepts.
+# `envoy.config.core.v3.ApiVersion.V3`, the only one that Envoy accepts.
 API_V3 = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedResources:
-    """What a config source is asked for: the resources `names` of a type.
+    """The resources that a config source requests: `names` of one type.
 
-    No names at all stand for the whole type, as Envoy asks for SRDS. `names` is None for the routes behind a scoped RDS:
-    those that the ScopedRouteConfigurations name.
+    An empty tuple stands for the whole type, as Envoy requests SRDS. `names` is None for the routes behind a scoped
+    RDS, which the ScopedRouteConfigurations name.
     """
 
     type_url: TypeUrl
@@ -59,14 +59,13 @@ class RequestedResources:
 
 
 Change = Callable[[DynamicMessage, RequestedResources], bool]
-"""Takes a ConfigSource inside of a message, and what it is asked for; returns whether it changed the ConfigSource."""
+"""Takes a ConfigSource inside of a message, and its request; returns whether it changed the ConfigSource."""
 
 
 class ConfigSourceFinder:
-    """Finds the config sources of Envoy's subscriptions in messages, and in what is packed into them.
+    """Finds the config sources of Envoy's subscriptions in messages, also in packed ones.
 
-    Only fields that can lead to one are entered. What is in a TypedStruct, or in a message that the catalogue does not know,
-    is not found.
+    Does not look into TypedStructs and messages that the catalogue does not know.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -74,14 +73,14 @@ class ConfigSourceFinder:
         self._visitor = MessageVisitor(catalogue, lambda field: _leads_to_source(field.message_type))
 
     def parse(self, resource: Resource) -> Message:
-        """Return the message of a resource."""
+        """Parse a resource."""
         return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(resource.body)
 
     def rewrite(self, resource: Resource, change: Change) -> bytes | None:
-        """Call `change` with each config source, and return the body after that; None where none was changed."""
+        """Call `change` with each config source, and return the new body, or None if no source was changed."""
 
         def change_sources(message: DynamicMessage) -> bool:
-            # All of them, not the first one that is changed.
+            # A list, because `any` would stop at the first change.
             return True in [change(source, requested) for source, requested in _sources_of(message)]
 
         message = self.parse(resource)
@@ -90,7 +89,7 @@ class ConfigSourceFinder:
 
 
 def _leads_to_source(start: Descriptor | None) -> bool:
-    """Whether a message of this type can hold, at any depth, a config source or an Any; None is no message."""
+    """Whether messages of this type can hold, at any depth, a config source or an Any."""
     seen: set[str] = set()
     waiting = [start]
     while waiting:
@@ -105,14 +104,14 @@ def _leads_to_source(start: Descriptor | None) -> bool:
 
 
 def eds_name_of(cluster: DynamicMessage) -> str | None:
-    """Return the ClusterLoadAssignment that a cluster takes its endpoints from, None for one that is not of type EDS."""
+    """Return the name of the ClusterLoadAssignment of an EDS cluster, or None for a cluster of another type."""
     if not cluster.HasField("eds_cluster_config"):
         return None
     return str(cluster.eds_cluster_config.service_name or cluster.name)
 
 
 def _sources_of(message: DynamicMessage) -> Iterator[tuple[DynamicMessage, RequestedResources]]:
-    """Yield the config sources that a message has in fields of its own, and what they are asked for."""
+    """Yield the config sources in the message's direct fields, not in nested messages."""
     full_name = message.DESCRIPTOR.full_name
     if full_name == CLUSTER:
         if (name := eds_name_of(message)) is not None and message.eds_cluster_config.HasField("eds_config"):
@@ -140,7 +139,7 @@ def _sources_of_routes(word: str, message: DynamicMessage) -> Iterator[tuple[Dyn
 
 
 def _sources_of_extension(message: DynamicMessage) -> Iterator[tuple[DynamicMessage, RequestedResources]]:
-    """Yield the config source of a filter that is discovered: it is asked for by the name of the filter."""
+    """Yield the config source of a discovered filter, which is requested by the filter's name."""
     field = message.DESCRIPTOR.fields_by_name.get("config_discovery")
     if field is None or field.message_type is None or field.message_type.full_name != EXTENSION_CONFIG_SOURCE:
         return
@@ -148,31 +147,31 @@ def _sources_of_extension(message: DynamicMessage) -> Iterator[tuple[DynamicMess
         yield message.config_discovery.config_source, RequestedResources(ECDS, (message.name,))
 
 
-# So many resources are rewritten in one step of the event loop: some ten milliseconds.
+# Resources rewritten in one step of the event loop: about ten milliseconds.
 RESOURCES_PER_STEP = 200
 
 
 class AdsConfigSources:
-    """Rewrites snapshots, each on top of the one before, whichever channel that was of: what they share is worked on once.
+    """Points config sources at ADS. Rewrites each snapshot on top of the one before, of any channel.
 
-    Rows in which nothing is rewritten stay the same object.
+    Channels so share the work on common rows. Rows without rewritten resources stay the same object.
 
-    A source becomes `ads: {}` where it is REST, gRPC or `self` and asks for a type that the tree defines; paths, and
-    sources of other types, stay as they were written. `initial_fetch_timeout` stays. A resource that is rewritten has the
-    version of its new content, so that it is not taken for what its author wrote.
+    A REST, gRPC or `self` source becomes `ads: {}` if the tree defines its type; paths, and sources of other types,
+    stay as written. `initial_fetch_timeout` stays. A rewritten resource gets the version of its new content, so that it
+    is not taken for the authored one.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._finder = ConfigSourceFinder(catalogue)
         self._undeclared: frozenset[TypeUrl] = frozenset()
-        # As authored and as rewritten, of the snapshot before with these types undeclared.
+        # The authored and the rewritten rows of the last snapshot with these undeclared types.
         self._rows: dict[tuple[frozenset[TypeUrl], TypeUrl], tuple[Rows, Rows]] = {}
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot for streams. One call at a time; the event loop goes on meanwhile."""
+        """Return the snapshot for streams. Only one call at a time; yields to the event loop meanwhile."""
         by_type, changes = dict(snapshot.by_type), dict(snapshot.changes)
         if snapshot.undeclared != self._undeclared:
-            # Other types can be asked for now: anything may be rewritten in another way than before.
+            # The set of types to rewrite has changed, so any resource may differ from its last rewriting.
             self._undeclared = snapshot.undeclared
             for type_url in WITH_CONFIG_SOURCES:
                 change = changes.get(type_url, TypeChange(snapshot.generation))
@@ -188,7 +187,7 @@ class AdsConfigSources:
             return rewritten_before
         change = authored.changes_since(before)
         updated = []
-        # Also one that is only written elsewhere now: a NACK is reported with the file that it is in.
+        # Moved resources too: a NACK is reported with the file of the resource.
         for count, name in enumerate(change.fresh | change.renewed | change.moved, 1):
             updated.append(self._rewrite(authored[name]))
             if count % RESOURCES_PER_STEP == 0:
@@ -215,31 +214,31 @@ class AdsConfigSources:
 
 
 class SnapshotRewriter(Protocol):
-    """What makes another snapshot for streams."""
+    """Derives the snapshot for streams from a channel's snapshot."""
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot for streams. One call at a time; the event loop goes on meanwhile."""
+        """Return the snapshot for streams."""
 
 
 class Rewriting:
-    """Keeps what channels serve on streams in step with what they serve, rewritten; what was rewritten survives a failure.
+    """Publishes each snapshot of the followed channels to their streams, rewritten; a failure loses no finished work.
 
-    A snapshot on which it failed three times in a row is skipped: what streams are served stays until the next one.
+    A snapshot that failed three times in a row is skipped: streams keep the one before until the next snapshot.
     """
 
     def __init__(self, rewriters: Iterable[SnapshotRewriter], observer: Observer) -> None:
-        """Rewrite by all of these, one after another."""
+        """Apply `rewriters` in this order."""
         self._rewriters = tuple(rewriters)
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("ADS rewriting", error)))
-        # Those with something newer.
+        # Channels with a newer snapshot.
         self._published: asyncio.Queue[Channel] = asyncio.Queue()
 
     def follow(self, channel: Channel) -> None:
-        """Rewrite each newer snapshot of a channel, as long as that exists."""
+        """Rewrite each newer snapshot of a channel."""
         channel.store.listeners[self] = partial(self._published.put_nowait, channel)
 
     async def keep_rewritten(self) -> Never:
-        """Rewrite what is published, until cancelled; what a failure leaves over is done the next time."""
+        """Rewrite published snapshots until cancelled; a channel that failed is tried again in the next call."""
         while True:
             channel = await self._published.get()
             is_done = False
@@ -266,14 +265,14 @@ _Unresolved = Mapping[str, Resource]
 
 
 class PassedRedirects:
-    """Puts locators in place of content, each time on top of the snapshot before: rows without redirects stay the same object.
+    """Serves locators in place of redirected content, on top of the snapshot before.
 
-    What leads to nothing that is here is there, too: its clients may find it elsewhere. The version of a redirect is that of
-    its locator, so that what it leads to may change without it.
+    Rows without redirects stay the same object. Unresolved redirects are included, because clients may resolve them
+    elsewhere. The version of a redirect is that of its locator, so it does not follow changes of the target.
     """
 
     def __init__(self) -> None:
-        # As served otherwise, with what is unresolved of the type, and as rewritten.
+        # The rows and unresolved resources of the last snapshot, and its rewritten rows.
         self._rows: dict[TypeUrl, tuple[Rows, _Unresolved, Rows]] = {}
 
     async def rewrite(self, snapshot: Snapshot) -> Snapshot:
@@ -288,7 +287,7 @@ class PassedRedirects:
         if before is rows and unresolved_before == unresolved:
             return rewritten_before
         if before is rewritten_before:
-            # Nothing was rewritten so far: names are asked of chunks, which remember the answer.
+            # Nothing was rewritten so far, so look in all chunks, which cache the result.
             names = {name for chunk in rows.chunks for name in chunk.once(_redirects_of_chunk)}
             base, removed = rows, set[str]()
         else:

@@ -1,4 +1,4 @@
-"""The files of tokens, read at the start, with new settings, and again when they change."""
+"""Reads the token files: at the start, with new settings, and when the files change."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fsxds.runtime.views import Views
 from fsxds.settings.access_rules import Tokens, read_tokens
 from fsxds.settings.options import Settings
 
-# Between two looks at the files. What is read is used when two looks found the same: a file may be half written.
+# Between two looks at the files. Content is used once two looks found the same, as a file may be half written.
 LOOK_EVERY_S = 1.0
 
 
 def read_access(settings: Settings) -> Access:
-    """Return who may ask for what by these settings, with the tokens that their files have now.
+    """Return the access rules of these settings, with the current content of their token files.
 
     Raises:
         UsageError: a file cannot be used.
@@ -35,14 +35,7 @@ def read_access(settings: Settings) -> Access:
 
 
 class Credentials:
-    """Has what holds follow the settings and the files of tokens. `keep_current` has to run as a task.
-
-    Args:
-        settings: those of the start.
-        observer: receives what becomes of the files.
-
-    Attributes:
-        access: what holds now.
+    """Applies changes of access settings and token files while the server runs. `keep_current` has to run as a task.
 
     Raises:
         UsageError: a file cannot be used.
@@ -52,19 +45,19 @@ class Credentials:
         self.access = AccessInUse(read_access(settings))
         self._observer = observer
         self._settings = settings
-        # By file, its tokens or what is wrong with them: as the last look found it, and as it was used or reported.
+        # By file, its tokens or the problem with them: as of the last look, and as last used or reported.
         self._seen: dict[Path, Tokens | str] = {}
         self._decided: dict[Path, Tokens | str] = {}
         self._begin(self.access.current)
 
     def change(self, settings: Settings, access: Access) -> None:
-        """Follow new settings from now on; `access` is what `read_access` made of them."""
+        """Switch to new settings; `access` is the result of `read_access` for them."""
         self._settings = settings
         self._begin(access)
         self.access.replace(access)
 
     async def keep_current(self) -> Never:
-        """Look at the files again and again, until cancelled."""
+        """Look at the files periodically, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             settings = self._settings
@@ -83,7 +76,6 @@ class Credentials:
                 self._report(path, tokens, unknown)
 
     def _receive(self, found: dict[Path, Tokens | str]) -> None:
-        """Use what two looks found alike."""
         settled = {path: now for path, now in found.items() if self._seen.get(path) == now != self._decided.get(path)}
         self._seen = found
         self._decided |= settled

@@ -1,13 +1,13 @@
-"""What all requests for resources have in common, whatever transport they come by.
+"""Handles the steps that requests for resources share over all transports.
 
-| step | who takes it |
+| step | transports |
 | --- | --- |
-| The sender may ask as this node, and for this type; that is asked again after each wait, which may have taken long. | all |
-| The channel of the node answers. | all |
-| Upstreams are asked for the names, as long as the request lasts. | all |
-| A request that has to wait is counted, and waits for a newer snapshot, other access, or the end of the server. | polls, GET, Fetch |
+| Check that the sender may ask as this node and for this type; again after each wait, which may have taken long. | all |
+| Find the channel of the node. | all |
+| Ask upstreams for the names, for as long as the request lasts. | all |
+| Count a request that has to wait; wait for a newer snapshot, other access, or the end of the server. | polls, GET, Fetch |
 
-Streams are pushed, so that an idle one has no task; mirrors have no sender.
+Streams are pushed to, so that an idle stream needs no task; mirrors have no sender.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ from fsxds.transports.limits import Limiter
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asker:
-    """Who sends a request, and what for; equal to itself alone.
+    """The sender and the subject of a request. Compared by identity.
 
     Attributes:
-        peer: the sender.
-        node: as which it asks.
-        type_url: what it asks for; None as long as that is not known.
-        asked: the names, `*` among them for everything.
+        type_url: the requested type; None while it is not known yet.
+        asked: the requested names; `*` stands for all resources.
     """
 
     peer: Peer
@@ -49,24 +47,14 @@ class Asker:
 
 
 class Waiting(Protocol):
-    """One that waits for what is served next.
-
-    Attributes:
-        channel: what it is served.
-        limits: its time limits while it waits.
-    """
+    """Waits for the next snapshot of its channel; `limits` are its timeouts meanwhile."""
 
     channel: Channel
     limits: set[asyncio.Timeout]
 
 
 class Reader:
-    """One that waits without being a client of its channel: no step waits for it.
-
-    Attributes:
-        channel: what its node is served.
-        limits: its time limit while it waits.
-    """
+    """Waits without being a client of its channel, so that no rollout step waits for it."""
 
     __slots__ = ("channel", "limits")
 
@@ -76,7 +64,7 @@ class Reader:
 
 
 class _Asking(AbstractContextManager[None]):
-    """Has upstreams asked while it lasts. Not made of a generator: each held request keeps one, which takes 0.5 kB."""
+    """Asks upstreams while it lasts. Not a generator, which would take 0.5 kB for each held request."""
 
     __slots__ = ("_asker", "_on_demand")
 
@@ -88,7 +76,7 @@ class _Asking(AbstractContextManager[None]):
             self._on_demand.ask(self._asker, self._asker.type_url, self._asker.asked)
 
     def __exit__(self, *_: object) -> None:
-        # Also when it is cancelled, because the client gave its request up, or fails.
+        # Also if the request is cancelled, because the client gave up, or fails.
         self._on_demand.forget(self._asker)
 
 
@@ -97,16 +85,15 @@ def _store(channel: Channel) -> SnapshotStore:
 
 
 class Exchange:
-    """Takes requests of one listener; each as the table says.
+    """Takes the requests of one listener, by the steps of the table above.
 
     Args:
-        channels: knows what each node is served.
-        limiter: bounds what clients take; what is usual where none is given.
-        access: decides who may ask; everybody where none is given.
-        store_of: returns the store of a channel that answers.
+        limiter: None: the default limits.
+        access: None: everyone may ask.
+        store_of: returns the store of a channel to answer from.
 
     Attributes:
-        is_draining: the server ends, and no request is to wait.
+        is_draining: the server ends, and requests must not wait.
     """
 
     def __init__(
@@ -123,22 +110,22 @@ class Exchange:
         self._store_of = store_of
         self._limits: set[asyncio.Timeout] = set()
         self._pauses: set[asyncio.Timeout] = set()
-        # Those of the ones that wait to hear what does not exist.
+        # The timeouts of requests that wait for upstreams to answer which names do not exist.
         self._awaiting: set[asyncio.Timeout] = set()
         self._readers: set[Reader] = set()
 
     @classmethod
     def of_streams(cls, channels: Channels, limiter: Limiter | None = None, access: AccessInUse | None = None) -> Self:
-        """Take requests that are answered as streams are, which may be served something else."""
+        """Create an exchange that answers with the snapshots for streams."""
         return cls(channels, limiter, access, lambda channel: channel.streams)
 
     def __len__(self) -> int:
-        """How many requests wait now."""
+        """Return the number of waiting requests."""
         return len(self._limits)
 
     @contextmanager
     def woken(self) -> Iterator[None]:
-        """Let requests look again while the context lasts: at other access, other channels, and answers of upstreams."""
+        """Wake waiting requests, while the context lasts, when access, channels, or answers of upstreams change."""
         channels = self.channels
         listeners: tuple[tuple[dict[object, Callable[[], object]], Callable[[], object]], ...] = (
             (self.access.listeners, self.wake),
@@ -154,7 +141,7 @@ class Exchange:
                 by_owner.pop(self, None)
 
     def check(self, asker: Asker) -> None:
-        """Check that one may ask for this, now. Raises ProtocolError."""
+        """Check that the sender may ask now. Raises ProtocolError."""
         access = self.access.current
         if asker.type_url is None:
             access.check_node(asker.peer, asker.node)
@@ -164,38 +151,32 @@ class Exchange:
     async def channel_of(
         self, asker: Asker, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
-        """Return what a node is served; see `Channels.channel_of`. Raises ProtocolError: it may not ask for that."""
+        """Return the channel of a node; see `Channels.channel_of`. Raises ProtocolError if the sender may not ask."""
         self.check(asker)
         channel = await self.channels.channel_of(asker.node, holds=holds, holds_of=holds_of, is_here=is_here)
-        # That may have taken long.
+        # The check may be outdated: finding the channel can take long.
         self.check(asker)
         return channel
 
     def asking(self, asker: Asker) -> AbstractContextManager[None]:
-        """Have upstreams asked as long as the context lasts."""
+        """Ask upstreams for the names while the context lasts."""
         return _Asking(self.channels.on_demand, asker)
 
     def snapshot_of(self, channel: Channel) -> Snapshot | None:
-        """Return what a channel serves now."""
+        """Return the current snapshot of a channel."""
         return self._store_of(channel).current
 
     async def wait(self, asker: Asker, waiting: Waiting, snapshot: Snapshot | None, wait: Wait) -> float:
-        """Wait for a snapshot newer than this, another channel, other access, a time or the end of the server.
+        """Wait for a newer snapshot, another channel, other access, a time, or the end of the server.
 
-        Args:
-            asker: who waits.
-            waiting: what it is served.
-            snapshot: what it was decided by that it waits.
-            wait: until which time, of the event loop, and whether also for more to be known of what does not exist.
-
-        Returns:
-            What time it is then, of the event loop.
+        `snapshot` is the one that led to the decision to wait; `wait` has the time limit, and whether upstreams'
+        answers about missing names end the wait too. Times, also the returned one, are event loop times.
 
         Raises:
-            ProtocolError: the sender may ask for this no longer.
+            ProtocolError: the sender may no longer ask for this.
         """
         until_s = inf if wait.until_s is None else wait.until_s
-        # In one coroutine: thousands of requests wait, and each would keep another one.
+        # All in one coroutine: thousands of requests wait, and each further coroutine would stay allocated.
         try:
             async with asyncio.timeout_at(until_s) as limit:
                 found_by = (self._limits, waiting.limits, *((self._awaiting,) if wait.awaits_answers else ()))
@@ -210,7 +191,7 @@ class Exchange:
         except TimeoutError:
             now_s = asyncio.get_running_loop().time()
             if limit.when() == until_s:
-                # Timers may fire a little early; at `until_s` it must be reached.
+                # Timers may fire a little early; callers expect `until_s` to be reached then.
                 now_s = max(until_s, now_s)
         else:
             now_s = asyncio.get_running_loop().time()
@@ -218,7 +199,7 @@ class Exchange:
         return now_s
 
     async def wait_reading(self, asker: Asker, reader: Reader, until_s: float, *, awaits_answers: bool) -> float:
-        """Wait like `wait`, for something newer than what is served now, and have a reader follow its node."""
+        """Wait like `wait`, for anything newer than the current snapshot, and update the reader's channel."""
         channel = reader.channel
         channel.readers += 1
         self._readers.add(reader)
@@ -231,7 +212,7 @@ class Exchange:
         return now_s
 
     async def pause(self, pause_s: float) -> None:
-        """Wait for so long, for other access, or for the end of the server."""
+        """Wait for `pause_s`, other access, or the end of the server."""
         if self.is_draining:
             return
         with suppress(TimeoutError):
@@ -243,20 +224,20 @@ class Exchange:
                     self._pauses.discard(limit)
 
     def drain(self) -> None:
-        """Let no request wait any longer."""
+        """End all waits, and allow no new ones."""
         self.is_draining = True
         self.wake()
 
     def wake(self) -> None:
-        """Let every request look again."""
+        """Have every waiting request check again."""
         _end((*self._limits, *self._pauses))
 
     def wake_readers(self) -> None:
-        """Let readers look again what their nodes are served."""
+        """Have readers look up the channels of their nodes again."""
         _end([limit for reader in self._readers for limit in reader.limits])
 
     def wake_for_answers(self) -> None:
-        """Let those look again that wait to hear what does not exist."""
+        """Wake the requests that wait for upstreams' answers about missing names."""
         _end(tuple(self._awaiting))
 
 

@@ -1,7 +1,7 @@
-"""How much clients may take of the server: connections, calls, held polls, names, and requests a second of each peer.
+"""Limits on the use by clients: connections, calls, held polls, names, and requests per second of each peer.
 
-One `Limiter` has the counts of all listeners. Who wants more than an option allows gets a LimitError, which the edge of its
-request reports; those who are there already keep what they have. Touched from the event loop only.
+One `Limiter` counts for all listeners. A client that exceeds an option gets a LimitError, which the edge of its request
+reports; clients keep the connections and names that they already have. Used on the event loop only.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fsxds.model.errors import LimitError, ProtocolError
 from fsxds.model.memo import Lru
 from fsxds.settings.options import Settings
 
-# An Envoy that starts asks for each of its clusters at once: so many seconds' requests may come together.
+# In seconds: a starting Envoy asks for all of its clusters at once, so requests for this time may come together.
 BURST_S = 10
 
-# So many peers are known by how fast they ask; of others nothing is remembered but that.
+# Peers that are remembered with their request rate.
 MOST_PEERS = 10_000
 
-# Whoever reaches a server has as many IPv6 addresses as it likes, but few networks of this size.
+# A client usually has unlimited IPv6 addresses, but few networks of this size.
 _IPV6_NETWORK_BITS = 64
 
 
@@ -34,14 +34,12 @@ DEFAULTS = Settings()
 
 @dataclass(slots=True)
 class _Bucket:
-    """How many requests a peer has left, as of `at_s`."""
-
     left: float
     at_s: float
 
 
 class _Holding(AbstractContextManager[None]):
-    """Counts a held request while it lasts. Not made of a generator: each held request keeps one, which takes 0.5 kB."""
+    """Counts a held request while it lasts. Not a generator, which would take 0.5 kB for each held request."""
 
     __slots__ = ("_limiter", "_names")
 
@@ -61,18 +59,17 @@ class _Holding(AbstractContextManager[None]):
 
 
 class Limiter:
-    """Counts what clients take.
+    """Counts the use of the server by clients.
 
     Args:
-        settings: the options.
-        now_s: reads a clock that only goes forward.
+        now_s: reads a monotonic clock.
 
     Attributes:
-        settings: the options that hold now.
-        streams: calls that last, of all peers.
-        names: names that streams subscribe to, and that held polls have.
-        held: requests that are held: polls, GETs, and unary gRPC requests.
-        body_bytes: what was received of bodies that are not whole yet.
+        settings: the current options.
+        streams: open long-lived calls of all peers.
+        names: names that streams subscribe to, or that held polls have.
+        held: held polls, GETs, and unary gRPC requests.
+        body_bytes: received bytes of incomplete bodies.
     """
 
     def __init__(self, settings: Settings = DEFAULTS, now_s: Callable[[], float] = monotonic) -> None:
@@ -86,7 +83,7 @@ class Limiter:
         self._buckets: Lru[str, _Bucket] = Lru(MOST_PEERS)
 
     def admit_request(self, peer: str) -> None:
-        """Count a request of a peer, empty for a unix socket. Raises LimitError where it asks too fast."""
+        """Count a request of a peer, empty for a unix socket. Raises LimitError if the peer asks too fast."""
         rate = self.settings.max_requests_per_peer
         if rate is None or not peer:
             return
@@ -101,7 +98,7 @@ class Limiter:
 
     @contextmanager
     def stream(self, peer: str) -> Iterator[None]:
-        """Count a call that lasts, while the context does. Raises LimitError where there are too many."""
+        """Count a long-lived call while the context lasts. Raises LimitError if there are too many."""
         settings, network = self.settings, network_of(peer)
         if self.streams >= settings.max_streams:
             raise LimitError("max-streams", f"{self.streams} streams are open")
@@ -119,21 +116,21 @@ class Limiter:
                 del self._streams_by_peer[network]
 
     def most_connections(self) -> int:
-        """Return how many connections an address may have."""
+        """Return the maximum number of connections per listener."""
         return self.settings.max_connections
 
     def admit_view(self, count: int) -> None:
-        """Reject a node that needs one more view where so many are loaded, by LimitError."""
+        """Raise LimitError if `count` loaded views leave no space for one more."""
         if count >= self.settings.max_views:
             raise LimitError("max-views", f"{count} views are loaded")
 
     def holding(self, names: int) -> AbstractContextManager[None]:
-        """Count a request that is held, and its names, while the context lasts. Raises LimitError where there is too much of it."""
+        """Count a held request and its names while the context lasts. Raises LimitError if a limit is exceeded."""
         return _Holding(self, names)
 
     @contextmanager
     def receiving(self) -> Iterator[Callable[[int], None]]:
-        """Count what comes of a body, while the context lasts, by the function it yields: LimitError where it is too much of all."""
+        """Count received bytes of a body, by the yielded function, while the context lasts. It raises LimitError."""
         received = 0
 
         def count(size_bytes: int) -> None:
@@ -149,7 +146,7 @@ class Limiter:
             self.body_bytes -= received
 
     def hold_names(self, count: int, before: int = 0) -> None:
-        """Note that a client holds `count` names from now on, and not `before`. Raises LimitError where that is too much."""
+        """Count `count` names of a client instead of `before`. Raises LimitError if there are too many."""
         settings = self.settings
         self.check_names(count)
         if count > before and self.names + count - before > settings.max_all_names:
@@ -157,24 +154,24 @@ class Limiter:
         self.names += count - before
 
     def check_names(self, count: int) -> None:
-        """Reject a client that names so many resources, by LimitError."""
+        """Raise LimitError if one client names too many resources."""
         if count > self.settings.max_names:
             raise LimitError("max-names", f"{count} names are subscribed to")
 
     def release_names(self, count: int) -> None:
-        """Note that a client is gone that held so many names."""
+        """Subtract the names of a client that is gone."""
         self.names -= count
 
 
 def report_rejection(observer: Observer, peer: str, status: int | str, error: ProtocolError) -> None:
-    """Report a request that is answered with an error, and the limit that it reached, if that is why."""
+    """Report a request that is answered with an error, and the limit that it exceeded, if any."""
     observer(RequestRejected(peer, status, str(error), error.subject))
     if isinstance(error, LimitError):
         observer(LimitReached(error.limit, peer))
 
 
 def network_of(peer: str) -> str:
-    """Return what an IP address is counted as: itself, or the /64 network of an IPv6 address."""
+    """Return the key that an IP address is counted by: the address, or the /64 network of an IPv6 address."""
     if ":" not in peer:
         return peer
     try:

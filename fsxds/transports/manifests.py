@@ -1,6 +1,7 @@
-"""Offer the manifests that vouch for what is served to relays: as a gRPC stream, and by GET.
+"""Offers signed manifests of the served resources to relays: as a gRPC stream, and by GET.
 
-A manifest has digests of secrets, so it is sent where secrets would be, to those who may ask about all nodes.
+A manifest has digests of secrets, so it is sent only over connections that secrets may use, to peers that may ask for
+all nodes.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from fsxds.transports.services import ExtraServices, ServiceContext
 
 
 def services(context: ServiceContext) -> ExtraServices:
-    """Return what offers relays manifests: a row of `app.SERVICES`."""
+    """Return the services that offer manifests: a row of `app.SERVICES`."""
     access, offered = context.access, context.offered
 
     async def stream(_: bytes, call: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-        """Send the message, whatever a relay sends, and each one after it."""
+        """Send the current manifests, and again after each change, whatever the relay sends."""
         while True:
             _check(access, peer_of_call(call))
             manifests = offered.current

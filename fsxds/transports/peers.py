@@ -1,4 +1,4 @@
-"""Who sends a request: read from the connection and the headers of HTTP, and from the context of a gRPC call."""
+"""Identifies the sender of a request, by its connection and HTTP headers or by its gRPC context."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NAMES_OF_GRPC = ("peer_uri", "peer_dns")
 
 
 def peer_of_request(request: web.Request) -> Peer:
-    """Return who sends an HTTP request."""
+    """Return the sender of an HTTP request."""
     address = request.remote or ""
     is_tls = request.get_extra_info("ssl_object") is not None
-    # Of a unix socket it is a path; None where the client is gone, of which nothing is known then.
+    # A path for a unix socket; None if the client is gone.
     is_unix = isinstance(request.get_extra_info("sockname"), str | bytes)
     certificate = request.get_extra_info("peercert") or {}
     named = tuple(certificate.get("subjectAltName", ()))
@@ -31,39 +31,39 @@ def peer_of_request(request: web.Request) -> Peer:
 
 
 def peer_of_call(context: Any) -> Peer:
-    """Return who makes a gRPC call, by its context."""
+    """Return the caller of a gRPC call."""
     scheme, _, rest = context.peer().partition(":")
     is_tcp = scheme in {"ipv4", "ipv6"}
     # `ipv4:192.0.2.1:4711` or `ipv6:%5B::1%5D:4711`.
     address = unquote(rest).rpartition(":")[0].strip("[]") if is_tcp else ""
     properties = context.auth_context()
     is_tls = properties.get("transport_security_type") == [b"ssl"]
-    # The key of all alternative names has e-mail addresses too, which could not be told from URIs.
+    # The key of all alternative names has e-mail addresses too, which cannot be distinguished from URIs.
     uris, dns_names = ([name.decode(errors="replace") for name in properties.get(key, ())] for key in _NAMES_OF_GRPC)
     token = _token_in(value for key, value in context.invocation_metadata() or () if key == "authorization")
     return Peer(address, is_tls or scheme == "unix" or is_loopback(address), _names(uris, dns_names), token)
 
 
 def _names(uris: Iterable[str], dns_names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of a certificate by which rules know a client: a common name may be anything.
+    """Return the names of a certificate that access rules match. A DNS name that looks like a URI is left out.
 
-    A DNS name that looks like a URI is none.
+    The common name is not used, because it may be anything.
     """
     return (*(name for name in uris if is_uri(name)), *(name for name in dns_names if not is_uri(name)))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IP address is of this machine alone; the kernel takes no such packets from others."""
+    """Whether an IP address is a loopback address; the kernel takes no such packets from other machines."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    # An IPv4 client of a socket of IPv6.
+    # An IPv4 client of an IPv6 socket.
     return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
 
 
 def _token_in(values: Iterable[str | bytes]) -> str:
-    """Return the bearer token of `Authorization` headers; empty where there is none, or more than one header."""
+    """Return the bearer token of `Authorization` headers; empty if there is none, or more than one header."""
     headers = [value.decode("latin-1") if isinstance(value, bytes) else value for value in values]
     if len(headers) != 1:
         return ""

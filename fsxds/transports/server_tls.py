@@ -1,6 +1,6 @@
-"""TLS of the servers: a certificate, its key and the CA of clients, read from files and again when these change.
+"""TLS of the servers: reads the certificate, its key and the CA of clients, again whenever their files change.
 
-Each handshake gets what was read last, and connections keep what they began with. A pair that cannot be used changes nothing.
+Each handshake uses the files as last read; connections keep their parameters. An unusable pair changes nothing.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from fsxds.transports.rest.http_server import ListenerOptions
 from fsxds.transports.rest.tls_layer import HttpTls
 from fsxds.transports.sockets import SocketAccess, is_local
 
-# Between two looks at the files. Certificates are renewed days before they end.
+# Between two looks at the files. Certificates are renewed days before they expire.
 LOOK_EVERY_S = 2.0
 
-# Of TLS 1.2; forward secret and authenticated, as Mozilla's "intermediate" list has them without finite-field DHE.
+# For TLS 1.2; forward secret and authenticated, like Mozilla's "intermediate" list without finite-field DHE.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
-# How the last words of the line begin that stands before an object in PEM.
+# The ends of the header lines of PEM objects.
 CERTIFICATE, PRIVATE_KEY = b"CERTIFICATE-----", b"PRIVATE KEY-----"
 
-# Device, inode, time of the last change and size of each file; None for one that is not there.
+# Device, inode, modification time and size of each file; None for a missing file.
 _Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where a server's certificate with its chain, the key to it, and the CA of clients are, in PEM.
+    """Paths of a server's certificate chain, its key, and the CA of clients, in PEM.
 
-    `client_ca`: clients have to show a certificate that it signed; None: they are not asked for one.
+    `client_ca`: clients must show a certificate that it signed; None: clients are not asked for one.
     """
 
     cert: Path
@@ -52,7 +52,7 @@ class TlsFiles:
 
     @classmethod
     def of(cls, settings: Settings) -> TlsFiles | None:
-        """Return what the settings name; None where the servers speak plain text. UsageError where a part is missing."""
+        """Return the files that the settings name; None for plain text. Raises UsageError if a part is missing."""
         cert, key, client_ca = settings.tls_cert, settings.tls_key, settings.client_ca
         if cert is None and key is None and client_ca is None:
             return None
@@ -65,18 +65,15 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """All of them."""
+        """All paths."""
         return (self.cert, self.key) if self.client_ca is None else (self.cert, self.key, self.client_ca)
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What the files held at one moment.
+    """The content of the files at one moment, as TLS contexts.
 
-    Attributes:
-        strict: for clients that have to show a certificate, where there is a CA.
-        lenient: for clients that may show one, where there is a CA.
-        of_grpc: for gRPC.
+    If there is a CA of clients, `strict` requires a client certificate, and `lenient` accepts one.
     """
 
     strict: ssl.SSLContext
@@ -85,7 +82,7 @@ class Certificates:
 
     @classmethod
     def read(cls, files: TlsFiles) -> Certificates:
-        """Read the files. Raises UsageError, which names the file, what is wrong with it, and the remedy."""
+        """Read the files. Raises UsageError, which names the file, the problem, and the remedy."""
         cert, key = read_pem(files.cert, CERTIFICATE), read_pem(files.key, PRIVATE_KEY)
         client_ca = None if files.client_ca is None else read_pem(files.client_ca, CERTIFICATE)
         strict, lenient = (_context_of(files, client_ca, mode) for mode in (ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL))
@@ -93,7 +90,7 @@ class Certificates:
 
 
 class Tls:
-    """TLS of the servers, by the files as they were read last. `keep_current` has to run as a task.
+    """TLS of the servers, with the files as last read. `keep_current` has to run as a task.
 
     Raises:
         UsageError: the files cannot be used.
@@ -102,7 +99,7 @@ class Tls:
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._stamp = _stamp_of(files.paths)
-        # What was seen at the last look, and what was reported as bad.
+        # The stamp of the last look, and of the last reported problem.
         self._seen = self._reported = self._stamp
         self._current = Certificates.read(files)
         self._wanted = asyncio.Event()
@@ -113,15 +110,11 @@ class Tls:
         return self._files.client_ca is not None
 
     def context(self, *, is_strict: bool) -> ssl.SSLContext:
-        """Return what the next handshake of asyncio is to be done with.
-
-        Args:
-            is_strict: a client without a certificate is rejected, where there is a CA of clients.
-        """
+        """Return the context for the next handshake; `is_strict` requires a client certificate if there is a CA."""
         return self._current.strict if is_strict else self._current.lenient
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
-        """Return what a gRPC server is given once; each of its handshakes asks for what was read last."""
+        """Return credentials for a gRPC server; each of its handshakes uses the files as last read."""
         first = served = self._current.of_grpc
 
         def newer() -> grpc.ServerCertificateConfiguration | None:
@@ -131,7 +124,7 @@ class Tls:
             served = self._current.of_grpc
             return served
 
-        # Called with a function of Python: gRPC asks it in a thread of its own.
+        # gRPC calls a Python function, in a separate thread.
         return grpc.dynamic_ssl_server_credentials(first, newer, require_client_authentication=self.asks_clients)
 
     def look_now(self) -> None:
@@ -139,7 +132,7 @@ class Tls:
         self._wanted.set()
 
     async def keep_current(self, observer: Observer) -> Never:
-        """Read the files again whenever they change, until cancelled."""
+        """Read changed files again, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
@@ -149,10 +142,10 @@ class Tls:
                 observer(event)
 
     def look(self) -> Event | None:
-        """Look at the files once; return what became of them, None where nothing did.
+        """Look at the files once; return an event if they were reloaded or cannot be used, else None.
 
-        A certificate and its key are seldom replaced in one moment. So what cannot be used is reported when it is still the
-        same at the next look; until then it may be half of a change.
+        A certificate and its key are seldom replaced in one moment, so an unusable pair is reported only if it is still
+        the same at the next look.
         """
         stamp, seen = _stamp_of(self._files.paths), self._seen
         self._seen = stamp
@@ -166,14 +159,14 @@ class Tls:
             self._reported = stamp
             return CertificatesKept(str(error))
         if _stamp_of(self._files.paths) != stamp:
-            # They changed while they were read.
+            # They changed while being read.
             return None
         self._current, self._stamp = found, stamp
         return CertificatesReloaded(tuple(map(str, self._files.paths)))
 
 
 def _stamp_of(paths: Iterable[Path]) -> _Stamp:
-    """Return what shows that a file was changed or replaced, also by a symbolic link on the way to it."""
+    """Return a stamp that changes when a file is changed or replaced, also by a symbolic link on its path."""
     return tuple(map(_stamp_of_file, paths))
 
 
@@ -186,7 +179,7 @@ def _stamp_of_file(path: Path) -> tuple[int, int, int, int] | None:
 
 
 def read_pem(path: Path, label: bytes) -> bytes:
-    """Return a file with at least one object of that label. Raises UsageError where it is none, or a key that is encrypted."""
+    """Return a file with at least one `label` object. Raises UsageError if it has none, or an encrypted key."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -204,7 +197,7 @@ def _context_of(files: TlsFiles, client_ca: bytes | None, mode: ssl.VerifyMode) 
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.set_alpn_protocols(["http/1.1"])
-    # Nothing is resumed: a resumed session is not asked for its certificate, which may have ended since.
+    # No session is resumed: a resumed session skips the client certificate, which may have expired since.
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0
     with explained_tls(f"{files.cert} with {files.key}"):
@@ -212,9 +205,9 @@ def _context_of(files: TlsFiles, client_ca: bytes | None, mode: ssl.VerifyMode) 
         context.load_cert_chain(files.cert, files.key, password=lambda: "")
     if client_ca is not None:
         with explained_tls(str(files.client_ca)):
-            # What stands around certificates is a comment, of which ssl takes ASCII alone.
+            # Text around certificates is a comment, in which ssl accepts only ASCII.
             context.load_verify_locations(cadata=client_ca.decode("ascii", "ignore"))
-        # As gRPC has it: what is in the file is trusted, also where its own issuer is not in it.
+        # As in gRPC, each certificate in the file is trusted, even if its issuer is not in the file.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.verify_mode = mode
     return context
@@ -222,7 +215,7 @@ def _context_of(files: TlsFiles, client_ca: bytes | None, mode: ssl.VerifyMode) 
 
 @contextmanager
 def explained_tls(what: str) -> Iterator[None]:
-    """Make what OpenSSL says of files a UsageError, which begins with `what`."""
+    """Turn errors of OpenSSL about files into a UsageError, which begins with `what`."""
     try:
         yield
     except ssl.SSLError as error:
@@ -241,7 +234,7 @@ class ListenerSecurity:
     """The certificate of all listeners, and the owner of their sockets. `keep_current` has to run as a task.
 
     Raises:
-        UsageError: the files of TLS cannot be used, or nobody has the name of the owner.
+        UsageError: the TLS files cannot be used, or the owner's name is unknown.
     """
 
     def __init__(self, settings: Settings, observer: Observer) -> None:
@@ -252,27 +245,27 @@ class ListenerSecurity:
         self._observer = observer
 
     async def keep_current(self) -> None:
-        """Read the files of TLS again whenever they change, until cancelled; return at once where there are none."""
+        """Read changed TLS files again, until cancelled; return at once if there are none."""
         if self._tls is not None:
             await self._tls.keep_current(self._observer)
 
     def look_now(self) -> None:
-        """Have the files looked at without waiting."""
+        """Look at the files without waiting."""
         if self._tls is not None:
             self._tls.look_now()
 
     def has_tls(self, address: Address, *, is_admin: bool = False) -> bool:
-        """Whether TLS is spoken at an address: never at a unix socket, and by operators on other machines alone."""
+        """Whether TLS is used at an address: never at a unix socket, nor at a loopback address for operators."""
         return self._tls_at(address, is_admin=is_admin) is not None
 
     def is_exposed(self, address: Address, *, is_admin: bool = False) -> bool:
-        """Whether other machines can read what is served at an address."""
+        """Whether other machines can connect to an address in plain text."""
         return not is_local(address) and not self.has_tls(address, is_admin=is_admin)
 
     def http(self, option: str, address: Address, *, is_admin: bool = False) -> ListenerOptions:
         """Return the options of an HTTP listener; `option` names its address in errors."""
         tls = self._tls_at(address, is_admin=is_admin)
-        # An operator may also show a token.
+        # An operator may show a token instead.
         http_tls = None if tls is None else HttpTls(partial(tls.context, is_strict=not is_admin), self._observer)
         name = "admin" if is_admin else "REST"
         return ListenerOptions(
@@ -285,7 +278,7 @@ class ListenerSecurity:
         return GrpcSecurity(None if tls is None else tls.grpc_credentials(), self._access, settings)
 
     def _tls_at(self, address: Address, *, is_admin: bool = False) -> Tls | None:
-        # REST and gRPC speak TLS on loopback too: their clients are configured for one or the other.
+        # REST and gRPC use TLS on loopback too, because their clients are configured for either TLS or plain text.
         if isinstance(address, UnixAddress) or (is_admin and is_local(address)):
             return None
         return self._tls

@@ -1,4 +1,4 @@
-"""What answers other requests of clients than those for resources, over REST and gRPC, and may ask which clients there are."""
+"""The frame for services beside the discovery services, over REST and gRPC, and the registry of all clients."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fsxds.transports.rest.http_edge import Handler
 
 
 class Clients:
-    """Knows the status of all clients; touched from the event loop only."""
+    """Knows the status of all clients. Used on the event loop only."""
 
     def __init__(self) -> None:
         self._streams: dict[object, Callable[[], ClientStatus]] = {}
         self._others: list[Callable[[], Iterator[ClientStatus]]] = []
 
     def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
-        """Add the clients that have no stream; `statuses` yields the status of each."""
+        """Add the clients without a stream; `statuses` yields the status of each."""
         self._others.append(statuses)
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
@@ -34,13 +34,13 @@ class Clients:
         return token
 
     def closed(self, token: object) -> None:
-        """Remove a stream, unless it was removed before."""
+        """Remove a stream; does nothing if it was removed before."""
         self._streams.pop(token, None)
 
     def statuses(self) -> Iterator[ClientStatus]:
         """Yield the status of every client: streams first, in the order in which they opened.
 
-        A client that goes while the iterator is used may be in it or not.
+        May include a client that leaves meanwhile, or not.
         """
         for token in tuple(self._streams):
             status = self._streams.get(token)
@@ -52,14 +52,9 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """What a service may answer with; its module has `services(context)`.
+    """The dependencies of a service; its module has `services(context)`.
 
-    Attributes:
-        clients: who is connected, and what each holds.
-        catalogue: the API that resources are of.
-        access: decides who may ask.
-        own: returns the state of this process as a client of its upstreams.
-        offered: the manifests that vouch for what is served.
+    `own` returns the state of this process as a client of its upstreams.
     """
 
     clients: Clients
@@ -71,13 +66,7 @@ class ServiceContext:
 
 @dataclass(frozen=True, slots=True)
 class ExtraServices:
-    """What answers.
-
-    Attributes:
-        posts: handlers of POST, by path.
-        documents: handlers of GET, by path.
-        calls: handlers of gRPC.
-    """
+    """The handlers of a service: for POST and GET by path, and for gRPC."""
 
     posts: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
     documents: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,4 +1,4 @@
-"""The sockets that servers listen at: bound, removed, and drained at the end."""
+"""The sockets of the servers: binding, removal, and draining at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fsxds.settings.forms import Address, SocketOwner, TcpAddress, UnixAddress
 
 # Between two looks at the file of a unix socket.
 LOST_AFTER_S = 1.0
-# What makes no progress for so long is not waited for. Counted in looks: an event loop that is busy looks less often.
+# Work without progress for this time is abandoned. Counted in looks, because a busy event loop looks less often.
 STALLED_AFTER_S = 1.5
 LOOK_EVERY_S = 0.02
 
@@ -31,7 +31,7 @@ SOCKET_MODE = 0o660
 
 @dataclass(frozen=True, slots=True)
 class SocketAccess:
-    """Who may connect to a unix socket: its mode, and the ids of its owner and group, -1 for those of the process."""
+    """Permissions of a unix socket: its mode, and the ids of its owner and group; -1 keeps the ids of the process."""
 
     mode: int = SOCKET_MODE
     user_id: int = -1
@@ -39,14 +39,14 @@ class SocketAccess:
 
     @classmethod
     def of(cls, mode: int, owner: SocketOwner | None) -> SocketAccess:
-        """Return what the settings mean on this machine. UsageError where it does not know a user or a group."""
+        """Look up the owner on this machine. Raises UsageError if it does not know the user or the group."""
         if owner is None:
             return cls(mode)
         user_id = _id_of(owner.user, lambda name: pwd.getpwnam(name).pw_uid, "user")
         return cls(mode, user_id, _id_of(owner.group, lambda name: grp.getgrnam(name).gr_gid, "group"))
 
     def give(self, path: Path) -> None:
-        """Make a socket so. Raises OSError."""
+        """Apply mode and owner to a socket. Raises OSError."""
         if (self.user_id, self.group_id) != (-1, -1):
             os.chown(path, self.user_id, self.group_id)
         path.chmod(self.mode)
@@ -69,9 +69,9 @@ def _id_of(written: str, find: Callable[[str], int], what: str) -> int:
 
 
 async def unbindable(addresses: Mapping[str, Address], *, is_shared: bool = False) -> dict[str, OSError]:
-    """Return why addresses cannot be listened at, by the options that they are given by; those that can are left out.
+    """Return the errors of addresses that cannot be bound, by option; addresses that can be are left out.
 
-    They are bound side by side, so that none counts twice, and given back.
+    Binds all addresses together, to detect duplicates, and releases them.
     """
     reasons: dict[str, OSError] = {}
     bound: list[socket.socket] = []
@@ -92,10 +92,7 @@ async def unbindable(addresses: Mapping[str, Address], *, is_shared: bool = Fals
 
 
 async def reject_unbindable(addresses: Mapping[str, Address], *, is_shared: bool = False) -> None:
-    """Raise one UsageError that names all of these addresses that cannot be listened at, and their options.
-
-    It is for a start, before there is anything that would have to be torn down.
-    """
+    """Raise one UsageError that names all addresses that cannot be bound, and their options. Meant for the start."""
     reasons = await unbindable(addresses, is_shared=is_shared)
     if reasons:
         options = " and ".join(f"--{option} HOST:PORT" for option in reasons)
@@ -105,7 +102,7 @@ async def reject_unbindable(addresses: Mapping[str, Address], *, is_shared: bool
 
 @contextmanager
 def explained(address: Address, option: str) -> Iterator[None]:
-    """Make an OSError a UsageError, which names the option to choose another address."""
+    """Turn an OSError into a UsageError, which names the option for another address."""
     try:
         yield
     except OSError as error:
@@ -113,7 +110,7 @@ def explained(address: Address, option: str) -> Iterator[None]:
 
 
 def unavailable(address: Address, error: OSError, remedy: str) -> UsageError:
-    """Return the error to raise where an address cannot be bound."""
+    """Return the error to raise if an address cannot be bound."""
     return UsageError(f"{_fact(address, error)}; {remedy}")
 
 
@@ -130,7 +127,7 @@ def _reason_of(error: OSError) -> str:
 
 
 def is_local(address: Address) -> bool:
-    """Whether nobody on another machine can reach an address; the name of a host may lead anywhere, `localhost` excepted."""
+    """Whether only this machine can reach an address; any host name except `localhost` may lead elsewhere."""
     if isinstance(address, UnixAddress) or address.host == "localhost":
         return True
     try:
@@ -142,8 +139,8 @@ def is_local(address: Address) -> bool:
 async def bind_tcp(address: TcpAddress, *, is_shared: bool = False) -> list[socket.socket]:
     """Bind every IP address of a host, all at the same port. Raises OSError.
 
-    `is_shared`: other processes of the same user may listen there too, if they share it as well; port 0 is shared with nobody.
-    Shared sockets do not listen yet: the kernel would hand connections to one that is only closed again.
+    `is_shared`: processes of the same user may share the address, unless its port is 0. Shared sockets do not listen
+    yet, because the kernel would hand connections to a socket that is only closed again.
     """
     is_shared = is_shared and bool(address.port)
     loop = asyncio.get_running_loop()
@@ -165,7 +162,7 @@ def _bind_one(family: int, where: tuple[str, int], *, is_shared: bool) -> Iterat
     try:
         yield _bind_shared(family, where) if is_shared else socket.create_server(where, family=family)
     except OSError as error:
-        # `localhost` names ::1 also where IPv6 is switched off.
+        # `localhost` includes ::1 even if IPv6 is switched off.
         if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
             raise
 
@@ -185,7 +182,7 @@ def _bind_shared(family: int, where: tuple[str, int]) -> socket.socket:
 
 
 def replace_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
-    """Listen at a unix socket, in place of that of any process: no client finds none in between. Raises OSError."""
+    """Listen at a unix socket in place of any process's socket, without a gap for clients. Raises OSError."""
     make_way(path, is_shared=True)
     temporary = beside(path)
     listener = bind_unix(temporary, access)
@@ -199,12 +196,12 @@ def replace_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
 
 
 def beside(path: Path) -> Path:
-    """Return the name that a socket of this process has until it takes its place."""
+    """Return the temporary name for a socket of this process before it replaces `path`."""
     return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def make_way(path: Path, *, is_shared: bool) -> None:
-    """Remove a Unix socket that no process listens at; OSError where another file is in the way, or a socket that is in use.
+    """Remove a unix socket without a listener. Raises OSError for any other file, or a socket in use.
 
     `is_shared`: the socket of another process may be replaced.
     """
@@ -216,12 +213,12 @@ def make_way(path: Path, *, is_shared: bool) -> None:
 
 
 def bind_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
-    """Bind a unix socket, in place of one that no process listens at any more. Raises OSError."""
+    """Bind a unix socket, in place of one without a listener. Raises OSError."""
     remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
-        # Before a client can connect: that takes listen().
+        # No client can connect before listen().
         access.give(path)
     except OSError:
         listener.close()
@@ -231,7 +228,7 @@ def bind_unix(path: Path, access: SocketAccess = OWN_ALONE) -> socket.socket:
 
 @contextmanager
 def listened_at(address: Address) -> Iterator[None]:
-    """Remove the file of a bound unix socket at the end, unless another process has put its own in its place."""
+    """Remove the file of a bound unix socket at the end, unless another process has replaced it."""
     identity = _identity_of(address)
     try:
         yield
@@ -241,7 +238,7 @@ def listened_at(address: Address) -> Iterator[None]:
 
 
 async def until_lost(address: Address) -> None:
-    """Return when clients can no longer connect to a bound address: the file of a Unix socket was removed or replaced."""
+    """Return when clients can no longer connect to this socket: the file of a unix socket was removed or replaced."""
     identity = _identity_of(address)
     # A TCP address cannot be lost.
     while isinstance(address, TcpAddress) or identity == _identity_of(address):  # noqa: ASYNC110, a file has no event
@@ -249,13 +246,13 @@ async def until_lost(address: Address) -> None:
 
 
 async def until_removed(address: Address) -> None:
-    """Return when nobody can connect to a bound address, be it another process: the file of a Unix socket was removed."""
+    """Return when the file of a unix socket was removed; a replacement by another process does not count."""
     while isinstance(address, TcpAddress) or address.path.exists():  # noqa: ASYNC110, a file has no event
         await asyncio.sleep(LOST_AFTER_S)
 
 
 def _identity_of(address: Address) -> tuple[int, int] | None:
-    """Return what identifies the file of a socket, also where another one takes its name; None where there is none."""
+    """Return the identity of a socket's file, which its replacement does not have; None if there is none."""
     if isinstance(address, TcpAddress):
         return None
     try:
@@ -266,7 +263,7 @@ def _identity_of(address: Address) -> tuple[int, int] | None:
 
 
 def remove_stale(path: Path) -> None:
-    """Remove a Unix socket that no process listens at; anything else stays where it is."""
+    """Remove a unix socket without a listener; leaves any other file."""
     if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -284,12 +281,9 @@ def close_all(listeners: list[socket.socket]) -> None:
 
 
 async def drain(work: Coroutine[object, object, object], progress: Callable[[], object], limit_s: float) -> bool:
-    """Run `work` to its end, unless it stalls; return whether it came to its end.
+    """Run `work` until it is done, stalls, or reaches the time limit; return whether it is done.
 
-    Args:
-        work: ends what is in progress; it is cancelled when it is waited for no longer.
-        progress: what is left to do, in a form that differs after each step.
-        limit_s: the longest time for all.
+    It is cancelled otherwise. `progress` returns a value that differs after each step.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
@@ -306,12 +300,10 @@ async def drain(work: Coroutine[object, object, object], progress: Callable[[], 
 
 
 class Listener:
-    """A server at an address: a component, which is bound again where it was bound when it has to start again.
+    """A server at an address, as a component: a restart binds the same address again.
 
-    `is_shared`: another process may listen there too, or put its unix socket in the place of this one.
-
-    Attributes:
-        address: where it is bound, once `is_up` is set.
+    `is_shared`: another process may listen there too, or replace the unix socket. `address` is the bound address once
+    `is_up` is set.
     """
 
     def __init__(
@@ -327,7 +319,7 @@ class Listener:
         self._is_shared = is_shared
 
     async def serve(self) -> Never:
-        """Listen until cancelled, or until nobody can connect any more, which is a UsageError."""
+        """Listen until cancelled. Raises UsageError when clients can no longer connect."""
         async with self._listen(self.address) as self.address:
             self.is_up.set()
             if self._is_shared:

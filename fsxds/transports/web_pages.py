@@ -1,7 +1,7 @@
-"""Which web pages may ask, at any listener: a page in somebody's browser is none of the clients of a listener.
+"""Protects listeners from web pages: a page in a browser is not a legitimate client.
 
-A request of another origin's page has that in `Origin`, or its browser says so in `Sec-Fetch-Site`; a page whose name was
-made to lead here (DNS rebinding) has that name in `Host`; and no page can send `content-type: application/json` unasked.
+A request of another origin's page has that origin in `Origin`, or `Sec-Fetch-Site` says so; a page that uses DNS
+rebinding has its own name in `Host`; and no page can send `content-type: application/json` without a preflight.
 
 Source: Fetch, "Origin header" and "CORS protocol"; Fetch Metadata Request Headers.
 """
@@ -35,16 +35,16 @@ def check_page(
     origins: tuple[str, ...] | None = None,
     may_be_linked: bool = False,
 ) -> None:
-    """Check that no page of another origin asks, as far as a browser lets it hide that.
+    """Check that no page of another origin sends the request, as far as browsers reveal it.
 
     Args:
-        headers: those of the request.
-        own_origin: that of pages that are read here; empty where there are none.
-        origins: those whose pages may ask, `*` is any; None where there is no option for it.
-        may_be_linked: somebody may follow a link of another page to what is asked for.
+        headers: the headers of the request.
+        own_origin: the origin of pages served here; empty if there are none.
+        origins: the origins that may ask, `*` for any; None if the listener has no option for them.
+        may_be_linked: users may follow a link of another page to this path.
 
     Raises:
-        ProtocolError: one does.
+        ProtocolError: such a page sends it.
     """
     origin = headers.get("origin")
     if origins and (ANY_ORIGIN in origins or origin in origins):
@@ -63,16 +63,16 @@ def check_host(
     allowed: tuple[str, ...] | None = (),
     authorities: Iterable[str] = (),
 ) -> None:
-    """Check that the name which a request asks for cannot have been made to lead to an address, by who owns that name.
+    """Check that `Host` is not a name that an attacker could have made to lead here.
 
     Args:
-        headers: those of the request.
-        address: where it came to.
-        allowed: names that lead here beside those of `leads_here`, `*` is any; None where it is an option that is not given.
-        authorities: names of which resources are served here; a request may have one of them as its host.
+        headers: the headers of the request.
+        address: the listener's address.
+        allowed: more allowed names than in `leads_here`, `*` for any; None if the option is not given.
+        authorities: authorities that are served here, also allowed.
 
     Raises:
-        ProtocolError: it can.
+        ProtocolError: it could be such a name.
     """
     if allowed is None and not is_local(address):
         return
@@ -82,7 +82,7 @@ def check_host(
 
 
 def is_envoy(headers: Mapping[str, str]) -> bool:
-    """Whether an Envoy polls, which has the name of its cluster in `Host` (ENVOY.md E85); a page's POST has an `Origin`."""
+    """Whether an Envoy polls, which has its cluster's name in `Host` (ENVOY.md E85); a page's POST has an `Origin`."""
     return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
 
 
@@ -91,7 +91,7 @@ def _is_allowed(written: str, allowed: AbstractSet[str]) -> bool:
 
 
 def leads_here(written: str, address: TcpAddress) -> bool:
-    """Whether a Host header is a name that nobody else can make lead here: any IP address is, whatever its port."""
+    """Whether a Host header is `localhost`, the listener's host, or an IP address, with any port."""
     try:
         host = (urlsplit(f"//{written}").hostname or "").removesuffix(".")
     except ValueError:

@@ -1,5 +1,5 @@
-"""Other xDS servers as sources: what they are asked for, what each of them holds, and what they are told of it.
+"""Upstreams: other xDS servers as sources of resources.
 
-Clients need this in front of them: Envoy asks a second server only as long as the first has never answered, and clients of gRPC
-only for what they do not hold (ENVOY.md E83, E84).
+Clients need a relay for this: Envoy asks a second server only if the first has never answered, and gRPC clients only
+for resources that they do not have (ENVOY.md E83, E84).
 """

@@ -1,10 +1,10 @@
-"""What clients ask for, all of them together, by type, and what of it no upstream has. Touched from the event loop only.
+"""The names that all clients together ask for, by type, and which of them no upstream has. Used on the event loop only.
 
 | rule | source |
 | --- | --- |
-| A name is asked for as long as a client asks for it, and by a client that does not wait long enough for upstreams to see it. | xRFC TP1, "xDS relay proxy" |
-| A name is nowhere for certain when each upstream says so; a malformed one is nowhere. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
-| For hosts of virtual hosts nobody waits while an upstream is away: a request of an Envoy would hang for good. | ENVOY.md E47 |
+| A name is asked for while a client asks for it, and for `PASSING_S` if its client left before upstreams saw the name. | xRFC TP1, "xDS relay proxy" |
+| A name is known not to exist when each upstream says so, or if it is malformed. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
+| Hosts of virtual hosts do not wait for an upstream that is away: a request of an Envoy would hang for good. | ENVOY.md E47 |
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from fsxds.model.values import TypeUrl
 from fsxds.protocol.requested_names import VIRTUAL_HOSTS
 from fsxds.runtime.store import Latest
 
-# Names are published together: at most so often, and so that making the sets takes at most a tenth of the time.
+# Names are published together: at most once per period, and so that making the sets takes at most a tenth of the time.
 PUBLISH_EVERY_S = 0.02
 PUBLISHING_SHARE = 0.1
 
-# So long a name is asked for whose client was gone before it was published.
+# A name is asked for this long if its client left before it was published.
 PASSING_S = 1.0
 
 NO_NAMES: frozenset[str] = frozenset()
 
 
 class Denying(Protocol):
-    """One upstream, as far as it knows what it has not."""
+    """Answers which names an upstream is known not to have."""
 
     @property
     def is_away(self) -> bool:
         """Whether none of its servers can be asked now."""
 
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return those of these names of which it is certain that it has none.
+        """Return the subset of `names` that this upstream is known not to have.
 
-        Globs, and `*` for everything, are among them where all that they stand for is known.
+        It includes globs, and `*` for everything, if all of their resources are known.
         """
 
 
@@ -49,9 +49,9 @@ class AskedNames:
     """The names that clients ask for.
 
     Attributes:
-        changed: the names by type, `*` among them for everything; replaced soon after they change.
-        listeners: by whom they belong to: what is called when more is known of what no upstream has.
-        upstreams: those that may have what clients ask for.
+        changed: the names by type, `*` for everything; replaced soon after a change.
+        listeners: callbacks, by owner, for when upstreams may deny more names.
+        upstreams: the upstreams that may have the names.
     """
 
     def __init__(self, upstreams: Iterable[Denying] = ()) -> None:
@@ -60,11 +60,11 @@ class AskedNames:
         self.listeners: dict[object, Callable[[], object]] = {}
         self.upstreams = tuple(upstreams)
         self._by_client: dict[object, dict[TypeUrl, frozenset[str]]] = {}
-        # How many clients ask for just these names of a type: most Envoys ask for the same.
+        # The number of clients per set of names of a type: most Envoys ask for the same set.
         self._sets: dict[TypeUrl, Counter[frozenset[str]]] = {}
-        # In how many of those sets a name is.
+        # The number of those sets per name.
         self._counts: dict[TypeUrl, Counter[str]] = {}
-        # Names whose clients were gone before they were published.
+        # Names of clients that left before the names were published.
         self._passing: dict[TypeUrl, set[str]] = {}
         self._unpublished: set[TypeUrl] = set()
         self._publication: asyncio.TimerHandle | None = None
@@ -72,7 +72,7 @@ class AskedNames:
         self._are_answers_due = False
 
     def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
-        """Note all that a client asks for of a type from now on; `*` among the names means everything."""
+        """Replace the names of a type that a client asks for; `*` means everything."""
         asked = self._by_client.get(client, {})
         before, after = asked.get(type_url, NO_NAMES), frozenset(names)
         if after == before:
@@ -82,12 +82,12 @@ class AskedNames:
         self._exchange(type_url, before, after)
 
     def forget(self, client: object) -> None:
-        """Note that a client asks for nothing any more; one that is unknown asked for nothing."""
+        """Forget all names of a client; unknown clients are ignored."""
         for type_url, names in self._by_client.pop(client, {}).items():
             self._exchange(type_url, names, NO_NAMES)
 
     def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return those of these names, which nothing served has, that an upstream may have: one at least does not deny them."""
+        """Return the subset of `names` that at least one upstream does not deny; nothing served has any of them."""
         left, found = frozenset(names), NO_NAMES
         for upstream in self.upstreams:
             if type_url == VIRTUAL_HOSTS and upstream.is_away:
@@ -99,7 +99,7 @@ class AskedNames:
         return frozenset(name for name in found if can_exist(type_url, name))
 
     def answered(self) -> None:
-        """Note that upstreams may know more of what they have not."""
+        """Call the listeners soon."""
         if not self._are_answers_due:
             self._are_answers_due = True
             asyncio.get_running_loop().call_soon(self._call_listeners)
@@ -110,7 +110,7 @@ class AskedNames:
             listener()
 
     def _exchange(self, type_url: TypeUrl, before: frozenset[str], after: frozenset[str]) -> None:
-        """Count a client that asks for other names than before."""
+        """Count a client that replaces one set of names by another."""
         sets = self._sets.setdefault(type_url, Counter())
         came = NO_NAMES if after in sets else after
         gone = NO_NAMES
@@ -124,7 +124,7 @@ class AskedNames:
         self._count(type_url, came - gone, gone - came)
 
     def _count(self, type_url: TypeUrl, came: frozenset[str], gone: frozenset[str]) -> None:
-        """Count sets that came and went, of which one client changed; what is in both is left out."""
+        """Count the names of a set that the first client began to use, and of one that the last client left."""
         counts = self._counts.setdefault(type_url, Counter())
         size = len(counts)
         counts.update(came)
@@ -139,7 +139,6 @@ class AskedNames:
             self._publish_soon(type_url)
 
     def _let_go(self, type_url: TypeUrl, name: str) -> None:
-        """Note that no client asks for a name any more."""
         if type_url in self._unpublished and name not in self.changed.current.get(type_url, ()):
             if not self._passing:
                 asyncio.get_running_loop().call_later(PASSING_S, self._end_passing)
@@ -169,7 +168,7 @@ class AskedNames:
 
 
 def can_exist(type_url: TypeUrl, name: str) -> bool:
-    """Whether any resource of a type may have a name: a malformed one, or one of another type, exists nowhere."""
+    """Whether a resource of a type may have a name: not if it is malformed, or of another type."""
     if not is_structured(name) or type_url == VIRTUAL_HOSTS or is_as_written(name, type_url):
         return True
     try:

@@ -1,11 +1,11 @@
-"""What is held of an upstream: taking in responses, what removes a resource, and the versions that a server is told. Pure.
+"""The resources held from an upstream: applies responses, and decides removals and versions to report. Pure.
 
 | rule | source |
 | --- | --- |
-| What is held goes by a removal, by its absence from a full state, or at the end of its time to live, and by nothing else. | xDS protocol, "Deleting Resources", "TTL" |
-| A resource that cannot be served keeps its last good content; the others of the response are taken in. | |
+| A held resource goes by a removal, by its absence from a full state, or at the end of its time to live, and by nothing else. | xDS protocol, "Deleting Resources", "TTL" |
+| A resource that cannot be served keeps its last good content; the others of the response are applied. | |
 | A heartbeat renews the time to live, and nothing else. | xDS protocol, "TTL" |
-| A server is told the versions that it gave, and those that are digests of content; of all else, that it is held. | xDS protocol, "initial_resource_versions" |
+| A server gets the versions that it gave itself, and content digests; for any other resource, an empty version. | xDS protocol, "initial_resource_versions" |
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fsxds.upstream.responses import ReadResponse
 
 NO_TABLE: NameTable[HeldResource] = NameTable()
 
-# So many entries of times to live that were renewed are kept, beside one for each resource.
+# Outdated entries of renewed times to live that are kept, beside one for each resource.
 MOST_STALE_ENDS = 1000
 
 Table = TypeVar("Table", NameTable[HeldResource], Rows)
@@ -33,12 +33,12 @@ Table = TypeVar("Table", NameTable[HeldResource], Rows)
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a response changed.
+    """The changes that a response made.
 
     Attributes:
-        before: the resources that were held under the names that have other content now, or nothing.
-        after: those that are held now under names that are new or have other content.
-        surplus: the names of new resources for which there was no room.
+        before: the earlier resources that are changed or gone.
+        after: the current resources that are changed or new.
+        surplus: the names of new resources beyond the limit.
     """
 
     before: tuple[Resource, ...] = ()
@@ -46,39 +46,39 @@ class Taken:
     surplus: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything changed."""
+        """Whether there was a change."""
         return bool(self.before or self.after)
 
     @property
     def keys(self) -> frozenset[Key]:
-        """Type and name of all that changed."""
+        """The keys of all changed resources."""
         return frozenset((each.type_url, each.name) for each in (*self.before, *self.after))
 
 
 class HeldResources:
-    """The resources that are held of one upstream.
+    """The resources held from one upstream.
 
     Attributes:
-        held: all of them, with what the upstream said of each; replaced with each change.
-        rows: the resources alone, by type; only types that have some.
+        held: all resources with their data from the upstream; replaced with each change.
+        rows: the resources alone, by type; types without resources are absent.
     """
 
     def __init__(self, most: int) -> None:
-        """Hold up to so many resources."""
+        """Hold at most `most` resources."""
         self.held: Held = MappingProxyType({})
         self.rows: Mapping[TypeUrl, Rows] = MappingProxyType({})
         self._most = most
         self._size = 0
-        # When times to live end; one that was renewed has a later entry as well, and the table decides.
+        # The ends of times to live. A renewed one has an outdated entry too; `held` decides.
         self._ends: list[tuple[float, Key]] = []
 
     def rows_of(self, type_url: TypeUrl) -> Rows:
-        """Return what is held of a type."""
+        """Return the held resources of a type."""
         rows = self.rows.get(type_url)
         return Rows(type_url) if rows is None else rows
 
     def restore(self, held: Held) -> None:
-        """Hold what an earlier process held; before anything else."""
+        """Hold the resources of an earlier process; must be the first call."""
         self.held = MappingProxyType({type_url: table for type_url, table in held.items() if table})
         self.rows = MappingProxyType(
             {
@@ -92,12 +92,12 @@ class HeldResources:
                 self._note_end((type_url, name), each.expires_s)
 
     def take(self, response: ReadResponse, wants: Callable[[Resource], bool], server: str, now_s: float) -> Taken:
-        """Take in a response.
+        """Apply a response.
 
         Args:
-            response: what could be read of it.
-            wants: whether a resource was asked for; others are passed over.
-            server: the address of the server that sent it.
+            response: the parsed response.
+            wants: whether a resource is subscribed to; others are ignored.
+            server: the address of the sending server.
             now_s: in seconds since 1970.
         """
         type_url = response.type_url
@@ -111,7 +111,7 @@ class HeldResources:
                 and known.resource is resource
                 and _is_as_known(known, response.versions[name], server)
             ):
-                # A full state repeats what did not change.
+                # A full state repeats unchanged resources.
                 continue
             if not wants(resource):
                 continue
@@ -135,7 +135,7 @@ class HeldResources:
         return removed
 
     def drop(self, keys: Iterable[Key]) -> Taken:
-        """Drop what is not asked for any more."""
+        """Drop resources."""
         of_type: defaultdict[TypeUrl, set[str]] = defaultdict(set)
         for type_url, name in keys:
             of_type[type_url].add(name)
@@ -146,11 +146,11 @@ class HeldResources:
 
     @property
     def next_end_s(self) -> float | None:
-        """When the next time to live ends, in seconds since 1970; None for never. It may be too early, and never too late."""
+        """When the next time to live ends, in seconds since 1970, or earlier; None for never."""
         return self._ends[0][0] if self._ends else None
 
     def expire(self, now_s: float) -> Taken:
-        """Drop what has come to the end of its time to live."""
+        """Drop expired resources."""
         over = set[Key]()
         while self._ends and self._ends[0][0] <= now_s:
             _, (type_url, name) = heappop(self._ends)
@@ -160,16 +160,15 @@ class HeldResources:
         return self.drop(over)
 
     def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
-        """Return by name which version of each resource a server is told; an empty one is no version of anything."""
+        """Return the version of each resource to report to a server, by name; an empty one matches no version."""
         return {
             name: each.version if each.server == server or each.version == each.resource.version else ""
             for name, each in self.held.get(type_url, NO_TABLE).items()
         }
 
     def _change(self, type_url: TypeUrl, new: Mapping[str, HeldResource], removed: set[str]) -> Taken:
-        """Hold others under some names of a type, and nothing under some."""
         table = self.held.get(type_url, NO_TABLE)
-        # Content that is the same stays the same object, so that whoever compares finds no difference.
+        # Equal content keeps its object, so that a comparison finds no difference.
         new = {name: _with_known(each, table.get(name)) for name, each in new.items()}
         if not new and not removed:
             return Taken()
@@ -198,19 +197,18 @@ class HeldResources:
 
 
 def _is_as_known(known: HeldResource, version: str, server: str) -> bool:
-    """Whether what is known of a resource is what a server says of it; a time to live begins anew."""
+    """Whether a server repeats a known resource and version; never with a time to live, which begins anew."""
     return known.version == version and known.server == server and known.expires_s is None
 
 
 def _with_known(each: HeldResource, known: HeldResource | None) -> HeldResource:
-    """Return what came, with the object that is known where that has the same content."""
+    """Keep the known object if the received resource has equal content."""
     if known is None or not known.resource.equals_for_clients(each.resource):
         return each
     return replace(each, resource=known.resource, received_s=known.received_s)
 
 
 def _with_table(tables: Mapping[TypeUrl, Table], type_url: TypeUrl, table: Table) -> Mapping[TypeUrl, Table]:
-    """Return tables of which that of one type is another; an empty one is left out."""
     others = {each: tables[each] for each in tables if each != type_url}
     return MappingProxyType({**others, type_url: table} if table else others)
 

@@ -1,4 +1,4 @@
-"""What becomes of a response of a server: it is taken in, reported, and answered with an ACK or a NACK."""
+"""Processes a server's responses: applies and reports them, and decides between ACK and NACK."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from fsxds.upstream.server_order import PAUSES
 from fsxds.upstream.trusted import VouchedContent
 from fsxds.upstream.upstream import Received, Upstream
 
-# So long is what a server is told of a response.
+# The maximum length of a NACK's reason.
 LONGEST_REASON = 2000
-# Responses of more resources are read in a thread: others are not to wait for it.
+# Larger responses are parsed in a thread, to keep the event loop free.
 MOST_READ_HERE = 500
-# A manifest is sent beside the responses that it vouches for, and within this time of them.
+# A manifest arrives beside the responses that it vouches for, within this time of them.
 MANIFEST_WITHIN_S = 3.0
-# So many responses may come at once, and so many a second after that; a server that sends without end is read slowly.
+# A burst of responses, and the rate after it; a server that sends without end is read slowly.
 MOST_AT_ONCE = 200
 MOST_PER_SECOND = 100
 
 
 class RelayLoopError(ConnectionLostError):
-    """A server is below this relay as well: it would send back what it gets from here.
+    """A server is also downstream of this relay, so it would send back our own resources.
 
-    `relays` are those between, where they are known.
+    `relays` are the relays between, if known.
     """
 
     def __init__(self, words: str, relays: tuple[str, ...] = ()) -> None:
@@ -47,16 +47,13 @@ class RelayLoopError(ConnectionLostError):
 
 @dataclass(frozen=True, slots=True)
 class LinkContext:
-    """What the links to all upstreams share.
+    """The context that the links to all upstreams share.
 
     Attributes:
-        settings: returns those in use.
-        observer: receives what happens.
-        late_nacks: says what upstreams are to get of what nodes reject.
-        relays: knows the relays that are above and below.
-        converter: reads the resources of polls.
-        back_off: the pauses between attempts to connect.
-        vouched: decides what may be taken from each upstream, by its name.
+        settings: returns the current settings.
+        converter: parses the resources of polls.
+        back_off: the pauses between connection attempts.
+        vouched: by the name of the upstream.
     """
 
     settings: Callable[[], Settings]
@@ -69,14 +66,7 @@ class LinkContext:
 
 
 class Intake:
-    """Takes in what one server of an upstream sends.
-
-    Attributes:
-        upstream: holds what is sent.
-        server: the address of the server.
-        access: what the server is shown.
-        context: what all links share.
-    """
+    """Processes the responses of one server, given by its address."""
 
     def __init__(self, upstream: Upstream, server: str, access: ServerAccess, context: LinkContext) -> None:
         self.upstream = upstream
@@ -88,17 +78,17 @@ class Intake:
         self._left, self._at_s = float(MOST_AT_ONCE), 0.0
 
     async def admit(self, update: Update) -> None:
-        """Wait until a response may be taken in, where its server sends without end.
+        """Wait for the rate limit before a response is applied.
 
         Raises:
-            RelayLoopError: it passed this relay already; nothing of it is to be taken in.
+            RelayLoopError: the response passed this relay already, and must not be applied.
         """
         await self._wait_for_turn()
         if words := self.context.relays.receive(self, update.relays):
             raise RelayLoopError(words, update.relays)
 
     async def take(self, update: Update) -> str | None:
-        """Take in a response, and report it; return the words of its NACK, None for an ACK."""
+        """Apply and report a response; return the reason of its NACK, or None for an ACK."""
         if len(update.resources) > MOST_READ_HERE:
             response = await asyncio.to_thread(self.upstream.read, update)
         else:
@@ -112,7 +102,7 @@ class Intake:
         return None if words is None else words[:LONGEST_REASON]
 
     async def take_manifests(self, content: bytes) -> None:
-        """Take in what vouches for the responses, and what waited for it."""
+        """Apply manifests, and the responses that waited for them."""
         examined = await asyncio.to_thread(self._vouched.examine, content, time.time())
         self._vouched.take(examined)
         for response in self._vouched.late():
@@ -123,14 +113,14 @@ class Intake:
         return Rows(type_url) if rows is None else rows
 
     async def _await_manifest(self, response: ReadResponse) -> None:
-        """Wait for the manifest of a response that came before it: whoever is told of a fault might take the change back."""
+        """Wait for the manifest of a response that came before it: after a NACK, the server might revert the change."""
         with suppress(TimeoutError):
             async with asyncio.timeout(MANIFEST_WITHIN_S):
                 while self._vouched.is_waiting(response, self._held(response.type_url)):
                     await self._vouched.changed.replaced()
 
     def disconnected(self) -> None:
-        """Note that the server is not connected any more."""
+        """Record that the server is disconnected."""
         self.context.relays.disconnected(self)
 
     async def _wait_for_turn(self) -> None:

@@ -1,4 +1,4 @@
-"""Keep what upstreams hold across restarts: it is restored before anything is served, and written when it changes."""
+"""Keeps the resources of upstreams across restarts: restores them at the start, and writes them when they change."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fsxds.upstream.upstream import Upstream
 
 
 class UpstreamKeeping:
-    """Has what upstreams hold kept in the state directory. `keep_noted` is to be run."""
+    """Keeps the resources of upstreams in the state directory. `keep_noted` is to be run."""
 
     def __init__(self, upstreams: Collection[Upstream], keeper: UpstreamKeeper, observer: Observer) -> None:
-        """Have a writer ask for what upstreams hold; nothing is restored yet."""
+        """Register as the source of a keeper; restores nothing yet."""
         self._upstreams = upstreams
         self._keeper = keeper
         self._observer = observer
@@ -27,10 +27,10 @@ class UpstreamKeeping:
         return tuple(KeptUpstream(each.rule.name, each.rule.servers, each.held) for each in self._upstreams)
 
     def restore(self, served: Snapshot | None, now_s: float) -> None:
-        """Have upstreams hold what they held in an earlier process, and report it; blocking, for the start.
+        """Restore the resources of an earlier process, and report them. Blocks; meant for the start.
 
         Args:
-            served: what is served again already, whose bodies are shared; None for nothing.
+            served: the restored snapshot, which shares its bodies; None for nothing.
             now_s: seconds since 1970.
         """
         found = self._keeper.restored_upstreams(self._read(), served)
@@ -46,7 +46,7 @@ class UpstreamKeeping:
             self._observer(UpstreamsRestored(self._keeper.directory, counts, age_s))
 
     async def keep_noted(self) -> None:
-        """Have each change of what upstreams hold written soon, until cancelled."""
+        """Have each change written soon, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for each in self._upstreams:
                 tasks.create_task(self._note(each))

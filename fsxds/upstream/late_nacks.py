@@ -1,14 +1,14 @@
-"""What upstreams hear of what nodes here reject: a late NACK, once too many of them reject it.
+"""Late NACKs: an upstream gets a NACK for a resource once too many nodes here reject it.
 
 | rule | source |
 | --- | --- |
-| What the relay itself rejects is NACKed at once, all else is ACKed when it was taken in. | xDS protocol, "ACK and NACK semantics summary" |
-| When versions of an upstream are held back from all nodes here, their type is NACKed, in the words of a node. | xRFC TP1, "xDS relay proxy" |
-| The words name each resource as an Envoy does: the last response may have brought others. | `rollout.rejections` |
-| A response that brings them again is NACKed at once: an ACK would say that they are accepted now. | |
-| So is one that does soon after the upstream took them back: nodes here would reject them again and again. | |
-| With each time that nodes reject them again, that is for twice as long: nodes may accept them by now. | |
-| Who connects again does not say that it holds them: so they are sent again, and NACKed. | |
+| Resources that the relay itself rejects are NACKed at once, others are ACKed when they were applied. | xDS protocol, "ACK and NACK semantics summary" |
+| When versions of an upstream are held back from all nodes here, their type is NACKed, with the reason of a node. | xRFC TP1, "xDS relay proxy" |
+| The reason names each resource as an Envoy does: the last response may have had others. | `rollout.rejections` |
+| A response with these versions again is NACKed at once: an ACK would say that they are accepted now. | |
+| So is one soon after the upstream took them back: nodes here would reject them again and again. | |
+| This time doubles with each further rejection, and is limited: nodes may accept the versions by now. | |
+| After a reconnect, the versions are not reported as held: so they are sent again, and NACKed. | |
 """
 
 from __future__ import annotations
@@ -30,30 +30,23 @@ from fsxds.rollout import RejectingNode, ResourceVersion
 from fsxds.rollout.rejections import names_as_envoy
 from fsxds.settings.options import Settings
 
-# What an upstream took back is NACKed for so long; it offers it again once a minute at least.
+# A version that was taken back is NACKed for this time; its upstream offers it again at least once a minute.
 BACK_OFF = BackOff(first_s=10.0, longest_s=600.0)
-# Of so many versions, and for so long after that it is known how often they were rejected.
+# Limits for remembering how often versions were rejected: their number, and the time after the NACKs end.
 MOST_REMEMBERED = 1000
 REMEMBERED_FOR_S = 600.0
 
 RELAY = "relay"
 
 HeldRows = Callable[[str], Mapping[TypeUrl, Rows]]
-"""Returns what is held of the upstream of a name."""
+"""Returns the held resources of an upstream by its name, by type."""
 
 NackType = Callable[[TypeUrl, str], object]
-"""NACKs the last response of a type, in some words."""
+"""NACKs the last response of a type, with a reason."""
 
 
 class LateNacks:
-    """Knows what upstreams are to hear. Touched from the event loop only.
-
-    Args:
-        settings: returns those in use.
-        observer: receives what upstreams hear.
-        upstreams: the names of all upstreams.
-        held: returns what is held of each.
-    """
+    """Decides the late NACKs of upstreams. Used on the event loop only."""
 
     def __init__(
         self, settings: Callable[[], Settings], observer: Observer, upstreams: Iterable[str], held: HeldRows
@@ -62,16 +55,16 @@ class LateNacks:
         self._observer = observer
         self._upstreams = tuple(upstreams)
         self._held = held
-        # Those that are connected.
+        # The connected upstreams.
         self._sessions: dict[str, NackType] = {}
-        # What is held back from all nodes here, with the words of a node.
+        # Versions that are held back from all nodes here, with the reason of a node.
         self._words: dict[ResourceVersion, str] = {}
-        # What was, until its upstream took it back: the words, until when it is NACKed, and how often it was taken back.
+        # Versions that their upstream took back: the reason, the end of the NACKs, and how often they were taken back.
         self._past: dict[ResourceVersion, tuple[str, float, int]] = {}
 
     @property
     def rejected(self) -> Mapping[tuple[str, Key], str]:
-        """The words with which nodes rejected what is held, by upstream and resource."""
+        """The reasons why nodes rejected held resources, by upstream and resource."""
         return MappingProxyType({
             (upstream, key): words
             for upstream in self._upstreams
@@ -79,7 +72,7 @@ class LateNacks:
         })  # fmt: skip
 
     def words_on(self, upstream: str, type_url: TypeUrl, names: Collection[str]) -> str | None:
-        """Return why too many nodes here reject some of what an upstream has just sent again; None where they do not."""
+        """Return the reason to NACK a response with rejected resources at once, or None to accept it."""
         if self._settings().upstream_verdict == RELAY:
             return None
         now_s = time.monotonic()
@@ -92,7 +85,7 @@ class LateNacks:
         return _joined(found) if found else None
 
     def brought_versions(self, upstream: str, type_url: TypeUrl, versions: Mapping[str, str]) -> Mapping[str, str]:
-        """Return of the versions that a server is told at a start those that are not to be NACKed."""
+        """Return the subset of `versions` to report to a server at a start: without those to be NACKed."""
         if self._settings().upstream_verdict == RELAY:
             return versions
         rejected = {name for ((of_type, name), _), _ in self._of(upstream, self._words) if of_type == type_url}
@@ -100,7 +93,7 @@ class LateNacks:
 
     @contextmanager
     def hearing(self, upstream: str, nack: NackType) -> Iterator[None]:
-        """Let a server of an upstream hear of rejections while the context lasts."""
+        """Send NACKs to a server of an upstream by `nack` while the context lasts."""
         self._sessions[upstream] = nack
         try:
             yield
@@ -109,7 +102,7 @@ class LateNacks:
                 del self._sessions[upstream]
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """Take more versions that are held back from all nodes from now on, and the nodes that reject them."""
+        """Add versions that are held back from all nodes from now on, and NACK them."""
         fresh = {version: _words_of(version, nodes) for version in versions if version not in self._words}
         self._words |= fresh
         if self._settings().upstream_verdict == RELAY:
@@ -126,13 +119,13 @@ class LateNacks:
                 self._observer(UpstreamNacked(upstream, type_url, words, names, was_sent=nack is not None))
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
-        """Take versions that are not held back any more."""
+        """Remove versions that are no longer held back."""
         ended = {version: words for version in versions if (words := self._words.pop(version, None)) is not None}
         if ended:
             self._remember(ended)
 
     def _remember(self, ended: Mapping[ResourceVersion, str]) -> None:
-        """Remember which versions ended because their upstream has others now; nodes may accept what it still has."""
+        """Remember the ended versions that their upstream replaced; nodes may accept the remaining ones."""
         still = {version for upstream in self._upstreams for version, _ in self._of(upstream, ended)}
         now_s = time.monotonic()
         past = {version: one for version, one in self._past.items() if one[1] + REMEMBERED_FOR_S > now_s}
@@ -159,12 +152,12 @@ def _words_of(version: ResourceVersion, nodes: Collection[RejectingNode]) -> str
 
 
 def _begin(key: Key) -> str:
-    """Return how an Envoy begins to say what it rejects of a type."""
+    """Return how Envoy's message about rejected resources of a type begins."""
     return f"Error adding/updating {BY_TYPE_URL[key[0]].noun.removesuffix('s')}(s) "
 
 
 def _joined(words_of: Mapping[str, str]) -> str:
-    """Return the words on several resources, each of which is named."""
+    """Join the reasons, and name each resource."""
     first = next(iter(words_of.values()))
     others = (f"{name}: {words}" for name, words in words_of.items() if not names_as_envoy(name, first))
     return "\n".join((first, *others))

@@ -1,4 +1,4 @@
-"""The connections to the servers of one upstream: one after the other is asked, as `ServerOrder` decides."""
+"""The connections to the servers of one upstream, in the order that `ServerOrder` decides."""
 
 from __future__ import annotations
 
@@ -24,29 +24,28 @@ from fsxds.upstream.server_order import ServerOrder
 from fsxds.upstream.stream_session import StreamRules, StreamSession
 from fsxds.upstream.upstream import Upstream
 
-# What servers made with Go allow at least between two pings, if nobody configured anything else.
+# The minimum time between two pings that Go servers allow by default.
 LONG_KEEPALIVE_S = 330.0
 WIRES = {Wire.DELTA: "Delta ADS", Wire.SOTW: "SotW ADS", Wire.REST: "REST"}
 
 
 class ServerSession(Protocol):
-    """What asks one server until it is lost."""
+    """A session with one server, until the connection is lost."""
 
     async def run(self) -> Never:
-        """Raise ConnectionLostError when it is lost, and UsageError where a file of credentials cannot be used."""
+        """Raise ConnectionLostError when the connection is lost; UsageError if a credentials file cannot be used."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """What is known of a server beside how it answers.
+    """The connection state of a server, beside `ServerOrder`.
 
     Attributes:
-        rules: how streams to it are opened.
-        limit: ends what goes on with it; None while nothing does.
-        error: why it was lost last, in words.
-        relays: those of a call from the server itself, as it seems; empty for none.
-        answered_s: when it gave its first response on the last connection on which it gave any, on the clock of the event loop.
-        pauses_until_s: it is not asked before that, on the same clock.
+        limit: ends the current session; None without a session.
+        error: the reason of the last loss.
+        relays: the relays of a call that seems to come from the server itself; empty for none.
+        answered_s: the time of the first response on the last connection with one, in event loop time.
+        pauses_until_s: in event loop time.
     """
 
     rules: StreamRules
@@ -61,7 +60,7 @@ class Link:
     """Keeps one upstream connected."""
 
     def __init__(self, upstream: Upstream, context: LinkContext) -> None:
-        """Connect nothing yet. Raises UsageError where a file of credentials cannot be used."""
+        """Connect nothing yet. Raises UsageError if a credentials file cannot be used."""
         self._upstream = upstream
         self._context = context
         self._servers = upstream.rule.servers
@@ -73,7 +72,7 @@ class Link:
         self._access().check()
 
     async def keep_connected(self) -> Never:
-        """Ask the servers, until cancelled."""
+        """Ask the servers until cancelled."""
         self._order = ServerOrder(len(self._servers), self._context.back_off)
         self._context.relays.listeners[self] = self._receive_loop
         try:
@@ -102,7 +101,7 @@ class Link:
                 self._lost(place, error)
 
     async def _await_turn(self, place: int) -> None:
-        """Wait until a server is to be asked: all before it have failed, and its pause is over."""
+        """Wait until all servers before this one have failed, and its pause is over."""
         loop, asked = asyncio.get_running_loop(), self._asked[place]
         while not (may_ask := self._order.may_ask(place)) or asked.pauses_until_s > loop.time():
             with suppress(TimeoutError):
@@ -110,7 +109,7 @@ class Link:
                     await self._turn.replaced()
 
     async def _ask(self, place: int) -> ConnectionLostError | None:
-        """Ask a server until it is lost; return why, or None where one before it answers."""
+        """Ask a server until it is lost; return the reason, or None if a server before it answers."""
         intake = Intake(self._upstream, self._servers[place], self._access(), self._context)
         patience_s = self._order.patience_s(place, self._context.settings().upstream_patience_s)
         try:
@@ -139,12 +138,11 @@ class Link:
         return StreamSession(intake, self._asked[place].rules, answered)
 
     def _explained(self, error: ConnectionLostError) -> ConnectionLostError:
-        """Return an error with what it means for a relay."""
         is_loop = OWN_UPSTREAM in str(error) and error.code in {"FAILED_PRECONDITION", "508"}
         return RelayLoopError(str(error), relays_of_words(str(error))) if is_loop else error
 
     def _falls_back(self, place: int, error: ConnectionLostError) -> bool:
-        """Whether the server is to be asked at once in another way, after an error."""
+        """Whether to ask the server again at once, with other rules, after an error."""
         asked = self._asked[place]
         rules, was_answering = asked.rules, self._order.is_answering(place)
         has_no_delta = error.code == "UNIMPLEMENTED" or "not implemented" in str(error)
@@ -160,7 +158,6 @@ class Link:
         return False
 
     def _answered(self, place: int) -> None:
-        """Note that a server answers: those after it are left."""
         if self._order.is_answering(place):
             return
         self._order.answered(place)
@@ -180,14 +177,13 @@ class Link:
             end_wait(self._asked[later].limit, asyncio.get_running_loop().time())
 
     def _receive_loop(self, relays: tuple[str, ...]) -> None:
-        """Leave servers that were asked and did not answer: one of them asks this relay, and waits for its answer itself."""
+        """Leave servers without an answer: one of them asks this relay, and waits for its answer itself."""
         for place, asked in enumerate(self._asked):
             if not self._order.is_answering(place):
                 asked.relays = relays
                 end_wait(asked.limit, asyncio.get_running_loop().time())
 
     def _lost(self, place: int, error: ConnectionLostError) -> None:
-        """Note that a connection ended, or that there is none; others may be asked now."""
         name, server, asked = self._upstream.rule.name, self._servers[place], self._asked[place]
         now_s = asyncio.get_running_loop().time()
         is_first = self._order.failed(place, now_s - asked.answered_s, is_silent=error.code == _SILENT)
@@ -196,7 +192,7 @@ class Link:
         if self._order.current is None:
             self._upstream.lost(error, time.time())
             for each in self._asked if is_first else ():
-                # Others, which failed before, may be there again.
+                # Others, which failed before, may have recovered.
                 soon_s = random.uniform(0, self._context.back_off.first_s)  # noqa: S311
                 each.pauses_until_s = min(each.pauses_until_s, now_s + soon_s)
         if isinstance(error, RelayLoopError):
@@ -207,6 +203,6 @@ class Link:
 
 
 _SILENT = "SILENT"
-# gRPC has one status, and one text, for a request that is too large for a server and a response that is for its client.
+# gRPC has one status and text for a request too large for the server and a response too large for the client.
 _EXHAUSTED = frozenset({"RESOURCE_EXHAUSTED", TOO_LARGE_RESPONSE})
 _TOO_MANY_PINGS = ("too_many_pings", "too many pings", "enhance_your_calm")

@@ -1,4 +1,4 @@
-"""Ask a server which manifests vouch for what it serves: by a gRPC stream beside that of resources, or by GET."""
+"""Gets the manifests that a server offers: by a gRPC stream beside the resource stream, or by GET."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fsxds.model.relay_ids import HEADER
 from fsxds.signing.offered import METHOD, PATH
 from fsxds.upstream.intake import Intake
 
-# A server that offers none is asked again so often.
+# The pause before a server without manifests is asked again.
 PAUSE_S = 5.0
-# One that does not know of manifests, such as another program, is asked seldom.
+# The same for a server that does not know of manifests, such as another program.
 UNKNOWN_S = 300.0
-# Over REST, manifests are asked for so often.
+# The interval over REST.
 POLL_S = 1.0
 _OK, _NOT_FOUND = 200, 404
 
 
 async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
-    """Take in each manifest that a server offers, until cancelled; when it has none, or ends, ask again."""
+    """Apply each manifest that a server offers, until cancelled; ask again if it has none, or ends."""
     call = channel.unary_stream(METHOD)
     while True:
         metadata = (*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards))
@@ -35,13 +35,13 @@ async def follow_stream(channel: grpc.aio.Channel, intake: Intake) -> Never:
             async for content in call(b"", metadata=metadata):
                 await intake.take_manifests(content)
         except grpc.aio.AioRpcError as error:
-            # All else is lost with the connection, and reported with it.
+            # Other errors end the connection too, and are reported with it.
             pause_s = UNKNOWN_S if error.code() is grpc.StatusCode.UNIMPLEMENTED else PAUSE_S
         await asyncio.sleep(pause_s)
 
 
 async def follow_polls(intake: Intake) -> Never:
-    """Ask a REST server for its manifests, again and again, until cancelled."""
+    """Poll a REST server for its manifests, until cancelled."""
     before: bytes | None = None
     async with open_session(intake.server, PAUSE_S, intake.access.tls()) as session:
         while True:
@@ -56,7 +56,6 @@ async def follow_polls(intake: Intake) -> Never:
 
 
 async def _fetch(session: aiohttp.ClientSession, intake: Intake) -> tuple[int, bytes]:
-    """Return the status, and the content of a 200."""
     headers = dict((*credentials_of(intake.access.token()), (HEADER, intake.context.relays.upwards)))
     url = f"{base_of(intake.server)}{PATH}"
     async with session.get(url, headers=headers, allow_redirects=False) as response:

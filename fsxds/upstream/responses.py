@@ -1,11 +1,11 @@
-"""Read what an upstream sent: which of its resources can be served, and what is wrong with the others. Pure.
+"""Parses an upstream's responses: which resources can be served, and the problems of the rest. Pure.
 
 | rule | source |
 | --- | --- |
-| The bytes of a resource are served as they came, with what this process does not know of them. | xRFC TP1, "xDS relay proxy" |
-| What Envoy would reject is not served: bytes that are no message, a broken rule of the API, a wrong name. | ENVOY.md E12 |
-| A message type of an extension that is not known here is no fault: clients may know it. | |
-| A resource that is held already is not looked at again. | |
+| The bytes of a resource are served as they came, with fields that this process does not know. | xRFC TP1, "xDS relay proxy" |
+| Resources that Envoy would reject are not served: bytes that are no message, a broken rule of the API, a wrong name. | ENVOY.md E12 |
+| An unknown message type of an extension is no fault: clients may know it. | |
+| A resource that is held already is not checked again. | |
 """
 
 from __future__ import annotations
@@ -34,29 +34,28 @@ from fsxds.snapshots.structured_names import NameWriter, may_hold_names
 from fsxds.snapshots.type_rules import rules_of
 from fsxds.snapshots.upstream_content import origin_of
 
-# What a NACK and a log line say at most.
+# Limits of a NACK and a log line.
 MOST_FAULTS = 10
 LONGEST_FAULT = 300
 
 
 class BadResource(ValueError):  # noqa: N818 - as what int() raises, it is a ValueError
-    """A resource cannot be served; the text says why, without what may be a secret."""
+    """A resource cannot be served; the text is the reason, without possible secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResponse:
-    """One response, as far as it can be used. All names are in their canonical form.
+    """The usable part of one response. All names are in canonical form.
 
     Attributes:
-        type_url: the type that it is about.
-        resources: what can be served, by name.
-        versions: the versions that the server gave these, by name.
-        removed: the names that it removes.
+        resources: the resources that can be served, by name.
+        versions: the server's versions of these, by name.
+        removed: the names that the response removes.
         absent: the names that it says do not exist, which removes nothing.
-        renewed: the names whose time to live begins anew.
-        bad: what is wrong with each resource that cannot be served, by name.
-        faults: what is wrong beside that, in words.
-        is_full: what is not in it is removed too.
+        renewed: the names with renewed times to live.
+        bad: the problems of resources that cannot be served, by name.
+        faults: other problems.
+        is_full: names outside of the response are removed too.
     """
 
     type_url: TypeUrl
@@ -71,7 +70,7 @@ class ReadResponse:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What to tell the server is wrong, bounded; empty for nothing."""
+        """The problems to report to the server, limited; empty for none."""
         noun = BY_TYPE_URL[self.type_url].message_type.rpartition(".")[2] if self.type_url in BY_TYPE_URL else ""
         of_names = (
             f'{noun} "{name}": {self.bad[name]}' for name in sorted(self.bad) if self.bad[name] not in self.faults
@@ -82,19 +81,13 @@ class ReadResponse:
 
 
 class ResponseReader:
-    """Reads the responses of one upstream."""
+    """Parses the responses of one upstream."""
 
     def __init__(self, catalogue: Catalogue, check: Check, upstream: str, authority: str = "") -> None:
-        """Read by the API of an Envoy.
-
-        Args:
-            catalogue: the message types.
-            check: judges resources as it does those of files.
-            upstream: the name of the upstream.
-            authority: that of structured names which say none.
+        """Parse by an Envoy's API. Structured names without authority belong to `authority`.
 
         Raises:
-            ApiError: the catalogue has a rule of a field that is not known here.
+            ApiError: the catalogue has an unknown field rule.
         """
         self._catalogue = catalogue
         self._rules = field_rules(catalogue, check)
@@ -103,12 +96,7 @@ class ResponseReader:
         self._names = NameWriter(catalogue, NamingRules(authority), PurePosixPath())
 
     def read(self, update: Update, held: Rows) -> ReadResponse:
-        """Read a response.
-
-        Args:
-            update: what came.
-            held: what is held of this type; what did not change is the same object afterwards.
-        """
+        """Parse a response. Resources that equal those in `held` (of its type) keep their objects."""
         row = BY_TYPE_URL.get(update.type_url)
         if row is None:
             fault = "the type of the response is none that was asked for"
@@ -129,7 +117,7 @@ class ResponseReader:
             update.type_url,
             MappingProxyType(resources),
             MappingProxyType(versions),
-            # A name that is in it as well is a fault of the response already, and nothing goes because of a fault.
+            # A removed name with a resource is a fault of the response already, and a fault removes nothing.
             frozenset(self._canonical(name, row) for name in update.removed) - present,
             frozenset(self._canonical(name, row) for name in update.unpopulated) - present,
             frozenset(self._canonical(name, row) for name in update.heartbeats),
@@ -139,14 +127,14 @@ class ResponseReader:
         )
 
     def _canonical(self, name: str, row: ResourceType) -> str:
-        """Return a name in its canonical form, a malformed one as it is."""
+        """Return the canonical form of a name, or a malformed name as it is."""
         if not is_structured(name):
             return name
         canonical = self._names.resource_name(name, row, ())
         return self._names.reference(name) if isinstance(canonical, Fault) else canonical
 
     def _read(self, came: Resource, row: ResourceType, held: Resource | None) -> Resource:
-        """Return what is served of a resource, the one that is held where that is equal. Raises BadResource."""
+        """Return the resource to serve, or `held` if that is equal. Raises BadResource."""
         if held is not None and _is_same(came, held):
             return held
         if came.ttl_s is not None and came.ttl_s <= 0:
@@ -197,7 +185,7 @@ class ResponseReader:
         return message
 
     def _checked(self, message: Message, *, may_name: bool) -> Iterable[Reference]:
-        """Return what a resource refers to. Raises BadResource where it breaks a rule of the API."""
+        """Return the references of a resource. Raises BadResource if it breaks a rule of the API."""
         walk = self._rules.check(message)
         for found in walk.faults:
             fault = self._check.adjusted(found)
@@ -210,18 +198,15 @@ class ResponseReader:
 
 
 def _fault_of(name: str, faults: Iterable[str]) -> str:
-    """Return which of some faults is that of a name."""
     return next((fault for fault in faults if f'"{name}"' in fault), "it cannot be read")
 
 
 def _is_same(came: Resource, held: Resource) -> bool:
-    """Whether what came is certain to be what is held."""
     is_content = came.redirect == held.redirect and (bool(held.redirect) or came.body == held.body)
     return is_content and came.ttl_s == held.ttl_s and came.aliases == held.aliases
 
 
 def _more_references(message: DynamicMessage, row: ResourceType) -> Iterator[Reference]:
-    """Yield what a resource refers to by the rules of its type."""
     rules = rules_of(row)
     if rules is None:
         return

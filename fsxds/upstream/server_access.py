@@ -1,4 +1,4 @@
-"""What the servers of an upstream are shown: the node, the certificate and the token; read from their files each time."""
+"""Identifies a relay to the servers of an upstream: node, certificate and token; files are read each time."""
 
 from __future__ import annotations
 
@@ -17,38 +17,33 @@ from fsxds.settings.access_rules import read_token
 from fsxds.settings.upstream_rules import UpstreamNode, UpstreamRule
 
 AGENT = "fsxds"
-# Times to live are passed on, so they are wanted.
+# Wanted, because times to live are passed on.
 _FEATURES = frozenset({TTL_FEATURE, *SOTW_TTL_FEATURES})
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
-    """How a relay shows itself to the servers of one upstream.
-
-    Attributes:
-        rule: where the files are.
-        announced: what the settings say of the node; None for nothing.
-    """
+    """The node and credentials of a relay for the servers of one upstream."""
 
     rule: UpstreamRule
     announced: UpstreamNode | None = None
 
     def check(self) -> None:
-        """Raise UsageError where a file cannot be used."""
+        """Raise UsageError if a file cannot be used."""
         if (tls := self.tls()) is not None:
             tls.ssl_context()
         self.token()
 
     def tls(self) -> ClientTls | None:
-        """Return what TLS needs; None for plain text, or where this machine trusts what a URL leads to."""
+        """Return the TLS files; None for plain text, or if this machine trusts the servers' URLs anyway."""
         return ClientTls.of(self.rule.ca, self.rule.cert, self.rule.key)
 
     def token(self) -> str:
-        """Return the bearer token as it is in its file now; empty for none. Raises UsageError where that cannot be read."""
+        """Return the bearer token from its file; empty for none. Raises UsageError if the file cannot be read."""
         return "" if self.rule.token is None else read_token(self.rule.token)
 
     def node(self) -> Node:
-        """Return the node that the servers are shown."""
+        """Return the relay's node."""
         announced = self.announced or UpstreamNode()
         message = base_pb2.Node(
             id=announced.id or socket.gethostname(),

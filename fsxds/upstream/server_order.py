@@ -1,13 +1,13 @@
-"""Which server of an upstream is asked, and when it is asked again (pure).
+"""Decides which server of an upstream is asked, and when it is asked again (pure).
 
 | rule | why |
 | --- | --- |
 | A server is asked while each before it in the list has failed since it answered last. | The first that answers is the one that counts. |
-| A server before the one that answers is asked again within 5 s; as soon as it answers, those after it are left. | What answers goes on until then, so there is no gap. |
-| What answered for a minute is asked again at once when it is lost, and counts as failed when that fails. | A server that restarts is there again before another one has sent everything. |
+| A server before the one that answers is asked again within 5 s; as soon as it answers, those after it are left. | The one that answers goes on until then, so there is no gap. |
+| A server that answered for a minute is asked again at once when it is lost, and counts as failed when that fails. | A server that restarts is back before another one has sent everything. |
 | All pauses are random up to a bound that doubles from 0.5 to 30 s (full jitter). | A thousand relays that lost one server do not come back at one moment. |
 | The bound is 0.5 s again when a server answered for a minute, and for no other reason. | A server that answers and dies again and again is asked as seldom as one that is down. |
-| Who gives no response in time is given twice as long the next time, up to eight times. | A server that is slow, and the only one, is not asked in vain forever. |
+| A server without a response in time gets twice as long the next time, up to eight times. | A slow server that is the only one is not asked in vain forever. |
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ASKED_WITHIN_S = 5.0
 
 @dataclass(slots=True)
 class _Server:
-    """How a server is.
+    """The state of a server.
 
     Attributes:
-        is_answering: it gave a response on the connection that there is.
+        is_answering: it gave a response on the current connection.
         has_failed: an attempt failed since it answered last.
-        failures: attempts that failed since it was well.
-        silences: those that ended without a response, in a row.
+        failures: failed attempts since it was well.
+        silences: successive attempts without a response.
     """
 
     is_answering: bool = False
@@ -51,29 +51,27 @@ class ServerOrder:
         return next((place for place, each in enumerate(self._servers) if each.is_answering), None)
 
     def may_ask(self, place: int) -> bool:
-        """Whether a server is to be asked: all before it have failed."""
+        """Whether all servers before this one have failed."""
         return all(each.has_failed for each in self._servers[:place])
 
     def is_answering(self, place: int) -> bool:
-        """Whether a server gave a response on the connection that there is."""
+        """Whether a server gave a response on the current connection."""
         return self._servers[place].is_answering
 
     def answered(self, place: int) -> None:
-        """Note the first response of a server on a connection; servers after it are not to be asked any longer."""
+        """Record the first response of a server on a connection."""
         self._servers[place] = _Server(is_answering=True, failures=self._servers[place].failures)
 
     def left(self, place: int) -> None:
-        """Note that a server is not asked any more, for one before it answers."""
+        """Record that a server was left, because one before it answers."""
         server = self._servers[place]
         server.is_answering = server.has_failed = False
 
     def failed(self, place: int, answered_s: float, *, is_silent: bool = False) -> bool:
-        """Note that a connection ended, or that there is none; return whether that is the first failure since the server was well.
+        """Record a lost connection or failed attempt; return whether it is the first since the server was well.
 
-        Args:
-            place: that of the server.
-            answered_s: how long ago it gave its first response on the connection; any number where it gave none.
-            is_silent: it gave none in time.
+        `answered_s` is the time since the first response on the connection, any number if there was none; `is_silent`
+        means that there was none in time.
         """
         server = self._servers[place]
         was_well = server.is_answering and answered_s >= self._back_off.well_after_s
@@ -84,16 +82,14 @@ class ServerOrder:
         return server.failures == 1
 
     def patience_s(self, place: int, patience_s: float) -> float:
-        """Return how long a server may give no response, where that is so long for the first time."""
+        """Return how long a server may be silent, if it is `patience_s` in the first attempt."""
         return patience_s * min(1 << min(self._servers[place].silences, 8), LONGEST_PATIENCE)
 
     def pause_s(self, place: int, share: float, *, is_final: bool = False) -> float:
-        """Return how long to wait before a server that failed is asked again.
+        """Return the pause before a failed server is asked again.
 
-        Args:
-            place: that of the server.
-            share: a random number from 0 to 1.
-            is_final: another attempt would end in the same way, unless somebody changes something.
+        `share` is a random number from 0 to 1; `is_final`: another attempt would fail alike, unless a configuration
+        changes.
         """
         if is_final:
             return self._back_off.longest_s * (0.5 + share)

@@ -28,12 +28,11 @@ WILDCARD_ALONE = frozenset({WILDCARD})
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """How a stream is opened.
+    """Options of a stream.
 
     Attributes:
-        wire: Delta or SotW.
-        keepalive_s: how long the server may be silent before it is asked for a sign of life.
-        brings_versions: a Delta stream begins with the versions of what is held; without them the server sends all of it.
+        keepalive_s: the time of silence before the server is pinged.
+        brings_versions: a Delta stream begins with the held versions; without them the server sends all resources.
     """
 
     wire: Wire = Wire.DELTA
@@ -45,21 +44,21 @@ class StreamSession:
     """One stream. `run` it once."""
 
     def __init__(self, intake: Intake, rules: StreamRules, on_answered: Callable[[], object]) -> None:
-        """Open nothing yet; `on_answered` is called with each response, or when there is a connection where none is expected."""
+        """Open nothing yet; `on_answered` is called for each response, or a connection if none is expected."""
         self._intake = intake
         self._rules = rules
         self._on_answered = on_answered
         self._subscribed: dict[TypeUrl, frozenset[str]] = {}
         self._wanted: Mapping[TypeUrl, frozenset[str]] | None = None
-        # The last response of each type, without what was in it.
+        # The last response of each type, without its resources.
         self._last: dict[TypeUrl, Update] = {}
 
     async def run(self) -> Never:
         """Follow the server.
 
         Raises:
-            ConnectionLostError: the stream ended, or there is none.
-            UsageError: a file of credentials cannot be used.
+            ConnectionLostError: the stream ended, or cannot be opened.
+            UsageError: a credentials file cannot be used.
         """
         context, access = self._intake.context, self._intake.access
         limits = ChannelLimits(context.settings().upstream_max_response_bytes, self._rules.keepalive_s)
@@ -105,9 +104,10 @@ class StreamSession:
             self._on_answered()
 
     def _expects_response(self) -> bool:
-        """Whether a server that is well says something: in SotW it may be silent about names that do not exist.
+        """Whether a healthy server must respond.
 
-        In Delta it is silent where it was told the right versions of all that it is asked for.
+        A SotW server may be silent about names that do not exist, and a Delta server if all reported versions are
+        current.
         """
         if self._rules.wire is Wire.DELTA:
             return any(
@@ -135,14 +135,14 @@ class StreamSession:
                 client.nack(reason, update)
 
     def _ask_for_rest(self, client: StreamClient, update: Update) -> None:
-        """Ask by its name for what is held and was not sent: a server that was not told of it does not say that it is gone."""
+        """Ask by name for held resources that were not sent: a server without our versions does not report removals."""
         if WILDCARD in self._subscribed.get(update.type_url, ()):
             held = self._intake.upstream.rows.get(update.type_url, ())
             if missing := sorted(set(held) - update.resources.keys()):
                 self._subscribe_to(client, update.type_url, [WILDCARD, *missing])
 
     def _nack_late(self, client: StreamClient, type_url: TypeUrl, words: str) -> None:
-        """NACK the last response of a type, which was ACKed: nodes reject some of what is held."""
+        """NACK the last response of a type, after its ACK, because nodes reject some of the held resources."""
         if (last := self._last.get(type_url)) is not None:
             client.nack(words[:LONGEST_REASON], last)
 
@@ -154,7 +154,6 @@ class StreamSession:
             seen = await changed.other_than(seen)
 
     def _subscribe(self, client: StreamClient) -> None:
-        """Subscribe to what is wanted now, and unsubscribe from the rest."""
         wanted = self._intake.upstream.wanted()
         if wanted is self._wanted:
             return
@@ -190,5 +189,5 @@ class StreamSession:
 
 
 def _has_all_versions(names: AbstractSet[str], held: Mapping[str, str]) -> bool:
-    """Whether a server was told a version of each of these names, and of what is held of everything."""
+    """Whether each of these names has a version to report, and with `*` each held resource."""
     return all(map(held.get, names - {WILDCARD})) and (WILDCARD not in names or (bool(held) and all(held.values())))

@@ -1,14 +1,14 @@
-"""What an upstream is asked for, and of which types an answer is awaited. Pure.
+"""Decides the names that an upstream is asked for, and the types that await an answer. Pure.
 
 | rule | source |
 | --- | --- |
-| What clients ask for is asked for, and whatever that refers to, and so on. | xRFC TP1, "xDS relay proxy" |
-| Unless only that is wanted, all of those types is asked for whose full state SotW sends: what an Envoy begins with. | |
+| Names that clients ask for are asked for, and their references, transitively. | xRFC TP1, "xDS relay proxy" |
+| Unless only these are wanted, all resources of the types with full state in SotW are asked for: an Envoy begins with them. | |
 | A structured name goes to the upstream of its authority; all other names to those that have no authority. | xRFC TP1, "Federation" |
-| A plain name is not asked for where all of its type is: it is there, or does not exist. | |
-| What refers to a name of another upstream has that one asked for it. | xRFC TP1, "Redirects" |
-| What nobody needs any more is asked for ten minutes longer, so that who comes back finds it, or until others need the room. | |
-| Of a name that was asked for nothing is known until an answer, or until the server kept silent for 15 s. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
+| A plain name is not asked for if its whole type is: it is there, or does not exist. | |
+| A referenced name of another upstream is asked for there. | xRFC TP1, "Redirects" |
+| Unneeded names are asked for ten minutes longer, for clients that come back, or until other names need the space. | |
+| Whether an asked name exists is unknown until an answer, or until the server was silent for 15 s. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
 | A full state without a name that it never had is no answer: it may have been sent before the name was asked for. | gRPC A27 |
 """
 
@@ -34,24 +34,23 @@ Names = Mapping[TypeUrl, frozenset[str]]
 
 NO_NAMES: Names = MappingProxyType({})
 
-# A client waits for so long, too, before it takes a resource not to exist (xDS protocol, "Knowing When …").
+# A client, too, waits this long before it takes a resource not to exist (xDS protocol, "Knowing When ...").
 PATIENCE_S = 15.0
-# What nobody needs any more is asked for so much longer.
+# Unneeded names are asked for this much longer.
 LINGER_S = 600.0
-# After the first response since everything was asked for on a connection that was there already: others may be on their way.
+# After the first response since everything was asked for on an existing connection: others may be on their way.
 SETTLE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class NameScope:
-    """Which names one upstream is asked for.
+    """The names for which one upstream is responsible.
 
     Attributes:
-        authority: the authority whose names alone it is asked for; empty for plain names, and for those of all other
-            authorities.
+        authority: the only authority of its names; empty for plain names and all authorities outside of `others`.
         others: the authorities of other upstreams.
-        is_asked_only: it is asked for what clients ask for, and what that refers to; else for all there is.
-        most_names: for so many names at most, which is also how many resources are held.
+        is_asked_only: it is asked only for names that clients ask for, and their references; else for everything.
+        most_names: the maximum number of names, and of held resources.
     """
 
     authority: str = ""
@@ -60,19 +59,19 @@ class NameScope:
     most_names: int = 1_000_000
 
     def covers(self, name: str) -> bool:
-        """Whether a name is one of this upstream."""
+        """Whether a name belongs to this upstream."""
         if not is_structured(name):
             return not self.authority
         structured = parse_or_none(name)
         if structured is None:
-            # That of a virtual host, behind the name of its route configuration; else malformed.
+            # The name of a virtual host after that of its route configuration, or a malformed name.
             structured = parse_or_none(name.rpartition("/")[0])
         authority = structured.authority if structured is not None else ""
         return authority == self.authority if self.authority else authority not in self.others
 
     @property
     def always(self) -> frozenset[Key]:
-        """What is asked for whoever needs it."""
+        """The names that are asked for in any case."""
         if self.is_asked_only or self.authority:
             return frozenset()
         return frozenset((row.type_url, WILDCARD) for row in RESOURCE_TYPES if row.full_state_in_sotw)
@@ -82,13 +81,12 @@ class Subscriptions:
     """The names that one upstream is asked for.
 
     Attributes:
-        wanted: all of them, by type; `*` for everything of a type. Replaced with each change.
-        elsewhere: names that held resources refer to and that other upstreams are asked for, by type. Replaced so too.
-        surplus: how many names there is no room for.
+        wanted: all names by type; `*` for everything of a type. Replaced with each change.
+        elsewhere: names of other upstreams that held resources reference, by type. Replaced with each change.
     """
 
     def __init__(self, scope: NameScope) -> None:
-        """Ask for nothing but what is asked for always."""
+        """Ask only for the names that are asked for in any case."""
         self.wanted: Names = NO_NAMES
         self.elsewhere: Names = NO_NAMES
         self._scope = scope
@@ -96,15 +94,15 @@ class Subscriptions:
         self._asked: Names = NO_NAMES
         self._names: dict[TypeUrl, set[str]] = {}
         self._size = 0
-        # How many reasons there are to ask for a name: one for all clients, one for each resource that refers to it.
+        # The number of reasons to ask for a name: one for all clients, one for each referencing resource.
         self._reasons: Counter[Key] = Counter()
-        # The same for names of other upstreams, which held resources alone count for.
+        # The same for names of other upstreams, for which only held resources count.
         self._elsewhere: dict[TypeUrl, Counter[str]] = {}
-        # Names that nothing needs any more, and since when, the longest first.
+        # Unneeded names, with the time when they became so, oldest first.
         self._idle: dict[Key, float] = {}
-        # Names that had no room, the longest first.
+        # Names beyond the limit, oldest first.
         self._surplus: dict[Key, None] = {}
-        # Types of which fewer names are asked for, until somebody looks.
+        # Types with fewer names, until the next call of `shrunk`.
         self._shrunk: set[TypeUrl] = set()
         self._answers = _Answers()
         self._change(self._always, (), 0.0)
@@ -112,48 +110,48 @@ class Subscriptions:
 
     @property
     def surplus(self) -> int:
-        """How many names there is no room for."""
+        """The number of names beyond the limit."""
         return len(self._surplus)
 
     @property
     def pending(self) -> frozenset[TypeUrl]:
-        """The types of which an answer is awaited, for everything of it or for what a held resource refers to.
+        """The types that await an answer for `*`, or for a reference of a held resource.
 
-        What clients ask for makes a type pending only until everything had an answer once: who makes up names would keep
-        all others waiting.
+        Names of clients make a type pending only until everything was answered once: otherwise a client with made-up
+        names would keep all others waiting.
         """
         return self._answers.pending
 
     @property
     def referred(self) -> frozenset[TypeUrl]:
-        """The types of which a name has no answer that a held resource refers to."""
+        """The types that await an answer for a reference of a held resource."""
         return self._answers.referred
 
     def has_answer(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether the upstream said all that it has to say of a name, `*` or a collection, or never will: it is another's."""
+        """Whether the upstream's answer for a name, `*` or a collection is complete, or none will come."""
         if not self._scope.covers(name):
             return True
         names = self.wanted.get(type_url, frozenset())
-        # Everything of a type stands for the plain names in it.
+        # A type's wildcard stands for its plain names.
         asked = name if name in names or is_structured(name) else WILDCARD
         return asked in names and not self._answers.awaits(type_url, asked)
 
     def wants(self, resource: Resource) -> bool:
-        """Whether a resource is asked for: by its name, an alias, its collection, or with all of its type."""
+        """Whether a resource is asked for: by its name, an alias, its collection, or its whole type."""
         if self.wants_name(resource.type_url, resource.name):
             return True
         names: AbstractSet[str] = self._names.get(resource.type_url, frozenset())
         return any(alias in names for alias in resource.aliases)
 
     def wants_name(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a resource of a name is asked for, if it has no alias."""
+        """Whether a resource with this name, and without aliases, is asked for."""
         names: AbstractSet[str] = self._names.get(type_url, frozenset())
         if name in names or (WILDCARD in names and self._scope.covers(name)):
             return True
         return is_structured(name) and glob_of(name) in names
 
     def ask(self, asked: Names, now_s: float) -> None:
-        """Ask for what all clients together ask for now, `*` for everything of a type; other upstreams' names are left out."""
+        """Set the names that all clients together ask for, `*` for a whole type; ignores other upstreams' names."""
         added, gone = list[Key](), list[Key]()
         for type_url in {**asked, **self._asked}:
             now, before = asked.get(type_url, frozenset()), self._asked.get(type_url, frozenset())
@@ -165,7 +163,7 @@ class Subscriptions:
         self._answers.hold_up(key for key in added if key[1] == WILDCARD)
 
     def refer(self, before: Iterable[Resource], after: Iterable[Resource], now_s: float) -> None:
-        """Ask for what held resources refer to, where some of them are others now."""
+        """Ask for the references of changed resources."""
         added = [key for resource in after for key in keys_referred_to(resource)]
         gone = [key for resource in before for key in keys_referred_to(resource)]
         self._change(added, gone, now_s)
@@ -173,7 +171,7 @@ class Subscriptions:
         self._refer_elsewhere(filter(self._is_elsewhere, added), filter(self._is_elsewhere, gone))
 
     def restore(self, resources: Iterable[Resource], now_s: float) -> None:
-        """Ask for what was held before the start, as for what nothing needs any more: whoever asked for it may come back."""
+        """Ask for the resources of an earlier process like for unneeded ones: their clients may come back."""
         changed = set[TypeUrl]()
         for resource in resources:
             key = resource.type_url, resource.name
@@ -183,31 +181,31 @@ class Subscriptions:
         self._publish(changed, now_s)
 
     def connect(self, now_s: float) -> None:
-        """Note that a server is asked for everything that is wanted, on a new connection."""
+        """Record a new connection, on which all wanted names are asked for."""
         self._answers.connect(now_s)
 
     def disconnect(self) -> None:
-        """Note that no server is asked for anything."""
+        """Record the loss of the connection."""
         self._answers.disconnect()
 
     def answer(self, response: ReadResponse, now_s: float) -> None:
-        """Note which names a response answers."""
+        """Record the names that a response answers."""
         self._answers.take(response, now_s)
 
     @property
     def next_s(self) -> float | None:
-        """When `expire` has something to do, in seconds since 1970, or earlier; None for never."""
+        """When `expire` has work, in seconds since 1970, or earlier; None for never."""
         return earliest(
             self._answers.next_s, next(iter(self._idle.values()), -LINGER_S) + LINGER_S if self._idle else None
         )
 
     def shrunk(self) -> frozenset[TypeUrl]:
-        """Return the types of which fewer names are asked for than when this was called last."""
+        """Return the types for which fewer names are asked since the last call."""
         shrunk, self._shrunk = frozenset(self._shrunk), set()
         return shrunk
 
     def expire(self, now_s: float) -> None:
-        """Wait no longer for what was waited for long enough, nor ask for what nobody needs."""
+        """End waits that took too long, and drop unneeded names."""
         self._answers.expire(now_s)
         over = list(takewhile(lambda key: self._idle[key] + LINGER_S <= now_s, self._idle))
         for key in over:
@@ -218,7 +216,6 @@ class Subscriptions:
         return not self._scope.covers(key[1])
 
     def _refer_elsewhere(self, added: Iterable[Key], gone: Iterable[Key]) -> None:
-        """Count references to names of other upstreams that came and went."""
         changed = set[TypeUrl]()
         for type_url, name in added:
             names = self._elsewhere.setdefault(type_url, Counter())
@@ -236,7 +233,6 @@ class Subscriptions:
             self.elsewhere = MappingProxyType({**self.elsewhere, **named})
 
     def _change(self, added: Iterable[Key], gone: Iterable[Key], now_s: float) -> None:
-        """Count reasons to ask for names that came and went."""
         changed = set[TypeUrl]()
         for key in filter(self._counts, added):
             self._reasons[key] += 1
@@ -250,14 +246,14 @@ class Subscriptions:
         self._publish(changed | self._admit(), now_s)
 
     def _admit(self) -> set[TypeUrl]:
-        """Ask for names that had no room, as far as there is some now; return the types of which other names are asked for."""
+        """Ask for names that were beyond the limit; return the changed types."""
         changed = set[TypeUrl]()
         while self._surplus and (self._idle or self._size < self._scope.most_names):
             changed |= self._add(next(iter(self._surplus)))
         return changed
 
     def _counts(self, key: Key) -> bool:
-        """Whether a name is one of this upstream, and more than a part of what is asked for always."""
+        """Whether a name belongs to this upstream, and is not always asked for anyway."""
         type_url, name = key
         always = self._scope.always
         return key in always or (
@@ -271,7 +267,7 @@ class Subscriptions:
             self._idle[key] = now_s
 
     def _add(self, key: Key) -> set[TypeUrl]:
-        """Ask for a name, where there is room; return the types of which other names are asked for now."""
+        """Ask for a name, within the limit; return the changed types."""
         type_url, name = key
         changed = {type_url}
         if self._size >= self._scope.most_names:
@@ -287,7 +283,6 @@ class Subscriptions:
         return changed
 
     def _remove(self, key: Key) -> None:
-        """Ask no more for a name that nothing needs."""
         type_url, name = key
         del self._idle[key]
         self._names[type_url].discard(name)
@@ -297,7 +292,7 @@ class Subscriptions:
             del self._names[type_url]
 
     def _publish(self, changed: Iterable[TypeUrl], now_s: float) -> None:
-        """Say what is wanted of some types, and await an answer for what was not wanted before."""
+        """Update `wanted` for some types, and await answers for new names."""
         wanted = dict(self.wanted)
         for type_url in changed:
             before = wanted.pop(type_url, frozenset())
@@ -310,7 +305,7 @@ class Subscriptions:
 
 
 class _Answers:
-    """Which names have no answer yet.
+    """The names without an answer yet.
 
     Attributes:
         next_s: when a server was silent for long enough, or earlier; None for never.
@@ -318,37 +313,35 @@ class _Answers:
 
     def __init__(self) -> None:
         self.next_s: float | None = None
-        # Since when a server was asked for each name; None while none was.
+        # When each name was first asked for on a connection; None if on none.
         self._since: dict[TypeUrl, dict[str, float | None]] = {}
-        # Those of them without which not all is known that is needed.
+        # The subset of names that are needed for a complete state.
         self._needed: dict[TypeUrl, set[str]] = {}
         self._connected_s: float | None = None
         self._patient_until_s: float | None = None
-        # Whether everything that was asked for had an answer once, or enough time for one.
+        # Whether all names were answered once, or had enough time.
         self._is_synced = False
 
     @property
     def pending(self) -> frozenset[TypeUrl]:
-        """The types of which a name that is needed has no answer; until all had one, those of which any has none."""
+        """The types of needed names without an answer; until all had one, the types of any names without one."""
         return frozenset(self._needed if self._is_synced else self._since)
 
     @property
     def referred(self) -> frozenset[TypeUrl]:
-        """The types of which a name that is needed has no answer, beside everything."""
         return frozenset(type_url for type_url, names in self._needed.items() if names != {WILDCARD})
 
     def awaits(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a name has no answer."""
         return name in self._since.get(type_url, ())
 
     def hold_up(self, keys: Iterable[Key]) -> None:
-        """Let types be pending while these names of them have no answer."""
+        """Mark names as needed, if they have no answer."""
         for type_url, name in keys:
             if self.awaits(type_url, name):
                 self._needed.setdefault(type_url, set()).add(name)
 
     def ask(self, type_url: TypeUrl, added: AbstractSet[str], gone: AbstractSet[str], now_s: float) -> None:
-        """Await an answer for some names, and for some no longer."""
+        """Begin to await answers for `added`, and end it for `gone`."""
         since_s = None if self._connected_s is None else now_s
         self._since.setdefault(type_url, {}).update(dict.fromkeys(added, since_s))
         self._end(type_url, gone)
@@ -356,7 +349,6 @@ class _Answers:
             self._await(since_s)
 
     def connect(self, now_s: float) -> None:
-        """Count from now."""
         self._connected_s = now_s
         self._since = {type_url: dict.fromkeys(names, now_s) for type_url, names in self._since.items()}
         self._patient_until_s = now_s + PATIENCE_S
@@ -364,16 +356,14 @@ class _Answers:
         self._settle(now_s)
 
     def disconnect(self) -> None:
-        """Count no more, until the next connection."""
         self._connected_s = self.next_s = None
 
     def take(self, response: ReadResponse, now_s: float) -> None:
-        """Note which names a response answers."""
         names = self._since.get(response.type_url, {})
         if names.get(WILDCARD, self._connected_s) == self._connected_s:
             self._end(response.type_url, (WILDCARD,))
         else:
-            # It may have been sent before everything was asked for.
+            # The response may have been sent before everything was asked for.
             since_s = now_s + SETTLE_S - PATIENCE_S
             names[WILDCARD] = min(names[WILDCARD] or since_s, since_s)
             self._await(since_s)
@@ -381,7 +371,6 @@ class _Answers:
         self._settle(now_s)
 
     def expire(self, now_s: float) -> None:
-        """Wait no longer for what was waited for long enough."""
         if self._connected_s is None or self.next_s is None or now_s < self.next_s:
             return
         for type_url, names in tuple(self._since.items()):
@@ -414,7 +403,7 @@ class _Answers:
 
 
 def _answered_by(response: ReadResponse) -> Iterator[str]:
-    """Yield the names that a response says something about, some of them twice."""
+    """Yield the names that a response answers, some of them twice."""
     for name, resource in response.resources.items():
         yield name
         yield from resource.aliases
@@ -426,18 +415,17 @@ def _answered_by(response: ReadResponse) -> Iterator[str]:
 
 
 def _beside_wildcard(names: AbstractSet[str]) -> Iterator[str]:
-    """Yield the names that are asked for where everything is asked for as well."""
     return (name for name in names if name == WILDCARD or is_structured(name))
 
 
 def keys_referred_to(resource: Resource) -> frozenset[Key]:
-    """Return what a resource refers to by name, and may be asked for."""
+    """Return the resources that a resource references by name, and that can be asked for."""
     if resource.redirect:
         return frozenset(targets_of_locator(resource.redirect))
     found = set[Key]()
     for reference in resource.references:
         row = BY_TYPE_URL.get(reference.type_url)
-        # What refers to all of a type, or to all hosts of a route configuration, names nothing.
+        # References to a whole type, or to all hosts of a route configuration, have no name.
         if row is None or reference.is_static or reference.name == WILDCARD or (row is VIRTUAL_HOST):
             continue
         if is_structured(reference.name):
@@ -448,7 +436,7 @@ def keys_referred_to(resource: Resource) -> frozenset[Key]:
 
 
 def targets_of_locator(locator: str) -> Iterator[Key]:
-    """Yield the names that a locator leads to, with those of its alternatives."""
+    """Yield the targets of a locator, including its alternatives."""
     try:
         choices = tuple(Locator.parse(locator).choices())
     except MalformedName:

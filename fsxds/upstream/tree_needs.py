@@ -1,4 +1,4 @@
-"""What a tree has to do with upstreams: the names that its files need of them, and what goes before theirs."""
+"""Connects the file tree with upstreams: names that files need from them, and files that shadow their resources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fsxds.upstream.upstream import Upstream
 
 
 class TreeNeeds:
-    """Asks upstreams for what files need and none of them defines, and says what upstreams may have of it."""
+    """Asks upstreams for resources that files need but do not define."""
 
     def __init__(self, upstreams: Sequence[Upstream], asked: AskedNames, observer: Observer) -> None:
         self._upstreams = upstreams
@@ -33,26 +33,25 @@ class TreeNeeds:
         self._observer = observer
         self._needed: frozenset[Key] = frozenset()
         self._denied: frozenset[Key] = frozenset()
-        # The redirects that were there last, by view and type, and what those in files lead to.
+        # The last redirects, by view and type, and the targets of those in files.
         self._redirects: list[HashTrieMap[str, Followed]] = []
         self._targets: frozenset[Key] = frozenset()
-        # What was shadowed in each view when it was reported last.
+        # The last reported shadowed resources of each view.
         self._shadowed: list[Shadowed] = []
         self._shadowing: Mapping[str, Shadowing] = {}
 
     def elsewhere(self) -> Elsewhere:
-        """Return what upstreams have, and may have."""
+        """Return the resources that upstreams have, and may have."""
         self._denied = self._denied_now()
         return Elsewhere(
             tuple(upstream.content for upstream in self._upstreams), tuple(map(_scope, self._upstreams)), self._denied
         )
 
     def has_changed(self) -> bool:
-        """Whether upstreams said since the last load that they have no such thing, or took it back."""
+        """Whether upstreams deny other names than at the last load."""
         return self._denied_now() != self._denied
 
     def _denied_now(self) -> frozenset[Key]:
-        """Return what files need, and of which every upstream says that it has none."""
         return frozenset(
             (type_url, name)
             for type_url, names in _by_type(self._needed).items()
@@ -60,7 +59,7 @@ class TreeNeeds:
         )
 
     def receive_loaded(self, views: LoadedViews) -> None:
-        """Ask for what the files need that were loaded, and report what goes before resources of upstreams."""
+        """Ask for the resources that the loaded files need, and report upstream resources that files shadow."""
         needed = frozenset(key for key in views.wanted if key[1] != WILDCARD and "#" not in key[1])
         needed |= self._targets_in(views)
         if needed != self._needed:
@@ -81,12 +80,12 @@ class TreeNeeds:
         self._shadowing = shadowing
 
     def _targets_in(self, views: LoadedViews) -> frozenset[Key]:
-        """Return what redirects in files lead to; looked for where any changed."""
+        """Return the targets of redirects in files; computed only if redirects changed."""
         redirects = [each for one in views.results_of(Resolved) for each in one.redirects.by_type.values()]
         if len(redirects) != len(self._redirects) or not all(map(is_, redirects, self._redirects)):
             self._redirects = redirects
             written = (one.redirect for each in redirects for one in each.values())
-            # What upstreams lead to elsewhere, they are asked for as it comes.
+            # Targets of upstreams' own redirects are asked for when these arrive.
             locators = {one.redirect for one in written if one.redirect and one.origin.line}
             self._targets = frozenset(key for locator in locators for key in targets_of_locator(locator))
         return self._targets

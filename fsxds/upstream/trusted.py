@@ -1,12 +1,12 @@
-"""What may be taken from an upstream that has to be vouched for: what a verified manifest lists, and nothing else. Pure but for `changed`.
+"""Decides which resources may be taken from an upstream that needs signed manifests. Pure except for `changed`.
 
 | rule | |
 | --- | --- |
-| A resource is taken in where a manifest lists its type, its name and the digest of its content. | |
-| One is removed where no manifest lists its name any more. | |
-| All else waits for a newer manifest: what is held stays. | |
+| A resource is taken if a manifest lists its type, its name and the digest of its content. | |
+| A resource is removed if no manifest lists its name any more. | |
+| All other changes wait for a newer manifest: held resources stay. | |
 | A manifest is replaced by a newer one of its signer, and by nothing else. | a server that lost its tree, or was made to |
-| A time to live is not vouched for, and does not count. | it would remove what is listed |
+| A time to live is not vouched for, and is ignored. | it would remove listed resources |
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fsxds.signing.tree_manifest import ManifestError, digest_of
 from fsxds.signing.trusted_tree import SignedManifest, verified
 from fsxds.upstream.responses import ReadResponse
 
-# So many resources are kept for a manifest that may come.
+# The maximum number of resources that wait for a manifest.
 MOST_WAITING = 10_000
 
 STILL_LISTED = "is removed, and a manifest lists it still"
@@ -37,7 +37,7 @@ NO_MANIFEST = "the server has offered no manifest"
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A resource that no manifest lists yet, with the version that its server gave it."""
+    """A resource that no manifest lists yet, with its version from the server."""
 
     resource: Resource
     version: str
@@ -45,20 +45,18 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Vouched:
-    """A manifest that was verified, as it came."""
-
     signed: SignedManifest
     offered: OfferedManifest
 
 
 @dataclass(frozen=True, slots=True)
 class ExaminedOffers:
-    """What became of what a server offered.
+    """The result of examining a server's offers.
 
     Attributes:
-        offers: all of it.
-        vouched: the manifests that are trusted, by their signers.
-        fault: why others are not; empty where all are.
+        offers: all offers.
+        vouched: the trusted manifests, by signer.
+        fault: the reason why others are not trusted; empty if all are.
     """
 
     offers: tuple[OfferedManifest, ...] = ()
@@ -67,12 +65,12 @@ class ExaminedOffers:
 
 
 class VouchedContent:
-    """Decides what may be taken from one upstream. Touched from the event loop, but for `examine`.
+    """Decides which resources of one upstream are trusted. Used on the event loop only, except `examine`.
 
     Attributes:
-        anchors: who is trusted to sign; None where nobody has to: then everything is taken.
-        changed: replaced when other manifests count.
-        fault: why there is no manifest, or not the newest; empty for none.
+        anchors: the trusted signers; None: no signature is needed, and everything is taken.
+        changed: replaced when other manifests apply.
+        fault: the reason why there is no manifest, or not the newest; empty for none.
     """
 
     def __init__(
@@ -81,9 +79,9 @@ class VouchedContent:
         """Decide for the upstream of this name.
 
         Args:
-            upstream: the name.
-            seen: remembers which manifests were trusted; None for no longer than the process lasts.
-            on_changed: is called when other manifests are offered to relays below.
+            upstream: its name.
+            seen: remembers trusted manifests; None: only for this process.
+            on_changed: is called when `offered` changes.
         """
         self.anchors: TrustedSigners | None = None
         self.changed = Latest(0)
@@ -98,25 +96,20 @@ class VouchedContent:
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
-        """What is offered to relays below: what is trusted here; where nothing has to be, all that came."""
+        """The manifests for relays downstream: the trusted ones; all of them if no signature is needed."""
         if self.anchors is None:
             return self._offers
         return tuple(each.offered for each in self._vouched.values())
 
     def trust(self, anchors: TrustedSigners | None, now_s: float) -> None:
-        """Trust others from now on. What is held stays."""
+        """Change the trusted signers. Held resources stay."""
         if anchors == self.anchors:
             return
         self.anchors, self._vouched = anchors, {}
         self.take(self._examined(self._offers, now_s))
 
     def examine(self, content: bytes, now_s: float) -> ExaminedOffers:
-        """Verify what a server offers. It may block, and be called in a thread.
-
-        Args:
-            content: the message.
-            now_s: seconds since 1970.
-        """
+        """Verify a server's offers, at `now_s` since 1970. May block, and may be called in a thread."""
         try:
             return self._examined(read_offers(content), now_s)
         except ManifestError as error:
@@ -137,7 +130,7 @@ class VouchedContent:
         return ExaminedOffers(offers, tuple(vouched), fault)
 
     def _note(self, signed: SignedManifest) -> None:
-        """Remember a manifest; UntrustedError where it is older than one that was seen before."""
+        """Remember a manifest. Raises UntrustedError if it is older than one that was seen before."""
         subject = f"{self._upstream} {signed.signer}"
         newest, seen = self._seen.newest(subject), SeenManifest(signed.manifest.serial, signed.digest)
         if (fault := signed.replay_fault(newest)) is not None:
@@ -146,7 +139,7 @@ class VouchedContent:
             self._seen.keep(subject, seen)
 
     def take(self, examined: ExaminedOffers) -> None:
-        """Have what was examined count; a manifest that is not offered any more counts on."""
+        """Apply examined offers; a manifest that is no longer offered still applies."""
         before = self.offered
         self._offers, self.fault = examined.offers, examined.fault
         self._vouched.update(examined.vouched)
@@ -155,7 +148,7 @@ class VouchedContent:
             self._on_changed()
 
     def is_waiting(self, response: ReadResponse, rows: Rows) -> bool:
-        """Whether something in a response may be vouched for by a manifest that has yet to come."""
+        """Whether a manifest that is still to come may vouch for part of a response."""
         if self.anchors is None:
             return False
         type_url = response.type_url
@@ -169,11 +162,9 @@ class VouchedContent:
         return waiting is not None and waiting.resource.body == resource.body
 
     def admitted(self, response: ReadResponse, rows: Rows) -> ReadResponse:
-        """Return what of a response may be taken in; the rest is noted as bad, and waits for a manifest.
+        """Return the trusted part of a response; the rest is recorded as bad, and waits for a manifest.
 
-        Args:
-            response: what came.
-            rows: what is held of its type.
+        `rows` are the held resources of its type.
         """
         if self.anchors is None:
             return response
@@ -194,7 +185,7 @@ class VouchedContent:
         )
 
     def _unlisted(self, response: ReadResponse, rows: Rows) -> set[str]:
-        """Return the names of resources that no manifest lists; what is held already needs none."""
+        """Return the names of resources that no manifest lists; held ones need none."""
         return {
             name
             for name, resource in response.resources.items()
@@ -202,20 +193,20 @@ class VouchedContent:
         }
 
     def _kept(self, response: ReadResponse, rows: Rows) -> set[str]:
-        """Return the names that are removed, or left out of a full state, and listed still."""
+        """Return the names that the response removes although they are still listed."""
         gone = set(rows.among(response.removed))
         if response.is_full:
             gone |= rows.keys() - response.resources.keys() - response.bad.keys()
         return {name for name in gone if self._names(response.type_url, name)}
 
     def _lists(self, resource: Resource) -> bool:
-        # A redirect has no content that could be vouched for.
+        # A redirect has no content to vouch for.
         digest = "" if resource.redirect else digest_of(resource.body)
         type_url, name = resource.type_url, resource.name
         return any(each.signed.manifest.lists(type_url, name, digest) for each in self._vouched.values())
 
     def _names(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether a name may still be there: a manifest lists it, or there is none that could say that it is gone."""
+        """Whether a name may still exist: a manifest lists it, or there is no manifest."""
         manifests = [each.signed.manifest for each in self._vouched.values()]
         return not manifests or any(name in each.resources.get(type_url, {}) for each in manifests)
 
@@ -232,7 +223,7 @@ class VouchedContent:
                 del waiting[key]
 
     def late(self) -> Iterator[ReadResponse]:
-        """Yield what waited for a manifest that counts now, by type."""
+        """Yield, by type, waiting changes that a manifest now vouches for."""
         listed = [key for key, each in self._waiting.items() if self._lists(each.resource)]
         gone = [key for key in self._gone if not self._names(*key)]
         found = defaultdict[TypeUrl, tuple[dict[str, _Waiting], set[str]]](lambda: ({}, set()))

@@ -1,17 +1,18 @@
-"""One upstream: what it is asked for, what is held of it, and how it stands. Touched from the event loop only.
+"""One upstream: its subscriptions, held resources and status. Used on the event loop only.
 
 The first answers on a connection are published together, as one change.
 
-Another server, or one that restarted, may have another tree. Types are answered one by one: published so, a cluster would be
-gone before the route to it has moved. The rollout of one change adds clusters, moves routes, then removes clusters.
+Another server, or one that restarted, may have another tree. Types are answered one by one: if published so, a cluster
+would be gone before the route to it has moved. The rollout of one change adds clusters, moves routes, then removes
+clusters.
 
 | rule | why |
 | --- | --- |
-| Each type is awaited of which resources are published; nothing, where none are. | |
+| Each type with published resources is awaited; none if there are no such types. | |
 | So is each type of a name that a resource refers to and that has no answer. | A listener came, its routes did not yet. |
-| `QUIET_S` after the last answer of a type that was awaited, no other type is awaited. | Delta is silent about what did not change, SotW about names that do not exist. |
+| `QUIET_S` after the last answer of a type that was awaited, no other type is awaited. | Delta is silent about unchanged resources, SotW about names that do not exist. |
 | `LONGEST_S` after the connection, no type is awaited. | A server may send new references without end. |
-| When the connection is lost before that, what is published stays until the next one. | Half of a tree is no state that its server ever had. |
+| When the connection is lost before that, the published content stays until the next connection. | Half of a tree is no state that its server ever had. |
 """
 
 from __future__ import annotations
@@ -39,24 +40,24 @@ from fsxds.upstream.holdings import HeldResources, Taken
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
 
-# Of so many resources that could not be taken in, it is remembered why.
+# The maximum number of rejected resources with a remembered reason.
 MOST_REJECTED = 1000
 
-# Of a type, so many names are remembered of what was let go; more at once are rare.
+# The maximum number of remembered names per type that were let go; more at once are rare.
 MOST_LET_GO = 100_000
 NO_NAMES_GONE: HashTrieSet[str] = HashTrieSet()
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What became of a response.
+    """The effect of a response.
 
     Attributes:
-        sequence: what is published of a content with this sequence, or a higher one, has all that was taken in.
-        keys: all resources of it that are held, also those that were held before, and all that are gone with it.
-        faults: the words of the NACK; none where all of it was taken in.
-        changed: how many resources are new, or have other content.
-        removed: how many are gone.
+        sequence: content with this sequence, or a higher one, includes all resources that were applied.
+        keys: the held resources of the response, also unchanged ones, and the removed ones.
+        faults: the reasons of the NACK; none if all was applied.
+        changed: the number of new or changed resources.
+        removed: the number of removed resources.
     """
 
     sequence: int
@@ -70,23 +71,17 @@ class Upstream:
     """One upstream. All times are in seconds since 1970.
 
     Attributes:
-        rule: what the settings say of it.
-        content: what is held, as it is merged into what is served; replaced with each change, but for those on a new
+        rule: its settings.
+        content: the held resources as they are merged into snapshots; replaced with each change, except those on a new
             connection, which are published together.
-        held: the same, with what the upstream said of each.
-        changed: replaced when `content`, `wanted` or what `denies` says changed.
-        rejected: what the upstream sent last under a name and cannot be served, with why; bounded.
+        held: the same, with their data from the upstream.
+        changed: replaced when `content`, `wanted` or the result of `denies` changed.
+        rejected: the last resources that cannot be served, with the reasons; limited.
         unanswered: the types without an answer when a change on this connection was published; mostly none.
     """
 
     def __init__(self, rule: UpstreamRule, reader: ResponseReader, scope: NameScope) -> None:
-        """Hold nothing yet.
-
-        Args:
-            rule: what the settings say of it.
-            reader: reads its responses.
-            scope: the names that it is asked for.
-        """
+        """Hold nothing yet."""
         self.rule = rule
         self.changed = Latest(0)
         self.rejected: Mapping[Key, str] = MappingProxyType({})
@@ -96,13 +91,13 @@ class Upstream:
         self._holdings = HeldResources(scope.most_names)
         self._subscriptions = Subscriptions(scope)
         self._answered: frozenset[TypeUrl] = frozenset()
-        # The rows in which names were looked for last: what was worked out of them holds for most of the next ones.
+        # The last rows for lookups: their index is valid for most of the next rows.
         self._looked_at: dict[TypeUrl, Rows] = {}
         self._status = UpstreamStatus(rule.name, rule.servers)
         self._gone: LetGo = MappingProxyType({})
-        # Counts the changes of what is held.
+        # Counts the changes of held resources.
         self._sequence = 0
-        # What came on a connection is published when this is over; None where all that is held is published.
+        # While set, changes on a connection are not published yet; None: all held resources are published.
         self._gathering: Gathering | None = None
         self.unanswered: frozenset[TypeUrl] = frozenset()
         self.held = self._holdings.held
@@ -110,11 +105,11 @@ class Upstream:
 
     @property
     def rows(self) -> Mapping[TypeUrl, Rows]:
-        """All that is held, by type, also what is not published yet."""
+        """All held resources by type, also unpublished ones."""
         return self._holdings.rows
 
     def restore(self, held: Held, now_s: float) -> None:
-        """Hold what an earlier process held, but what has expired since; before anything else."""
+        """Hold the resources of an earlier process, except expired ones; must be the first call."""
         self._holdings.restore(held)
         self._answered |= self._holdings.rows.keys()
         times_s = [each.received_s for table in held.values() for each in table.values()]
@@ -125,20 +120,20 @@ class Upstream:
         self._publish(now_s, is_changed=bool(self._holdings.rows))
 
     def wanted(self) -> Names:
-        """Return the names to subscribe to, by type; `*` for everything. It is replaced when it changes."""
+        """Return the names to subscribe to, by type; `*` for everything. Replaced when it changes."""
         return self._subscriptions.wanted
 
     @property
     def elsewhere(self) -> Names:
-        """The names that held resources refer to and that other upstreams are asked for. It is replaced when it changes."""
+        """The names of other upstreams that held resources reference. Replaced when it changes."""
         return self._subscriptions.elsewhere
 
     def versions(self, server: str, type_url: TypeUrl) -> Mapping[str, str]:
-        """Return the `initial_resource_versions` for a server: of what is held, by name."""
+        """Return the `initial_resource_versions` for a server."""
         return self._holdings.versions(server, type_url)
 
     def ask(self, asked: Names, now_s: float) -> None:
-        """Ask for what all clients together ask for now, by type; `*` for everything of one."""
+        """Set the names that all clients together ask for, by type; `*` for a whole type."""
         self._subscriptions.ask(asked, now_s)
         self._publish(now_s, is_changed=bool(self._drop_unwanted(now_s)))
 
@@ -148,14 +143,14 @@ class Upstream:
         return self._status.state in {"away", "refused"}
 
     def covers(self, name: str) -> bool:
-        """Whether a name is one that this upstream is asked for, and no other's."""
+        """Whether a name belongs to this upstream."""
         return self._scope.covers(name)
 
     def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
-        """Return those of these names of which it is certain that this upstream has nothing.
+        """Return the subset of `names` that this upstream is known not to have.
 
-        It said so, kept silent for 15 s when it was asked, or is never asked for them. Of `*` and of collections, it is
-        certain that nothing is there beside what is held.
+        It said so, was silent for 15 s when asked, or is never asked for them. `*` and collections are included if
+        nothing exists beside the held resources.
         """
         answered = {name for name in names if self._subscriptions.has_answer(type_url, name)}
         groups = {name for name in answered if name == WILDCARD or is_glob(name)}
@@ -166,7 +161,7 @@ class Upstream:
         return frozenset(groups | (single - lookup.existing(single)))
 
     def connected(self, server: str, wire: str, now_s: float) -> None:
-        """Note which server is asked from now on, for everything that is wanted, and how (`Delta ADS`)."""
+        """Record the server that is asked from now on for all wanted names, and its protocol, such as `Delta ADS`."""
         self._subscriptions.connect(now_s)
         published = self.content.rows.keys() & self.wanted().keys()
         self._gathering, self.unanswered = Gathering(published, now_s) if published else None, frozenset()
@@ -174,7 +169,7 @@ class Upstream:
         self._publish(now_s)
 
     def lost(self, error: ConnectionLostError, now_s: float) -> None:
-        """Note that no server is asked any more, or that an attempt to connect failed; what is held stays."""
+        """Record a lost connection or a failed attempt; held resources stay."""
         self._subscriptions.disconnect()
         if self._gathering is not None:
             self._gathering.until_s = None
@@ -184,19 +179,19 @@ class Upstream:
         self._publish(now_s)
 
     def receive(self, update: Update, server: str, now_s: float) -> Received:
-        """Take in what a server sent."""
+        """Parse and apply a response."""
         return self.take(self.read(update), server, now_s)
 
     def read(self, update: Update) -> ReadResponse:
-        """Read what a server sent. It changes nothing and may be called in a thread: of many resources it takes long."""
+        """Parse a response. Changes nothing, and may be called in a thread, as many resources take long."""
         return self._reader.read(update, self._holdings.rows_of(update.type_url))
 
     def take(self, response: ReadResponse, server: str, now_s: float) -> Received:
-        """Take in what was read."""
+        """Apply a parsed response."""
         taken = self._holdings.take(response, self._subscriptions.wants, server, now_s)
         if self._gathering is not None:
             self._gathering.answer(response.type_url, self._subscriptions.referred, now_s)
-        # Before names are asked for because of this response: it answers none of them.
+        # First, because the response does not answer names that are asked for because of it.
         self._subscriptions.answer(response, now_s)
         self._follow(taken, now_s)
         self._reject(response)
@@ -214,29 +209,25 @@ class Upstream:
 
     @property
     def next_expiry_s(self) -> float | None:
-        """When `expire` has something to do, or earlier; None for never."""
+        """When `expire` has work, or earlier; None for never."""
         gathered_s = None if self._gathering is None else self._gathering.until_s
         return earliest(self._holdings.next_end_s, self._subscriptions.next_s, gathered_s)
 
     def expire(self, now_s: float) -> frozenset[Key]:
-        """Let time pass: drop what came to the end of its time to live, and what is not asked for any more.
-
-        Returns:
-            What came to the end of its time to live.
-        """
+        """Drop expired resources, and resources that are not asked for any more; return the expired ones."""
         expired = self._holdings.expire(now_s)
         self._follow(expired, now_s)
         self._subscriptions.expire(now_s)
         dropped = self._drop_unwanted(now_s)
         self._let_go(expired.keys)
         if expired:
-            # The end of a time to live does not wait for an upstream.
+            # Expiry does not wait for an upstream.
             self._gathering = None
         self._publish(now_s, is_changed=bool(expired or dropped))
         return expired.keys
 
     def status(self) -> UpstreamStatus:
-        """Return how the upstream stands."""
+        """Return the status of the upstream."""
         rejected = tuple(
             f"{BY_TYPE_URL[type_url].short_name} {name}: {words}"
             for (type_url, name), words in sorted(self.rejected.items())[:MOST_FAULTS]
@@ -249,11 +240,9 @@ class Upstream:
         )
 
     def _follow(self, taken: Taken, now_s: float) -> None:
-        """Ask for what resources refer to that changed."""
         self._subscriptions.refer(taken.before, taken.after, now_s)
 
     def _drop_unwanted(self, now_s: float) -> Taken:
-        """Drop what is not asked for any more, and forget what was wrong with it."""
         shrunk, wants_name = self._subscriptions.shrunk(), self._subscriptions.wants_name
         if shrunk and self.rejected:
             kept = {key: words for key, words in self.rejected.items() if key[0] not in shrunk or wants_name(*key)}
@@ -276,7 +265,7 @@ class Upstream:
         return (f"{len(taken.surplus)} resources are more than the {self._most} that are held, such as {examples}",)
 
     def _reject(self, response: ReadResponse) -> None:
-        """Remember what is wrong with resources, and forget it of those that are good now, or gone."""
+        """Remember problems of resources, and forget problems of resources that are good or gone."""
         type_url = response.type_url
         kept = {
             (of_type, name): words
@@ -288,12 +277,12 @@ class Upstream:
             self.rejected = MappingProxyType(dict(tuple(kept.items())[-MOST_REJECTED:]))
 
     def _pending(self) -> frozenset[TypeUrl]:
-        """Return the types of which something may exist that is not held: it was not answered, or came and is bad."""
+        """Return the types that may have unknown resources: not answered yet, or received but bad."""
         bad = {type_url for type_url, name in self.rejected if name not in self._holdings.rows_of(type_url)}
         return self._subscriptions.pending | bad
 
     def _let_go(self, keys: Iterable[Key]) -> None:
-        """Remember what is not held any more though the upstream did not remove it, so that nobody has to approve of it."""
+        """Remember resources that were dropped without a removal by the upstream, so that no approval is needed."""
         gone = dict(self._gone)
         for type_url, name in keys:
             names = gone.get(type_url, NO_NAMES_GONE)
@@ -301,7 +290,7 @@ class Upstream:
         self._gone = MappingProxyType(gone)
 
     def _take_back(self, response: ReadResponse) -> None:
-        """Forget of what was let go what the upstream speaks of again."""
+        """Forget dropped names that the upstream mentions again."""
         names = self._gone.get(response.type_url)
         if names is not None:
             for name in (*response.resources, *response.removed):
@@ -309,7 +298,7 @@ class Upstream:
             self._gone = MappingProxyType({**self._gone, response.type_url: names})
 
     def _publish(self, now_s: float, *, is_changed: bool = False) -> None:
-        """Make the content that there is now current, or none of its changes while types are awaited."""
+        """Publish the current content, or none of its changes while types are awaited."""
         self._sequence += is_changed
         referred = self._subscriptions.referred
         if self._gathering is not None and self._gathering.is_over(referred, now_s):
@@ -329,7 +318,7 @@ class Upstream:
 
 
 def _differing(rows: Mapping[TypeUrl, Rows], others: Mapping[TypeUrl, Rows]) -> Iterator[TypeUrl]:
-    """Yield the types of which something else is held; by identity, for rows that are the same are shared."""
+    """Yield the types with different resources; compared by identity, as equal rows are shared."""
     return (type_url for type_url in rows.keys() | others.keys() if rows.get(type_url) is not others.get(type_url))
 
 
@@ -341,31 +330,25 @@ class Gathering:
     """The types that are awaited on one connection.
 
     Attributes:
-        until_s: when none is awaited any longer, in seconds since 1970; None without a connection.
+        until_s: when waiting ends, in seconds since 1970; None without a connection.
     """
 
     def __init__(self, types: Iterable[TypeUrl], now_s: float) -> None:
-        """Await an answer of each type."""
+        """Await these types."""
         self.until_s: float | None = now_s + QUIET_S
         self._awaited = set(types)
         self._longest_s = now_s + LONGEST_S
 
     def answer(self, type_url: TypeUrl, referred: AbstractSet[TypeUrl], now_s: float) -> None:
-        """Note an answer.
-
-        Args:
-            type_url: the type that it is about.
-            referred: the types of names that resources referred to before it, and that had no answer.
-            now_s: in seconds since 1970.
-        """
+        """Record an answer; `referred` are the types of references without an answer before it."""
         if type_url in self._awaited or type_url in referred:
             self._awaited.discard(type_url)
             self.until_s = min(now_s + QUIET_S, self._longest_s)
 
     def unanswered(self, referred: AbstractSet[TypeUrl]) -> frozenset[TypeUrl]:
-        """Return the types that are awaited."""
+        """Return the awaited types."""
         return frozenset(referred | self._awaited)
 
     def is_over(self, referred: AbstractSet[TypeUrl], now_s: float) -> bool:
-        """Whether what came is to be published; `referred` are the types of names that resources refer to, without an answer."""
+        """Whether to publish; `referred` are the types of referenced names without an answer."""
         return self.until_s is not None and (now_s >= self.until_s or not self.unanswered(referred))

@@ -1,4 +1,4 @@
-"""All upstreams: what each holds, what clients ask of them, what they are told, and the links to them."""
+"""All upstreams, and the links to them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from fsxds.protocol.subscription import WILDCARD
 from fsxds.snapshots.upstream_content import HeldResource
 from fsxds.upstream.holdings import NO_TABLE
 
-# Between two looks at what expires.
+# Between two checks for expiry.
 SHORTEST_WAIT_S = 0.05
 
 
@@ -76,15 +76,13 @@ async def _ask(upstream: Upstream, names: Names) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamContext:
-    """What all upstreams share.
+    """The context that all upstreams share.
 
     Attributes:
-        settings: returns those in use.
-        observer: receives what happens.
+        settings: returns the current settings.
         catalogue: the message types of the Envoy in use.
-        check: judges resources as it does those of files.
-        seen: remembers which manifests were trusted.
-        on_offered: is called when other manifests are `offered`.
+        check: judges resources as in files.
+        on_offered: is called when `offered` changes.
     """
 
     settings: Callable[[], Settings]
@@ -99,20 +97,16 @@ class Upstreams(RowSource):
     """All upstreams of a relay. `keep_connected` is to be run.
 
     Attributes:
-        upstreams: in the order of their precedence.
-        contents: what each of them holds, in the same order.
-        asked: what clients ask for.
-        late_nacks: says what upstreams are to get of what nodes reject.
-        tree_needs: asks for what files of the tree need, and says what of it upstreams may have.
-        relays: knows the relays that are above and below.
-        vouched: decides what may be taken from each upstream, by its name.
+        upstreams: in order of precedence.
+        contents: the content of each upstream, in the same order.
+        asked: the names that clients ask for.
     """
 
     def __init__(self, context: UpstreamContext) -> None:
-        """Make the upstreams, of which nothing is held.
+        """Make the upstreams, without resources.
 
         Raises:
-            UsageError: as `rules_of`; or a file of credentials cannot be used.
+            UsageError: as `rules_of`; or a credentials file cannot be used.
         """
         super().__init__()
         settings, observer = context.settings, context.observer
@@ -132,17 +126,17 @@ class Upstreams(RowSource):
         self._keeping: UpstreamKeeping | None = None
 
     def trust(self, anchors: TrustedSigners | None) -> None:
-        """Take from upstreams, from now on, only what is signed by one who is trusted; without anybody, everything."""
+        """Take only resources with a trusted signature from now on; None: take everything."""
         for vouched in self.vouched.values():
             vouched.trust(anchors, time.time())
 
     @property
     def offered(self) -> tuple[OfferedManifest, ...]:
-        """The manifests of all upstreams, for relays below."""
+        """The manifests of all upstreams, for relays downstream."""
         return tuple(offered for each in self.vouched.values() for offered in each.offered)
 
     def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:
-        """Hold what an earlier process held, and have what is held kept from now on; blocking, for the start."""
+        """Restore the resources of an earlier process, and keep changes from now on. Blocks; meant for the start."""
         from fsxds.upstream.keeping import UpstreamKeeping  # noqa: PLC0415 - needs the state directory, a capability
 
         self._keeping = UpstreamKeeping(self.upstreams, keeper, self._observer)
@@ -151,28 +145,28 @@ class Upstreams(RowSource):
 
     @property
     def answered_within_s(self) -> float:
-        """In which time each server of an upstream was asked in vain, where none answers: so long a start waits for it."""
+        """The time in which each server of an upstream was asked in vain: a start waits this long for answers."""
         most = max((len(upstream.rule.servers) for upstream in self.upstreams), default=0)
         return most * self._settings().upstream_patience_s
 
     def elsewhere(self) -> Elsewhere:
-        """Return what upstreams have, and may have."""
+        """Return the resources that upstreams have, and may have."""
         return self.tree_needs.elsewhere()
 
     def receive_loaded(self, views: LoadedViews) -> None:
-        """Ask for what files need that were loaded, and report what goes before resources of upstreams."""
+        """Ask for resources that the loaded files need, and report upstream resources that files shadow."""
         self.tree_needs.receive_loaded(views)
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """Let upstreams get the NACK of versions that are held back from all nodes from now on."""
+        """Have upstreams NACKed for versions that are held back from all nodes from now on."""
         self.late_nacks.receive_held(versions, nodes)
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
-        """Take versions that are not held back any more."""
+        """Remove versions that are no longer held back."""
         self.late_nacks.receive_released(versions)
 
     def statuses(self) -> tuple[UpstreamStatus, ...]:
-        """Return how each of them stands."""
+        """Return the status of each upstream."""
         return tuple(upstream.status() for upstream in self.upstreams)
 
     def is_concerned_by(self, event: Event) -> bool:
@@ -187,7 +181,7 @@ class Upstreams(RowSource):
         )
 
     async def keep_connected(self, supervisor: Supervisor) -> None:
-        """Keep a link to each, each as a component of its own, until cancelled."""
+        """Keep a link to each upstream, each as a component, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self._keeping is not None:
                 tasks.create_task(self._keeping.keep_noted())
@@ -206,14 +200,13 @@ class Upstreams(RowSource):
                 for type_url, names in elsewhere.items():
                     self.asked.ask(upstream, type_url, names)
             self._asked.answered()
-            # One by one by identity: to compare their resources would cost as much as there are.
+            # Compared by identity: comparing resources would cost as much as there are.
             contents, current = self._current(), self.contents.current
             has_changed = any(one is not other for one, other in zip(contents, current, strict=True))
             if has_changed or self.tree_needs.has_changed():
                 self.contents.replace(contents)
 
     async def _expire(self, upstream: Upstream) -> Never:
-        """Let time pass for an upstream."""
         while True:
             at_s = upstream.next_expiry_s
             with suppress(TimeoutError):
@@ -234,19 +227,13 @@ class Upstreams(RowSource):
 MOST_AT_ONCE = 1000
 
 Rejected = Mapping[tuple[str, Key], str]
-"""What clients rejected, with their words: by the name of the upstream, and the resource."""
+"""The rejections of clients with their reasons, by upstream name and resource."""
 
 
 def own_statuses(
     upstreams: Iterable[Upstream], rejected: Rejected, node: Callable[[Upstream], Node]
 ) -> Iterator[OwnStatus]:
-    """Yield the state of this process as a client of each upstream.
-
-    Args:
-        upstreams: all of them.
-        rejected: what clients rejected.
-        node: returns how this process shows itself to an upstream.
-    """
+    """Yield the state of this process as a client of each upstream; `node` returns its node for an upstream."""
     for upstream in upstreams:
         status = upstream.status()
         by_clients = {key: words for (name, key), words in rejected.items() if name == status.name}
@@ -262,7 +249,7 @@ def _scope(status: UpstreamStatus) -> str:
 
 
 def _resources(upstream: Upstream, rejected: Mapping[Key, str]) -> Iterator[ResourceStatus]:
-    """Yield what is held, then what was rejected and never good, then names without a resource."""
+    """Yield the held resources, then rejected ones that were never good, then names without a resource."""
     held, wanted = upstream.held, upstream.wanted()
     for type_url, table in held.items():
         for name, each in table.items():
@@ -273,7 +260,7 @@ def _resources(upstream: Upstream, rejected: Mapping[Key, str]) -> Iterator[Reso
     for type_url, names in wanted.items():
         table = held.get(type_url, NO_TABLE)
         without = (name for name in names if name not in table and (type_url, name) not in rejected)
-        # Whoever takes them lets other work go on between two; all at once may be a million.
+        # In parts, so that the caller can yield to other work in between; all names may be a million.
         while some := frozenset(islice(without, MOST_AT_ONCE)):
             yield from _without_resource(upstream, type_url, some)
 
@@ -294,7 +281,7 @@ def _held(each: HeldResource, rejected: str | None) -> ResourceStatus:
 
 
 def _without_resource(upstream: Upstream, type_url: TypeUrl, names: frozenset[str]) -> Iterator[ResourceStatus]:
-    # A wildcard that was answered is no name that does not exist.
+    # An answered wildcard is not a name that does not exist.
     groups = {name for name in names if name == WILDCARD or is_glob(name)}
     missing = upstream.denies(type_url, names)
     for name in sorted(names):

@@ -1,1 +1,1 @@
-"""Compare two trees, revisions or running servers, and print the difference."""
+"""Compares trees, revisions or running servers."""

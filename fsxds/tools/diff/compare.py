@@ -1,4 +1,4 @@
-"""Compare what two snapshots serve: resources by type and name, and the fields that changed within them."""
+"""Compares two snapshots: resources by type and name, and their changed fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fsxds.tools.diff.lists import Matching, canonical, match_items
 
 
 class ChangeAction(Enum):
-    """What became of a field."""
+    """The kind of change of a field."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -35,14 +35,13 @@ class ChangeAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One field that is not what it was.
+    """One changed field; secrets in its values are hidden.
 
     Attributes:
-        path: leads from the top of the resource to the field: `virtual_hosts["web"].routes[2].route.cluster`.
-        act: what became of it.
-        before: what it held; None where it was added, or is hidden. Secrets within are hidden.
-        after: what it holds; None where it was removed, or is hidden. Secrets within are hidden.
-        is_hidden: it is a secret itself.
+        path: from the top of the resource: `virtual_hosts["web"].routes[2].route.cluster`.
+        before: None if the field was added or is hidden.
+        after: None if the field was removed or is hidden.
+        is_hidden: the field is a secret.
     """
 
     path: str
@@ -54,10 +53,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """A resource that is on both sides with different content.
-
-    No `fields` means that only the bytes differ.
-    """
+    """A resource with different content on both sides; without `fields`, only the bytes differ."""
 
     before: Resource
     after: Resource
@@ -66,10 +62,9 @@ class ResourceChange:
 
 @dataclass(frozen=True, slots=True)
 class TypeDifference:
-    """What is different in one type, each part sorted by name.
+    """The differences in one type, each part sorted by name.
 
-    `maybe_added`, which are on the later side, and `maybe_removed`, which are on the earlier one, may be in what could not
-    be read of the other side.
+    `maybe_added` and `maybe_removed` may be in an unreadable part of the opposite side.
     """
 
     type_url: TypeUrl
@@ -81,18 +76,18 @@ class TypeDifference:
 
     @property
     def unknown(self) -> int:
-        """How many resources are not known to be added or removed."""
+        """The number of resources not known to be added or removed."""
         return len(self.maybe_added) + len(self.maybe_removed)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A part of one side that could not be read, and may hold resources.
+    """An unreadable part of one side, which may hold resources.
 
     Attributes:
-        type_urls: of the resources that it may hold.
-        path: of the file within its tree; None where it is no file.
-        content: of the file, in which a name is looked for even where it cannot be parsed; None where it is not known.
+        type_urls: the types that it may hold.
+        path: of the file within its tree; None if it is not a file.
+        content: searched for names; None if unknown.
     """
 
     type_urls: frozenset[TypeUrl]
@@ -100,7 +95,7 @@ class Gap:
     content: bytes | None = None
 
     def may_hold(self, resource: Resource) -> bool:
-        """Whether a resource of the other side may be here as well."""
+        """Whether a resource of the opposite side may be here too."""
         if self.path is not None and resource.origin.path == self.path:
             return True
         if resource.type_url not in self.type_urls:
@@ -110,12 +105,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is different between two snapshots: the types in which something is, in push order."""
+    """The types that differ between two snapshots, in push order."""
 
     types: tuple[TypeDifference, ...]
 
 
-# No text in UTF-8 holds half of a surrogate pair.
+# Text in UTF-8 has no half of a surrogate pair.
 _MARK = "\udfff"
 _WHOLE_MARK = re.compile(f"{_MARK}[0-9]+{_MARK}")
 _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
@@ -123,13 +118,7 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """The place of a value.
-
-    Attributes:
-        path: leads to it from the top of the resource.
-        message: the type of the message that it is, or of its items or values; None where that is not known.
-        is_map: it is a map, whose keys are no fields.
-    """
+    """A value's path from the top of its resource, and the type of the message, its items or its map values."""
 
     path: str = ""
     message: Descriptor | None = None
@@ -139,8 +128,7 @@ class _Site:
 class FieldComparer:
     """Compares messages in plain values, as `Printer` writes them.
 
-    Secrets are replaced by marks first, the same secret by the same mark: so a change of a secret is found, and no secret
-    is shown. In the values that are shown, `<hidden>` stands for every mark.
+    Equal secrets are first replaced by equal marks, so that a change is found, and then shown as `<hidden>`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -149,9 +137,9 @@ class FieldComparer:
         self._masker = Masker(catalogue, self._mark)
 
     def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
-        """Return what changed between two resources, each with its `@type`, in the order of the fields.
+        """Return the changes between two resources with `@type`, in the order of the fields.
 
-        A field that is not given is compared by its default, where it has one.
+        An absent field counts as its default, if it has one.
         """
         self._marks.clear()
         return tuple(self._compare(self._masker.masked(before), self._masker.masked(after), _Site()))
@@ -160,7 +148,7 @@ class FieldComparer:
         return self._marks.setdefault(secret, f"{_MARK}{len(self._marks)}{_MARK}")
 
     def _compare(self, before: PlainValue, after: PlainValue, site: _Site) -> Iterator[FieldChange]:
-        # To Python, 1 equals True, and 0.0 equals -0.0.
+        # In Python, 1 equals True, and 0.0 equals -0.0.
         if before == after and canonical(before) == canonical(after):
             return
         if isinstance(before, dict) and isinstance(after, dict):
@@ -211,7 +199,7 @@ class FieldComparer:
         return FieldChange(site.path, act, shown_before, shown_after)
 
     def _inside(self, value: dict[str, PlainValue], site: _Site) -> _Site:
-        """Return the site of an object with the type of its message: that of its `@type`, where it has one."""
+        """Return the site of an object with the type from its `@type`, if any."""
         type_url = value.get("@type")
         if isinstance(type_url, str) and (site.message is None or site.message.full_name == ANY):
             message_type = type_of_url(type_url)
@@ -219,7 +207,6 @@ class FieldComparer:
         return site
 
     def _at(self, name: str, owner: dict[str, PlainValue], site: _Site) -> tuple[_Site, FieldDescriptor | None]:
-        """Return the site of a field, or of a value of a map, and the descriptor of the field."""
         path = _key_path(site.path, name)
         if site.is_map:
             return replace(site, path=path, is_map=False), None
@@ -236,7 +223,7 @@ def _is_mark(value: PlainValue) -> bool:
 
 
 def _shown(value: PlainValue) -> PlainValue:
-    """Return a value with `<hidden>` for every mark."""
+    """Replace every mark by `<hidden>`."""
     if isinstance(value, dict):
         return {str(_shown(name)): _shown(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -257,7 +244,6 @@ def _item(site: _Site, place: int, labels: object) -> _Site:
 
 
 def _reordered(matching: Matching, site: _Site) -> FieldChange:
-    """Return the change of the order: with the names of the items, where they have some."""
     if matching.labels_after:
         after = [_shown(matching.labels_after[place]) for _, place in matching.pairs]
         before = [_shown(matching.labels_before[place]) for place, _ in sorted(matching.pairs)]
@@ -266,7 +252,7 @@ def _reordered(matching: Matching, site: _Site) -> FieldChange:
 
 
 def _default(field: FieldDescriptor | None) -> PlainValue:
-    """Return the default of a field as it would be written; None for one that may be absent."""
+    """Return the default of a field in written form; None if the field has presence or is repeated."""
     if field is None or field.has_presence or field.is_repeated:
         return None
     if field.enum_type is not None:
@@ -285,30 +271,30 @@ _VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 
 
 class Comparer:
-    """Compares snapshots whose resources are messages of one catalogue."""
+    """Compares snapshots with resources of one catalogue."""
 
     def __init__(self, catalogue: Catalogue, *, over_rest: bool = False, of_views: bool = False) -> None:
-        """Compare by this catalogue.
+        """Prepare comparisons.
 
         Args:
-            catalogue: the messages that the resources are.
-            over_rest: compare only what REST transports: no types without a REST form, no TTL, no aliases.
-            of_views: the snapshots are those of views of two trees, which share most of their rows: each comparison after
-                the first one costs what differs from that.
+            catalogue: the messages of the resources.
+            over_rest: compare only the parts that REST transports: no types without a REST form, no TTL, no aliases.
+            of_views: the snapshots are views that share most rows; later comparisons cost their difference from the
+                first.
         """
         self._catalogue = catalogue
         self._printer = Printer(catalogue)
         self._fields = FieldComparer(catalogue)
-        # Views share most of what changes.
+        # Views share most changes.
         self._known: Lru[object, tuple[FieldChange, ...]] = Lru(_MOST_KNOWN)
         self._over_rest = over_rest
         self._of_views = of_views
-        # By type: the rows that were compared first, and the names of which something differs.
+        # By type: the rows of the first comparison, and the names that differ in it.
         self._first: dict[TypeUrl, tuple[Rows, Rows, AbstractSet[str]]] = {}
         self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
 
     def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
-        """Return how the second snapshot differs from the first; `gaps` are what could not be read of each."""
+        """Return the difference from `before` to `after`; `gaps` are the unreadable parts of each."""
         found = (_without_gaps(self._compare_type(row.type_url, before, after), gaps) for row in self._rows)
         return Difference(tuple(row for row in found if row.added or row.removed or row.changed or row.unknown))
 
@@ -323,7 +309,7 @@ class Comparer:
         )
 
     def _may_differ(self, before: Rows, after: Rows) -> AbstractSet[str]:
-        """Return names among which are all of which something differs."""
+        """Return a superset of the names that differ."""
         if (first := self._first.get(before.type_url)) is not None:
             earlier, later, names = first
             return names | before.changes_since(earlier).names | after.changes_since(later).names
@@ -351,14 +337,13 @@ class Comparer:
         return (*around, *fields)
 
     def _around(self, before: Resource, after: Resource) -> tuple[FieldChange, ...]:
-        """Compare the other fields of the `Resource` around a resource."""
         ttl = _around_field("ttl", _ttl(before), _ttl(after))
         if before.aliases == after.aliases:
             return tuple(ttl)
         return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
 
     def _aliases(self, resource: Resource) -> PlainValue:
-        """Return the aliases as written: those of a virtual host that are its domains are compared as such."""
+        """Return the aliases except those derived from a virtual host's domains, which are compared as domains."""
         if resource.type_url != _VIRTUAL_HOST:
             return [*resource.aliases] or None
         message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
@@ -374,7 +359,7 @@ class Comparer:
 
 
 def _without_gaps(found: TypeDifference, gaps: tuple[Gaps, Gaps]) -> TypeDifference:
-    """Return a difference in which nothing counts as added or removed that may be in what could not be read."""
+    """Move resources that may be in a gap to unknown."""
     added, maybe_added = _parted(found.added, gaps[0])
     removed, maybe_removed = _parted(found.removed, gaps[1])
     return replace(found, added=added, removed=removed, maybe_added=maybe_added, maybe_removed=maybe_removed)

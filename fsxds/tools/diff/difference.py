@@ -1,7 +1,4 @@
-"""A difference as text for a terminal and as JSON, and what the formats share: sides, counts, values cut to a length.
-
-`markdown` makes a comment for a pull request of it, in GitHub's Markdown.
-"""
+"""Formats a difference as text for a terminal, as JSON, and as GitHub Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -33,24 +30,24 @@ SIGNS = {ChangeAction.ADDED: "+", ChangeAction.REMOVED: "-", ChangeAction.CHANGE
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two that are compared.
+    """One side of a comparison.
 
     Attributes:
-        label: what the user calls it.
-        prefix: to be put before the paths of its files, so that they can be opened; None where it has no files.
+        label: the user's name of it.
+        prefix: prepended to the paths of its files; None without files.
     """
 
     label: str
     prefix: str | None = ""
 
     def place(self, resource: Resource) -> str:
-        """Return where a resource of this side is written, empty where that is nowhere."""
+        """Return the origin of a resource of this side; empty if it has no file."""
         return "" if self.prefix is None else escape(f"{self.prefix}{resource.origin}")
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Something of a side that could not be read: a file, or what a server withholds, and why."""
+    """An unreadable file, or a type that a server withholds."""
 
     place: str
     reason: str
@@ -61,13 +58,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class HeldInViews:
-    """Something of the later side that a server of the earlier one would hold.
-
-    Attributes:
-        change: what.
-        place: where it is written.
-        views: the views where it would be held; empty where it is all that were compared.
-    """
+    """A change that a server of the earlier side would hold; without `views`, in all of them."""
 
     change: HeldChange
     place: str
@@ -75,16 +66,17 @@ class HeldInViews:
 
     @property
     def fact(self) -> str:
-        """What would become of it, and in which views."""
+        """The consequence, and the views."""
         named = "; ".join(map(str, self.views))
         return f"{self.change.fact} (in {named})" if named else self.change.fact
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A difference, the two sides that it is between, and what of these could not be read.
+    """A difference, its two sides, and their unreadable parts.
 
-    `held` is what a server of the earlier side would hold of the later one. Where views were compared, `groups` has the difference by the views in which it shows, and `view_count` how many there are.
+    `held` are the changes that a server of the earlier side would hold. With views, `groups` has the difference by
+    views.
     """
 
     before: Side
@@ -99,18 +91,18 @@ class Compared:
     def of_views(
         cls, sides: tuple[Side, Side], groups: tuple[ViewGroup, ...], unread: tuple[Unread, ...], count: int
     ) -> Self:
-        """Return the comparison of so many views."""
+        """Return the comparison of `count` views."""
         types = tuple(row for group in groups for row in group.difference.types)
         return cls(*sides, Difference(types), unread, groups, count)
 
     @property
     def parts(self) -> tuple[tuple[str, Difference], ...]:
-        """The difference in parts, each with its heading: that of a single view has none."""
+        """The difference in parts with headings; a single view has no heading."""
         return tuple((group.heading, group.difference) for group in self.groups) or (("", self.difference),)
 
     @property
     def extent(self) -> str:
-        """In how many views something differs, or none does; empty where views were not compared."""
+        """The number of views with differences, in words; empty without views."""
         if not self.groups:
             return f" in any of {self.view_count} views" if self.view_count else ""
         differing = {view for group in self.groups for view in group.views}
@@ -118,19 +110,18 @@ class Compared:
 
     @property
     def are_same(self) -> bool:
-        """Whether what could be read of both sides is the same."""
+        """Whether the readable parts of both sides are equal."""
         return not worded_counts(*self.difference.types)
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """One resource of a difference, for people to read.
+    """One resource of a difference, for display.
 
     Attributes:
-        sign: `+` added, `-` removed, `~` changed, `?` not known to be added or removed.
-        resource: the resource, of a changed one the later.
-        side: the side that has it.
-        fields: what changed in it; None where the resource was not compared.
+        sign: `+` added, `-` removed, `~` changed, `?` unknown.
+        resource: the later one of a change.
+        fields: None if the resource was not compared.
     """
 
     sign: str
@@ -140,7 +131,7 @@ class DifferenceRow:
 
 
 def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[DifferenceRow]:
-    """Yield the resources of a type that are different, in the order in which they are shown."""
+    """Yield the different resources of a type, in the order of display."""
     yield from (DifferenceRow("+", resource, compared.after) for resource in difference.added)
     yield from (DifferenceRow("-", resource, compared.before) for resource in difference.removed)
     yield from (DifferenceRow("~", change.after, compared.after, change.fields) for change in difference.changed)
@@ -148,7 +139,7 @@ def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[Differen
 
 
 def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple[Resource, Side]]:
-    """Yield the resources of a type that are not known to be added or removed, with the side that has them."""
+    """Yield the resources that are not known to be added or removed, with their sides."""
     for resource in difference.maybe_added:
         yield resource, compared.after
     for resource in difference.maybe_removed:
@@ -156,12 +147,12 @@ def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple
 
 
 def noun_of(difference: TypeDifference) -> str:
-    """Return what resources of a type are called: `clusters`."""
+    """Return the noun for resources of a type: `clusters`."""
     return BY_TYPE_URL[difference.type_url].noun
 
 
 def worded_counts(*rows: TypeDifference) -> str:
-    """Return how many resources were added, changed and so on, without zeros: `1 added, 2 changed`; empty for none."""
+    """Return the counts without zeros: `1 added, 2 changed`; empty for none."""
     counts = {
         "added": sum(len(row.added) for row in rows),
         "changed": sum(len(row.changed) for row in rows),
@@ -185,14 +176,14 @@ def summary(compared: Compared) -> str:
 
 
 def value_of(change: FieldChange, value: PlainValue) -> str:
-    """Return one of the values of a change as users write it, cut where it is long."""
+    """Return a value of a change in users' notation, possibly cut."""
     if change.is_hidden:
         return "<hidden>"
     return escape(_written(value))
 
 
 def note_of(change: FieldChange) -> str:
-    """Return what there is to say beside, or instead of, the values of a change; empty where there is nothing."""
+    """Return a remark on a change, beside or instead of its values; empty for none."""
     if change.is_hidden:
         return f"a secret, {change.act.value}"
     if change.act is ChangeAction.REORDERED:
@@ -223,7 +214,7 @@ def _cut(text: str) -> str:
 
 
 def json_text(compared: Compared) -> str:
-    """Write a difference as one JSON object; equal differences are written alike."""
+    """Return a difference as one JSON object; equal differences give equal text."""
     groups: list[PlainValue] = [
         {"views": [_view(view) for view in group.views], "types": _types(group.difference, compared)}
         for group in compared.groups
@@ -282,7 +273,7 @@ def _change(change: ResourceChange, compared: Compared) -> PlainValue:
 
 
 def field_content(field: FieldChange) -> PlainValue:
-    """Return what became of one field, secrets hidden."""
+    """Return the change of one field as JSON, secrets hidden."""
     if field.is_hidden:
         return {"path": field.path, "act": field.act.value, "hidden": True}
     return {
@@ -297,7 +288,7 @@ STYLES = {"+": "green", "-": "red", "~": "yellow", "?": "magenta"}
 
 
 def text_lines(compared: Compared) -> Iterator[Text]:
-    """Yield the lines: what could not be read, for each type a heading, its resources and their changed fields; what is held."""
+    """Yield unreadable parts, resources and changed fields by type, and held changes."""
     for unread in compared.unread:
         yield Text.assemble(("could not be read: ", "bold red"), str(unread))
     for heading, part in compared.parts:
@@ -345,9 +336,9 @@ def _values(field: FieldChange) -> Iterator[str | tuple[str, str]]:
         yield value_of(field, field.after), STYLES["+"]
 
 
-# GitHub takes no longer comments (https://github.com/orgs/community/discussions/27190).
+# GitHub rejects longer comments (https://github.com/orgs/community/discussions/27190).
 LONGEST_COMMENT = 65_536
-# Room for the line that says what was cut of a section, in each of them.
+# Reserved in each section for the line about omitted lines.
 _ROOM_FOR_NOTE = 200
 _LONGEST_NAME = 200
 _LONGEST_FACT = 400
@@ -358,9 +349,9 @@ _WORDS = {"+": "added", "-": "removed", "~": "changed", "?": "unknown whether ad
 
 
 def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
-    """Write a difference in at most `longest` characters: a table of counts, and the details of each type folded away.
+    """Return a difference in at most `longest` characters: a table of counts, and folded details by type.
 
-    Of views, each group has these, as long as half of the characters are left for the details.
+    Each group of views has its own, while half of the characters are left for details.
     """
     lines = [f"### xDS resources: {code(compared.before.label)} → {code(compared.after.label)}", ""]
     lines += (*_banner(compared), *_alert(compared))
@@ -385,7 +376,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def code(text: str, *, in_table: bool = False) -> str:
-    """Write a text of any content as code, on one line."""
+    """Return any text as code, on one line."""
     text = escape(text)
     if in_table:
         text = text.replace("|", "\\|")
@@ -395,7 +386,6 @@ def code(text: str, *, in_table: bool = False) -> str:
 
 
 def _banner(compared: Compared) -> Iterator[str]:
-    """Yield what could not be read, as an alert of GitHub's."""
     if not compared.unread:
         return
     yield "> [!WARNING]"
@@ -409,7 +399,6 @@ def _banner(compared: Compared) -> Iterator[str]:
 
 
 def _alert(compared: Compared) -> Iterator[str]:
-    """Yield what would be held, as an alert of GitHub's."""
     if not compared.held:
         return
     yield "> [!CAUTION]"
@@ -434,8 +423,6 @@ def _table(differences: tuple[TypeDifference, ...]) -> Iterator[str]:
 
 
 class _Part:
-    """What differs in the views of a heading."""
-
     def __init__(self, heading: str, difference: Difference, compared: Compared) -> None:
         above = [f"#### {_title(heading)}", ""] if heading else []
         self.head = _text((*above, *_table(difference.types)))
@@ -443,19 +430,16 @@ class _Part:
 
     @property
     def least(self) -> int:
-        """How many characters it takes without details."""
+        """The number of characters without details."""
         return len(self.head) + len(self.sections) * _ROOM_FOR_NOTE
 
 
 def _title(heading: str) -> str:
-    """Write the heading of a part: the views that it names are code."""
     place, colon, views = heading.partition(": ")
     return f"{place}{colon}{code(views[:_LONGEST_NAME])}" if colon else place
 
 
 class _Section:
-    """The details of one type."""
-
     def __init__(self, difference: TypeDifference, compared: Compared) -> None:
         self._head = f"<details>\n<summary>{noun_of(difference)}: {worded_counts(difference)}</summary>\n\n"
         self._lines = tuple(_lines(difference, compared))
@@ -463,11 +447,9 @@ class _Section:
 
     @property
     def size(self) -> int:
-        """How many characters it takes in full."""
         return len(self._head) + sum(len(line) + 1 for line in self._lines) + len(self._tail)
 
     def text(self, longest: int) -> str:
-        """Write it in at most `longest` characters, as far as its head and tail fit."""
         if self.size <= longest:
             return self._head + "".join(f"{line}\n" for line in self._lines) + self._tail
         room = longest - len(self._head) - len(self._tail) - _ROOM_FOR_NOTE
@@ -483,7 +465,7 @@ class _Section:
 
 
 def _shares(sizes: list[int], room: int) -> list[int]:
-    """Divide the room: small sections get what they need, the large ones equal parts of the rest."""
+    """Divide characters: small sections get their size, large ones equal parts of the rest."""
     shares = [0] * len(sizes)
     waiting = sorted(range(len(sizes)), key=sizes.__getitem__)
     while waiting:

@@ -1,4 +1,4 @@
-"""Match the items of two lists: by name or address where all have one, else those that are equal, then those that are alike."""
+"""Matches the items of two lists: by a unique key such as a name or address, else equal items, then similar ones."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from typing import TypeAlias
 from fsxds.model.values import PlainValue
 
 Pair: TypeAlias = tuple[int, int]
-"""The place of an item before and after."""
+"""The index of an item before and after."""
 
-# In a gap of more unmatched items than this, items are paired by their order alone.
+# In a gap with more unmatched items, items are paired by order alone.
 _LARGEST_GAP = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Which items of two lists are the same.
+    """The correspondence of two lists.
 
     Attributes:
-        pairs: items that are in both, by their places; they may differ in content. Sorted by the place after.
-        removed: the places before of the others.
-        added: the places after of the others.
-        labels: names of items by their places after, or before for those that are removed; empty where items have none.
-        is_reordered: the items in both are in another order.
+        pairs: indexes of items in both, sorted by the later one; content may differ.
+        removed: indexes before.
+        added: indexes after.
+        labels_before: names of items, or empty.
+        labels_after: names of items, or empty.
+        is_reordered: the order of `pairs` has changed.
     """
 
     pairs: tuple[Pair, ...]
@@ -50,7 +51,7 @@ def match_items(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Ma
 
 
 def canonical(value: PlainValue) -> str:
-    """Write a value so that equal values, and no others, are written alike."""
+    """Return a text that is equal for equal values only."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -66,7 +67,7 @@ def _key(member: Mapping[str, PlainValue]) -> str | None:
 
 
 def _address(member: Mapping[str, PlainValue]) -> str | None:
-    """Return the address of an endpoint, or of what has one: `10.0.0.1:80`, or a path."""
+    """Return the address of an endpoint, or of its holder: `10.0.0.1:80`, or a path."""
     holder: PlainValue = {**member}
     for step in ("endpoint", "address"):
         if isinstance(holder, dict):
@@ -97,7 +98,7 @@ def _match(member: Mapping[str, PlainValue]) -> str | None:
 
 _ReadKey: TypeAlias = Callable[[Mapping[str, PlainValue]], "str | None"]
 
-# What identifies an item, and whether it is shown as its name. The first counts that all items of both lists have.
+# Keys of an item, and whether the key is shown as its name. The first key that all items of both lists have is used.
 _KEYS: tuple[tuple[_ReadKey, bool], ...] = (
     (_name, True),
     (_key, True),
@@ -108,7 +109,7 @@ _KEYS: tuple[tuple[_ReadKey, bool], ...] = (
 
 
 def _unique_keys(members: Sequence[PlainValue], read_key: _ReadKey) -> dict[str, int] | None:
-    """Return the items' places by their keys; None where an item has none, or two have the same."""
+    """Return the items' indexes by key; None if a key is missing or repeated."""
     keys: dict[str, int] = {}
     for place, member in enumerate(members):
         key = read_key(member) if isinstance(member, dict) else None
@@ -135,7 +136,7 @@ def _without_labels(matching: Matching) -> Matching:
 
 
 def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
-    """Match equal items, then those between the same neighbours that are alike."""
+    """Match equal items, then similar ones between the same neighbours."""
     equals = _by_key(_numbered(before), _numbered(after))
     in_order = _longest_rise(equals.pairs)
     gaps_before, gaps_after = (
@@ -153,7 +154,7 @@ def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Ma
 
 
 def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
-    """Return the items' places by their content; equal items are numbered."""
+    """Return the items' indexes by content; equal items are numbered."""
     seen: Counter[str] = Counter()
     places: dict[str, int] = {}
     for place, member in enumerate(members):
@@ -164,12 +165,12 @@ def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
 
 
 def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the most pairs that are in one order in both lists; `pairs` are sorted by their second place.
+    """Return the most pairs that are in one order in both lists, given pairs sorted by their second index.
 
-    difflib finds long runs, not the most pairs, and takes quadratic time for it.
+    difflib finds long runs, not the most pairs, in quadratic time.
     """
     ends: list[int] = []
-    chain: list[tuple[Pair, int]] = []  # each pair, and the index in `chain` of the one before it
+    chain: list[tuple[Pair, int]] = []  # each pair, and the index in `chain` of its predecessor
     last: list[int] = []
     for number, pair in enumerate(pairs):
         length = bisect_left(ends, pair[0])
@@ -185,7 +186,7 @@ def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _gaps(places: Iterable[int], fixed: list[int]) -> defaultdict[int, list[int]]:
-    """Gather places by how many of the fixed ones are before them."""
+    """Group indexes by the number of fixed ones before them."""
     gaps: defaultdict[int, list[int]] = defaultdict(list)
     for place in places:
         gaps[bisect_left(fixed, place)].append(place)
@@ -195,7 +196,7 @@ def _gaps(places: Iterable[int], fixed: list[int]) -> defaultdict[int, list[int]
 def _alike(
     places_before: list[int], places_after: list[int], before: Sequence[PlainValue], after: Sequence[PlainValue]
 ) -> Iterable[Pair]:
-    """Pair the items of one gap in their order, each with the next that is like it."""
+    """Pair the items of one gap in order, each with the next similar one."""
     if max(len(places_before), len(places_after)) > _LARGEST_GAP:
         return [
             pair
@@ -213,9 +214,9 @@ def _alike(
 
 
 def are_alike(before: PlainValue, after: PlainValue) -> bool:
-    """Return whether one value may have been changed to the other.
+    """Return whether one value may be a change of its counterpart.
 
-    So are scalars of one type, and objects with an equal field, or with one field each, of the same name.
+    So may scalars of one type, and objects with an equal field, or with one field each, of the same name.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         shared = before.keys() & after.keys()

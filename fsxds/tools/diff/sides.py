@@ -1,4 +1,4 @@
-"""The two sides of a comparison that are not directories: what a running fsxds serves, and the revisions of git."""
+"""Sides of a comparison other than directories: running servers, revisions of git, and kept snapshots."""
 
 from __future__ import annotations
 
@@ -23,41 +23,38 @@ from fsxds.model.resources import Snapshot
 from fsxds.model.values import PlainValue, SourceFile, SourceTree
 from fsxds.protocol.messages import Node
 
-# A poll that is not held is answered at once; what takes longer is not fsxds, or hangs.
+# A poll that is not held is answered at once; a slower server is not fsxds, or hangs.
 READ_PATIENCE_S = 30.0
 
 _AT_ONCE = {"timeout": "0"}
 
-# 304: there are no resources of the type. 503: nothing good of it was loaded yet.
+# 304: there are no resources of the type. 503: no good version of it was loaded yet.
 _OK, _NOTHING_NEW, _NO_VIEW, _UNAVAILABLE = 200, 304, 404, 503
 
 
 def is_running_address(text: str) -> bool:
-    """Return whether a text names a running fsxds, and not a directory."""
+    """Return whether a text names a running fsxds rather than a directory."""
     return text.startswith(("unix:", "http://", "https://"))
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a running fsxds serves: one file for each type of which there is something.
-
-    `unavailable` are the types of which it never loaded anything good.
-    """
+    """The resources of a running fsxds, one file per type; `unavailable` types have no good version yet."""
 
     tree: SourceTree
     unavailable: tuple[ResourceType, ...]
 
 
 async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | None = None) -> Served:
-    """Return what a running fsxds serves of the types that have a REST form.
+    """Fetch the resources of a running fsxds, of the types with a REST form.
 
     Args:
-        address: `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
-        node: who asks; None for nobody, who sees everything where there are no views.
-        tls: whom to trust, and what to show; None for whom this machine trusts, where the URL says https.
+        address: `http://host:port`, possibly with a path before `/v3/`, or `unix:` and the path of a socket.
+        node: None gets everything if there are no views.
+        tls: None for the system's CAs if the URL is https.
 
     Raises:
-        UsageError: nobody answers there, or someone else than fsxds.
+        UsageError: no fsxds answers at the address.
     """
     try:
         async with open_session(address, READ_PATIENCE_S, tls) as session:
@@ -78,11 +75,11 @@ async def fetch_served(address: str, node: Node | None = None, tls: ClientTls | 
 
 
 class _WrongResponseError(Exception):
-    """The response is none of fsxds."""
+    """The response is not from fsxds."""
 
 
 async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, PlainValue]) -> tuple[int, bytes]:
-    """Return the status, and the DiscoveryResponse with all resources of a type, empty where nothing is served."""
+    """Return the status, and the DiscoveryResponse with all resources of a type, or an empty body."""
     async with session.post(url, params=_AT_ONCE, json=asked) as response:
         if response.status in (_NOTHING_NEW, _UNAVAILABLE):
             return response.status, b""
@@ -96,7 +93,7 @@ async def _poll(session: aiohttp.ClientSession, url: str, asked: Mapping[str, Pl
 
 
 def _message_of(body: bytes) -> str:
-    """Return why fsxds has nothing for a node, nothing where somebody else answered."""
+    """Return the reason of fsxds for having nothing for a node; empty from other servers."""
     try:
         error = json.loads(body)
     except ValueError:
@@ -105,7 +102,7 @@ def _message_of(body: bytes) -> str:
     return message if isinstance(message, str) else ""
 
 
-# Of a commit that has no other name; git takes it as the commit's name as long as no other begins alike.
+# For a commit without a name; git accepts the prefix while it is unique.
 _SHOWN_DIGITS = 16
 _LINK_MODE = b"120000"
 
@@ -119,19 +116,19 @@ class Range:
 
 
 class Repository:
-    """The repository that a directory is in.
+    """The repository around a directory.
 
     Raises:
-        UsageError: from every method: git is not there, the directory is in no repository, a revision is not known.
+        UsageError: from every method: there is no git, the directory is in no repository, a revision is unknown.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # Where the directory is within the repository: empty, or ending with a slash.
+        # The path of the directory within the repository: empty, or ending with a slash.
         self.prefix = self._answer("rev-parse", "--show-prefix")
 
     def range_of(self, text: str) -> Range:
-        """Read `main..HEAD`, `main...HEAD` (from where they parted), or `main`, which is compared with the work tree."""
+        """Parse `main..HEAD`, `main...HEAD` (from their merge base), or `main` (compared with the work tree)."""
         first, dots, second = text.partition("..")
         if not dots:
             self._commit(first)
@@ -143,14 +140,10 @@ class Repository:
         return Range(first or "HEAD", second)
 
     def tree_at(self, revision: str, scan: Callable[[Path], SourceTree]) -> SourceTree:
-        """Return the files below the directory as a revision has them.
+        """Return the files below the directory at a revision; `scan` reads a directory, and follows links.
 
-        They are checked out into a temporary directory and read there, so that a revision is read just as the work tree
-        is: names, links, line endings and filters. Neither the work tree nor the index of the repository is touched.
-
-        Args:
-            revision: anything that git takes for a commit.
-            scan: reads a directory, and follows links.
+        They are checked out into a temporary directory, to be read like the work tree: names, links, line endings and
+        filters. The work tree and the index of the repository are not touched.
         """
         commit = self._commit(revision)
         with TemporaryDirectory(prefix="fsxds-diff-") as temporary:
@@ -162,7 +155,7 @@ class Repository:
             return scan(directory) if directory.is_dir() else SourceTree(())
 
     def _check_out(self, commit: str, top: Path) -> None:
-        """Write the files below the directory; where there are links among them, those of the whole repository."""
+        """Write the files below the directory; if one is a link, all files of the repository."""
         apart = {
             "GIT_DIR": self._answer("rev-parse", "--absolute-git-dir"),
             "GIT_WORK_TREE": str(top),
@@ -188,8 +181,8 @@ class Repository:
 def _run_git(
     directory: Path, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None, what: str = ""
 ) -> bytes:
-    """Return what git prints; UsageError where it fails, about the revision `what` where it says nothing itself."""
-    # A split index would leave a part of itself in the repository.
+    """Return git's output; raises UsageError if git fails, about the revision `what` if git prints no reason."""
+    # A split index would write a part of itself into the repository.
     command = ["git", "-C", str(directory), "-c", "core.splitIndex=false", "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, check=False, env=environment)  # noqa: S603 - no shell
@@ -210,7 +203,7 @@ def _complaint(stderr: bytes, directory: Path, what: str) -> str:
 
 
 def _break_links_out_of(top: Path) -> None:
-    """Make links that lead out of a checkout lead nowhere: who wrote them must not have files of this machine read."""
+    """Break links that lead out of a checkout, so that their author cannot have other files read."""
     for folder, folders, files in os.walk(top):
         for path in (Path(folder, name) for name in (*folders, *files)):
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
@@ -223,22 +216,22 @@ _NUMBER = re.compile("@([1-9][0-9]{0,8})", re.ASCII)
 
 
 def is_kept(text: str) -> bool:
-    """Return whether a text names a snapshot of the history, `@3` or `@now`, and not a directory."""
+    """Return whether a text names a snapshot of the history, `@3` or `@now`, rather than a directory."""
     return text == NOW or _NUMBER.fullmatch(text) is not None
 
 
 def read_kept(directory: Path, names: Collection[str]) -> dict[str, Snapshot]:
-    """Return snapshots of the history by their names, all of one moment. Blocking.
+    """Return snapshots of the history by name, read at one moment. Blocking.
 
-    `@now` is the newest one: of the same nodes as the other, where there is another.
+    `@now` is the newest one, of the same nodes as the second snapshot if there is one.
 
     Args:
         directory: the `--state` of the running fsxds.
-        names: each of them is `is_kept`.
+        names: texts that `is_kept` accepts.
 
     Raises:
-        UsageError: there is no history, no such snapshot, or `@now` may mean several.
-        StateError: it cannot be read.
+        UsageError: there is no history, no such snapshot, or `@now` is ambiguous.
+        StateError: the history cannot be read.
     """
     with History.opened(directory) as history:
         entries = history.entries()

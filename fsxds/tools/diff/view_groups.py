@@ -1,4 +1,4 @@
-"""What differs in the views of two trees: each change once, with the views in which it shows."""
+"""Groups the changes between two trees: each change once, with its views."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fsxds.snapshots.loaded_views import folders_of, view_text
 from fsxds.tools.diff.compare import Difference, FieldChange, ResourceChange, TypeDifference
 from fsxds.tools.diff.lists import canonical
 
-# Views that a heading names.
+# The maximum number of views in a heading.
 MOST_NAMED = 3
 
 _PARTS = ("added", "removed", "changed", "maybe_added", "maybe_removed")
@@ -22,12 +22,12 @@ _ORDER = {row.type_url: place for place, row in enumerate(RESOURCE_TYPES)}
 
 _Change = Resource | ResourceChange
 _Identity = tuple[TypeUrl, str, str, object]
-"""What is the same of equal changes: the type, the part of the difference, the name, and what changed."""
+"""The common part of equal changes: type, part of the difference, name, and content."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedView:
-    """A view that was compared: its names in the settings, and its layers, of which one tree may lack some."""
+    """A view: its names in the settings, and its layers, which one tree may lack."""
 
     names: tuple[str, ...]
     layers: Layers
@@ -38,13 +38,12 @@ class ComparedView:
 
 @dataclass(frozen=True, slots=True)
 class ViewGroup:
-    """The changes that show in the same views.
+    """The changes that occur in the same views.
 
     Attributes:
-        views: these.
-        count: how many were compared.
-        difference: the changes; places and versions are those of the first of these views.
-        layer: the last layer that all of these views have and no other one; empty where there is none.
+        count: the number of views compared.
+        difference: positions and versions are from the first view.
+        layer: the last layer that exactly these views have, or empty.
     """
 
     views: tuple[ComparedView, ...]
@@ -54,7 +53,7 @@ class ViewGroup:
 
     @property
     def heading(self) -> str:
-        """In which views it is, in one line; what stands after the colon is of the settings and the tree."""
+        """The views in one line; the text after the colon comes from the settings and the tree."""
         number = len(self.views)
         if number == self.count > 1:
             return f"in all {number} views"
@@ -65,7 +64,7 @@ class ViewGroup:
 
 
 def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, ...]:
-    """Group what differs in views, the changes of most views first."""
+    """Group differences, the changes of most views first."""
     views = tuple(differences)
     first: dict[_Identity, _Change] = {}
     shown: defaultdict[_Identity, list[int]] = defaultdict(list)
@@ -93,12 +92,12 @@ def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, 
 
 
 def _content(change: _Change, fields: dict[int, object]) -> tuple[str, object]:
-    """Return the name of a resource, and what equal changes of it have in common; `fields` has what is known of others."""
+    """Return the name of a resource, and the content that identifies a change; `fields` is a cache."""
     if isinstance(change, Resource):
         return change.name, (change.version, change.ttl_s, change.aliases)
     if not change.fields:
         return change.after.name, (change.before.version, change.after.version)
-    # In all views that share what changed, they are the same object.
+    # Views that share a change have the same object.
     known = fields.get(id(change.fields))
     if known is None:
         known = fields[id(change.fields)] = tuple(map(_field, change.fields))
@@ -110,7 +109,7 @@ def _field(change: FieldChange) -> object:
 
 
 def _views_by_layer(views: Iterable[ComparedView]) -> Mapping[tuple[int, ...], str]:
-    """Return for the views of each layer, by their numbers, that layer; of layers with the same views, the last one."""
+    """Return the layer for each set of views, by their numbers, that is the set of a layer; of several, the last."""
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for number, view in enumerate(views):
         for layer in folders_of(view.layers):

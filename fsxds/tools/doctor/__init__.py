@@ -1,1 +1,1 @@
-"""Examine an Envoy's bootstrap together with a tree, and report what will go wrong when the Envoy starts."""
+"""Examines an Envoy's bootstrap together with a tree, for problems when the Envoy starts."""

@@ -1,4 +1,4 @@
-"""A bootstrap as its author wrote it, and the places of faults in the files of a bootstrap and of a tree."""
+"""Reads a bootstrap, and positions faults in the files of a bootstrap and of a tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fsxds.snapshots.parse import problems_of
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One document of a file as its author wrote it; `value` is None where it is no plain value."""
+    """One document of a file in its author's spelling; `value` is None if the document is no plain value."""
 
     catalogue: Catalogue
     file: SourceFile
@@ -33,18 +33,18 @@ class Written:
     value: PlainValue = None
 
     def authored(self, fault: Fault) -> Fault:
-        """Return the fault with its path in the author's own spelling."""
+        """Return the fault with its path in the author's spelling."""
         return replace(fault, field_path=authored_path(self.value, fault.field_path))
 
     def problems(self, faults: Iterable[Fault]) -> Iterator[Problem]:
-        """Yield faults, with the author's paths, as problems at their places."""
+        """Yield the faults, with authored paths, as problems with positions."""
         return problems_of(self.file, self.locate, [(self.document, fault) for fault in faults], self.catalogue)
 
 
 def resource_problems(
     findings: Iterable[tuple[Resource, Fault]], catalogue: Catalogue, sources: Mapping[PurePosixPath, bytes]
 ) -> Iterator[Problem]:
-    """Put faults of resources, with the API's paths from the top of each, to their places in the files of the tree."""
+    """Yield the faults of resources as problems; paths have the API's names, from the resource on."""
     by_file: defaultdict[PurePosixPath, defaultdict[int, list[tuple[Resource, Fault]]]]
     by_file = defaultdict(lambda: defaultdict(list))
     for resource, fault in findings:
@@ -56,7 +56,7 @@ def resource_problems(
 
 
 def one_of_each(faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Yield the first of equal faults of a document, with the number of the others: generated files repeat them."""
+    """Yield the first of equal faults and their number: generated files repeat faults."""
     alike: defaultdict[tuple[str, str], list[Fault]] = defaultdict(list)
     for fault in faults:
         alike[fault.rule, fault.message].append(fault)
@@ -77,7 +77,6 @@ def _written(path: PurePosixPath, content: bytes, number: int, catalogue: Catalo
 
 
 def _within(written: Written, resource: Resource, fault: Fault) -> Fault:
-    """Return a fault of a resource as one of its document."""
     start = resource.origin.field_path
     inner = authored_path(_value_at(written.value, start), fault.field_path)
     return replace(fault, field_path=(*start, *inner))
@@ -99,32 +98,19 @@ BOOTSTRAP = "envoy.config.bootstrap.v3.Bootstrap"
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFile:
-    """What came out of the file.
-
-    Attributes:
-        message: the bootstrap; None where a mistake leaves none.
-        problems: what is wrong with its text and its fields.
-        written: finds the places of fields.
-    """
+    """A bootstrap read from a file; `message` is None if a mistake leaves none."""
 
     message: Message | None
     problems: tuple[Problem, ...]
     written: Written
 
     def problems_of(self, faults: Iterable[Fault]) -> Iterator[Problem]:
-        """Put faults of the message, with the API's paths, to their places."""
+        """Yield the faults of the message, with the API's paths, as problems with positions."""
         return self.written.problems(one_of_each(self.written.authored(fault) for fault in faults))
 
 
 def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, rules: FieldRules) -> BootstrapFile:
-    """Read a bootstrap as Envoy does, which rejects unknown fields there.
-
-    Args:
-        path: of the file, as it is reported; a suffix that no format claims is taken for YAML.
-        content: of the file.
-        catalogue: the message types that exist.
-        rules: the constraints of the fields.
-    """
+    """Read a bootstrap as Envoy does, rejecting unknown fields; a file with an unknown suffix is read as YAML."""
     file_format = format_of(path) or FORMATS[0]
     written = Written(catalogue, SourceFile.of(path, content), file_format.locate)
     faults: list[Fault]
@@ -145,7 +131,7 @@ def read_bootstrap(path: PurePosixPath, content: bytes, catalogue: Catalogue, ru
 
 def _value_of(document: PlainDocument | MessageDocument) -> PlainValue:
     value = document.value if isinstance(document, PlainDocument) else None
-    # A document in text format has an `@type`, as a resource has.
+    # A document in text format has an `@type`, like a resource.
     return {key: element for key, element in value.items() if key != "@type"} if isinstance(value, dict) else value
 
 

@@ -1,4 +1,4 @@
-"""Check a bootstrap, the static clusters that configuration comes from, and messages that Envoy rejects at start."""
+"""Checks bootstraps, the static clusters of config sources, and messages that Envoy rejects at start."""
 
 from __future__ import annotations
 
@@ -29,13 +29,7 @@ _STREAMS = {GRPC, DELTA_GRPC}
 
 @dataclass(frozen=True, slots=True)
 class TreeFacts:
-    """What a bootstrap has to subscribe to in a tree.
-
-    Attributes:
-        clusters: how many clusters.
-        listeners: how many listeners.
-        runtime_names: the runtime layers.
-    """
+    """The resources that a bootstrap must subscribe to."""
 
     clusters: int = 0
     listeners: int = 0
@@ -43,7 +37,7 @@ class TreeFacts:
 
 
 def bootstrap_faults(bootstrap: DynamicMessage, envoy: EnvoyFacts, tree: TreeFacts) -> Iterator[Fault]:
-    """Check the bootstrap apart from its config sources: node, admin page, subscriptions and runtime layers."""
+    """Check node, admin page, subscriptions and runtime layers, but not config sources."""
     yield from _check_node(bootstrap)
     yield from _check_admin(bootstrap)
     yield from _check_streams(bootstrap.dynamic_resources)
@@ -156,12 +150,9 @@ _AUTO, _V6_ONLY = 0, 2
 def xds_cluster_faults(
     envoy: EnvoyFacts, subscriptions: Collection[ConfigSourceUse], grpc: Collection[str]
 ) -> Iterator[Fault]:
-    """Check each static cluster that configuration comes from.
+    """Check the static clusters of config sources; `subscriptions` have a private poll or stream.
 
-    Args:
-        envoy: has the clusters.
-        subscriptions: all that hold a poll or stream of their own.
-        grpc: the clusters that ADS streams go to.
+    `grpc` are the clusters of ADS streams.
     """
     by_cluster: defaultdict[str, set[ConfigSourceUse]] = defaultdict(set)
     for subscription in subscriptions:
@@ -200,7 +191,7 @@ def _hosts(message: DynamicMessage) -> set[str]:
 
 
 def _check_limits(cluster: StaticCluster, subscriptions: Collection[ConfigSourceUse]) -> Iterator[Fault]:
-    """Each subscription holds a request, and over HTTP/1.1 a connection (ENVOY.md E5)."""
+    """Check the circuit breakers: each subscription holds a request, over HTTP/1.1 a connection (ENVOY.md E5)."""
     breakers = cluster.message.circuit_breakers
     index, thresholds = next(
         ((index, one) for index, one in enumerate(breakers.thresholds) if one.priority == 0), (None, None)
@@ -257,7 +248,7 @@ def _check_protocol(cluster: StaticCluster, catalogue: Catalogue, *, is_grpc: bo
 
 
 def _http2_options(cluster: StaticCluster, catalogue: Catalogue) -> tuple[FieldPath, DynamicMessage]:
-    """Return the HTTP/2 options of a cluster and their path, None where it does not speak HTTP/2."""
+    """Return the path of a cluster's HTTP/2 options and the options, or None in their place."""
     message = cluster.message
     if message.HasField("http2_protocol_options"):
         return (*cluster.field_path, "http2_protocol_options"), message.http2_protocol_options
@@ -275,7 +266,7 @@ def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMe
 
 
 def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
-    """Return whether the protocol is negotiated, HTTP/3, or that of the downstream: then it may well be HTTP/2."""
+    """Return whether the protocol is negotiated, HTTP/3, or the downstream's, and so may be HTTP/2."""
     options = _protocol_options(cluster, catalogue)
     if options is None:
         return False
@@ -284,11 +275,11 @@ def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
 
 
 def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a DataSource: the file that it names is read when the resource is made."""
+    """Check that the file of a DataSource exists: Envoy reads it when it creates the resource."""
     if source.WhichOneof("specifier") == "filename" and not envoy.look_at(source.filename).exists:
         yield Fault(
             "missing-data-file",
-            # Its name is not repeated: it may be the secret itself, in the wrong field.
+            # The name is not repeated: it may be the secret itself, in the wrong field.
             "the file that this names does not exist here; Envoy rejects what names a missing file",
             "write it before Envoy reads this, or correct the path",
             (*field_path, "filename"),
@@ -297,13 +288,13 @@ def check_data_source(source: DynamicMessage, field_path: FieldPath, envoy: Envo
 
 
 class ScopedRoutes:
-    """Checks scoped routes whose route tables come from one file: Envoy takes one table a file (ENVOY.md E28)."""
+    """Checks scoped routes with route tables from one file: Envoy takes one table per file (ENVOY.md E28)."""
 
     def __init__(self, names_of_tree: frozenset[str]) -> None:
         self._names_of_tree = names_of_tree
 
     def check(self, routes: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-        """Check a ScopedRoutes message; scopes that stand in a listener hold their route tables themselves."""
+        """Check a ScopedRoutes message; inline scopes contain their route tables."""
         if routes.rds_config_source.WhichOneof("config_source_specifier") not in {"path", "path_config_source"}:
             return
         names = self._names_of_tree if routes.HasField("scoped_rds") else ()
@@ -317,7 +308,7 @@ class ScopedRoutes:
 
 
 def check_route_table(table: DynamicMessage, field_path: FieldPath, _: EnvoyFacts) -> Iterator[Fault]:
-    """Check a RouteConfiguration that Envoy rejects while a cluster of it is not there yet (ENVOY.md E55)."""
+    """Check for a RouteConfiguration that Envoy rejects while one of its clusters is missing (ENVOY.md E55)."""
     is_inline = field_path[-1:] == ("route_config",)
     is_eager = table.validate_clusters.value if table.HasField("validate_clusters") else is_inline
     if is_eager and _names_clusters(table):
@@ -348,13 +339,7 @@ _CONFIG_SOURCE = "envoy.config.core.v3.ConfigSource"
 
 
 def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str) -> tuple[Resource, Fault] | None:
-    """Return the first resource that an Envoy cannot get by REST, with the field and why; None where there is none.
-
-    Args:
-        snapshot: the tree.
-        catalogue: the message types that exist.
-        xds_cluster: the static cluster by which the Envoy reaches REST.
-    """
+    """Return the first resource that an Envoy cannot get by REST from `xds_cluster`, with the reason; else None."""
     for row in _STREAMS_ALONE:
         for resource in snapshot.resources(row.type_url).values():
             return resource, Fault(_RULE, f"is one of the {row.noun}, which have no REST form", "")
@@ -369,7 +354,7 @@ def find_stream_need(snapshot: Snapshot, catalogue: Catalogue, xds_cluster: str)
 
 
 def _need_of(source: DynamicMessage, xds_cluster: str) -> tuple[str, FieldPath] | None:
-    """Return what a config source asks for that REST does not have, and the field that does."""
+    """Return why a config source needs a stream, and the path of the field; None if REST suffices."""
     chosen = source.WhichOneof("config_source_specifier")
     if chosen == "ads":
         return "asks for ADS", ("ads",)

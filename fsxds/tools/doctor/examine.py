@@ -1,8 +1,6 @@
-"""The whole examination: every message of the bootstrap and of the tree, then the two together.
+"""Examines every message of a bootstrap and of a tree, then the two together.
 
-Whether the time to live of a resource gets to the Envoy of a bootstrap.
-
-Check the collections that a bootstrap asks for by `xdstp://` locators, and what of a tree is in them.
+This includes a resource's time to live, and the members of collections requested by `xdstp://` locators.
 
 Source: ENVOY.md E72, E73, E77.
 """
@@ -41,10 +39,10 @@ _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _A
 
 
 def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fault]:
-    """Note a time to live that comes to nothing; None is no bootstrap. Source: ENVOY.md E19.
+    """Report a time to live without effect, if there is a bootstrap. Source: ENVOY.md E19.
 
-    By REST and from files Envoy ignores it. On streams the server sends one only to a client that announces the feature,
-    which Envoy does only where its bootstrap lists it.
+    Envoy ignores it by REST and from files. On streams the server sends it only to a client that announces the feature,
+    as Envoy does only if its bootstrap lists it.
     """
     if resource.ttl_s is None or bootstrap is None:
         return
@@ -60,7 +58,6 @@ def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fau
 
 
 def _streams(bootstrap: DynamicMessage) -> frozenset[int]:
-    """Return the types of API by which the bootstrap has resources come."""
     dynamic = bootstrap.dynamic_resources
     sources = [dynamic.ads_config, dynamic.cds_config.api_config_source, dynamic.lds_config.api_config_source]
     return frozenset(source.api_type for source in sources if source.ByteSize())
@@ -77,12 +74,11 @@ _SCOPED_ROUTES = "envoy.extensions.filters.network.http_connection_manager.v3.Sc
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is examined.
+    """The input of an examination.
 
     Attributes:
-        bootstrap: its message; None where only the tree is examined.
-        snapshot: the tree.
-        is_rewritten: the tree is mirrored as files, with its sources replaced by paths into the mirror.
+        bootstrap: None if only the tree is examined.
+        is_rewritten: the tree is mirrored, with sources replaced by paths into the mirror.
     """
 
     bootstrap: DynamicMessage
@@ -92,20 +88,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFindings:
-    """What was found: faults of the bootstrap, and of resources, with paths from the top of each."""
+    """Faults of the bootstrap and of resources; paths start at the top of each message."""
 
     bootstrap: tuple[Fault, ...]
     resources: tuple[tuple[Resource, Fault], ...]
 
 
 def examine(case: Case, catalogue: Catalogue, look_at: LookAt) -> BootstrapFindings:
-    """Examine a bootstrap and a tree.
-
-    Args:
-        case: the two.
-        catalogue: the message types that exist.
-        look_at: returns what is at the path of a file.
-    """
+    """Examine a bootstrap and a tree."""
     bootstrap, snapshot = case.bootstrap, case.snapshot
     envoy = EnvoyFacts.of(bootstrap, catalogue, look_at)
     checks = _checks(snapshot, catalogue)
@@ -170,12 +160,12 @@ READ_PATIENCE_S = 10.0
 
 
 async def drain_remark(address: Address, linger_s: float) -> str | None:
-    """Return what is wrong with `--linger` for the Envoy with this admin page; None where it is long enough.
+    """Return a warning if `--linger` is shorter than the drain time of the Envoy with this admin page, else None.
 
     Source: ENVOY.md E66, E68.
 
     Raises:
-        UsageError: no Envoy answers there.
+        UsageError: no Envoy answers.
     """
     async with open_session(str(address), READ_PATIENCE_S) as session:
         host = "envoy" if isinstance(address, UnixAddress) else str(address)
@@ -193,19 +183,19 @@ async def drain_remark(address: Address, linger_s: float) -> str | None:
 
 _NODE = "xds.node."
 _METADATA = "metadata"
-# What Envoy itself puts there, whatever the bootstrap says.
+# Envoy sets these itself, whatever the bootstrap says.
 _OF_ENVOY = frozenset({"user_agent_name", "user_agent_version"})
 
 
 @dataclass(frozen=True, slots=True)
 class AskedCollection:
-    """A collection as Envoy asks for it: the glob without parameters, and these; None for a value that is not known here."""
+    """A collection in Envoy's request: the glob, and its parameters apart; None for an unknown value."""
 
     glob: ResourceName
     params: dict[str, str | None]
 
     def holds(self, member: ResourceName) -> bool:
-        """Whether Envoy takes a resource of this name for a member."""
+        """Whether Envoy takes a resource of this name as a member."""
         context = dict(member.context)
         return (
             self.is_beside(member)
@@ -214,7 +204,7 @@ class AskedCollection:
         )
 
     def is_beside(self, member: ResourceName) -> bool:
-        """Whether a name is in the directory, with whatever parameters."""
+        """Whether a name is in the directory, with any parameters."""
         return replace(member.glob, context=()) == self.glob
 
 
@@ -257,11 +247,10 @@ def _has_no_collections(dynamic: DynamicMessage, row: ResourceType) -> bool:
 
 
 def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str | None]:
-    """Return the parameters that Envoy adds, with the values that the bootstrap says."""
     params: dict[str, str | None] = {}
     for field in bootstrap.node_context_params:
         if field == _METADATA:
-            # Numbers of a Struct are written as JSON writes them; a text is in quotes.
+            # Numbers in a Struct are written as in JSON; a text is in quotes.
             metadata = printer.to_plain(bootstrap.node.metadata)
             params |= {f"{_NODE}{_METADATA}.{key}": _json(value) for key, value in metadata.items()}
         else:
@@ -270,14 +259,14 @@ def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str |
 
 
 def _value_of(node: DynamicMessage, field: str) -> str | None:
-    """Return what the bootstrap says of the node; None where it says nothing, which a flag of Envoy may do."""
+    """Return the bootstrap's value of a field of the node; None if only a flag of Envoy may set it."""
     owner, _, part = field.rpartition(".")
     found = getattr(node.locality, part, "") if owner == "locality" else getattr(node, field, "")
     return found if isinstance(found, str) and found else None
 
 
 def _json(value: object) -> str | None:
-    # How Envoy writes what is within a list or an object is not relied on.
+    # Envoy's format of values within a list or an object is not relied on.
     return None if isinstance(value, float | dict | list) else json.dumps(value, ensure_ascii=False)
 
 

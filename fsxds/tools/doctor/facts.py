@@ -1,4 +1,4 @@
-"""What the checks need to know: the Envoy, the messages in a bootstrap or a resource, their subscriptions, and files on disk."""
+"""Facts for the checks: the Envoy to start, subscriptions of messages, and files on disk."""
 
 # ruff: noqa: PTH110, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120
 from __future__ import annotations
@@ -15,13 +15,12 @@ from fsxds.model.values import FieldPath
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What is at a path.
+    """The state of a path on disk.
 
     Attributes:
-        exists: there is a file or a directory.
-        swapped_in: the directory whose link is replaced when the content changes, None where no such link is on the way.
-        is_config_map: that link is the `..data` of a Kubernetes volume.
-        head: the first bytes of a file, as many as tell formats apart; empty for anything else.
+        swapped_in: the directory with the link that is replaced when the content changes; None without such a link.
+        is_config_map: the link is the `..data` of a Kubernetes volume.
+        head: the first bytes of a file, enough to distinguish formats; else empty.
     """
 
     exists: bool
@@ -31,38 +30,35 @@ class FileFacts:
 
 
 LookAt = Callable[[str], FileFacts]
-"""Looks at a path, which may be relative to the current directory. Never raises."""
+"""Examines a path, which may be relative to the current directory. Never raises."""
 
 
-# Of Cluster.DiscoveryType and of ApiConfigSource.ApiType.
+# Values of Cluster.DiscoveryType and ApiConfigSource.ApiType.
 STRICT_DNS, LOGICAL_DNS, EDS = 1, 2, 3
 REST, GRPC, DELTA_GRPC = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class StaticCluster:
-    """A cluster of the bootstrap, and the path that leads to it there."""
+    """A cluster of the bootstrap and its path there."""
 
     message: DynamicMessage
     field_path: FieldPath
 
     @property
     def is_eds(self) -> bool:
-        """Whether its endpoints are discovered: then no configuration can come from it."""
+        """Whether its endpoints are discovered; then Envoy gets no configuration from it."""
         return bool(self.message.WhichOneof("cluster_discovery_type") == "type" and self.message.type == EDS)
 
 
 @dataclass(frozen=True, slots=True)
 class EnvoyFacts:
-    """What is known of the Envoy that is to start.
+    """The known facts about the Envoy to start.
 
     Attributes:
-        catalogue: the message types that exist.
-        look_at: returns what is at a path.
-        clusters: the static clusters by name; None where no bootstrap is known.
-        has_ads: there is an `ads_config`; true where no bootstrap is known.
-        is_rewritten: Envoy gets other config sources than those examined: paths into the mirror.
-        clusters_of_tree: the names of the clusters that the tree has.
+        clusters: the static clusters by name; None without a bootstrap.
+        has_ads: there is an `ads_config`; true without a bootstrap.
+        is_rewritten: Envoy gets paths into the mirror in place of the examined config sources.
     """
 
     catalogue: Catalogue
@@ -74,7 +70,7 @@ class EnvoyFacts:
 
     @classmethod
     def of(cls, bootstrap: DynamicMessage, catalogue: Catalogue, look_at: LookAt) -> EnvoyFacts:
-        """Read the facts off a bootstrap; None where there is none."""
+        """Read the facts from a bootstrap, which may be None."""
         if bootstrap is None:
             return cls(catalogue, look_at)
         clusters = {
@@ -90,9 +86,9 @@ _CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.
 
 @dataclass(frozen=True, slots=True)
 class ConfigSourceUse:
-    """One use of a config source, which holds a poll or a stream of its own.
+    """One use of a config source by a private poll or stream; equal uses are one subscription.
 
-    `asked` is the type's short name and what is subscribed to; equal ones are one subscription.
+    `asked` is the type's short name and the subscribed name.
     """
 
     cluster: str
@@ -101,7 +97,7 @@ class ConfigSourceUse:
 
 
 def subscriptions_of(message: DynamicMessage, field_path: FieldPath) -> Iterator[ConfigSourceUse]:
-    """Yield the subscriptions of a message itself, without those of the messages within it."""
+    """Yield the subscriptions of a message, without nested messages."""
     find = _FINDERS.get(message.DESCRIPTOR.full_name)
     for source, asked in find(message, field_path) if find else ():
         if source.WhichOneof("config_source_specifier") != "api_config_source":
@@ -123,7 +119,7 @@ _Found = Iterator[tuple[DynamicMessage, tuple[str, str]]]
 def _of_cluster(message: DynamicMessage, _: FieldPath) -> _Found:
     if message.HasField("eds_cluster_config"):
         eds = message.eds_cluster_config
-        # Each cluster has a subscription, also when two have one service_name.
+        # Each cluster has a subscription, even if two have the same service_name.
         yield eds.eds_config, ("eds", message.name)
 
 
@@ -170,7 +166,7 @@ _CONFIG_MAP_LINK = "..data"
 
 
 def look_at(path: str) -> FileFacts:
-    """Look at a path, relative to the current directory as it is for an Envoy started here."""
+    """Examine a path, relative to the current directory as for an Envoy started here."""
     if "\0" in path:
         return FileFacts(exists=False)
     swapped_in, is_config_map = _swapping(path)
@@ -178,7 +174,7 @@ def look_at(path: str) -> FileFacts:
 
 
 def _swapping(path: str) -> tuple[str | None, bool]:
-    """Return the directory on the way to a path whose link is swapped, as the path spells it, and what kind it is."""
+    """Return the ancestor directory with a swapped link, in the path's spelling, and whether it is a ConfigMap."""
     folder = os.path.dirname(path)
     while True:
         if os.path.islink(os.path.join(folder, _CONFIG_MAP_LINK)):
@@ -194,7 +190,7 @@ def _swapping(path: str) -> tuple[str | None, bool]:
 def _is_generation_link(folder: str) -> bool:
     """Return whether a directory is a link to its neighbour: `current -> generation-7`.
 
-    Links that lead elsewhere (`/var/run -> /run`) are part of the system, and stay.
+    Other links (`/var/run -> /run`) are part of the system and are not swapped.
     """
     try:
         target = os.readlink(folder)

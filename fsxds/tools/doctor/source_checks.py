@@ -1,4 +1,4 @@
-"""Check a config source, in a bootstrap or in a resource, and the file that it names."""
+"""Checks a config source in a bootstrap or resource, and the file that it names."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ from fsxds.api.catalogue import DynamicMessage
 from fsxds.model.values import Fault, FieldPath, Severity
 from fsxds.tools.doctor.facts import REST, EnvoyFacts, FileFacts
 
-# Text format under any of these names is read as JSON (ENVOY.md E22).
+# Envoy reads text format under these suffixes as JSON (ENVOY.md E22).
 _TEXT_FORMAT = (".textproto", ".txtpb", ".pbtxt", ".prototxt")
 _READ_AS_YAML = (".yaml", ".yml")
-# No serialized DiscoveryResponse begins like this; as binary it would be an empty one.
+# No serialized DiscoveryResponse begins like this; read as binary, such a file is an empty response.
 _TEXT_HEADS = (b"{", b"#", b"---", b"resources", b"version_info", b"versionInfo", b"type_url", b"typeUrl", b'"')
 
 
 def path_faults(path: str, watched: str | None, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a path that Envoy subscribes to.
+    """Check a path that Envoy subscribes to, and its `watched_directory`, if any.
 
-    Args:
-        path: of the file.
-        watched: the `watched_directory`, None where there is none.
-        field_path: where the path is written, or what holds it.
-        envoy: looks at files.
+    `field_path` is that of the path, or of its holder.
     """
     facts = envoy.look_at(path)
     if not facts.exists:
@@ -79,12 +75,12 @@ def _normal(path: str) -> str:
 _LONGEST_DELAY_S = 5.0
 _SHORTEST_TIMEOUT_S = 5.0
 _DEFAULT_TIMEOUT_S = 1.0
-# Less than half a millisecond is no time-out at all (ENVOY.md E3); field rules have their say on zero.
+# Less than half a millisecond means no time-out (ENVOY.md E3); field rules check zero.
 _NO_TIMEOUT_S = 0.0005
 
 
 def check_config_source(source: DynamicMessage, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a ConfigSource and what it points at."""
+    """Check a ConfigSource and its target."""
     chosen = source.WhichOneof("config_source_specifier")
     if envoy.is_rewritten and chosen in {"ads", "api_config_source"}:
         return
@@ -169,7 +165,7 @@ def _check_cluster(name: str, field_path: FieldPath, envoy: EnvoyFacts) -> Itera
         f'"{name}" {fact}; configuration can come from static clusters with fixed or DNS addresses alone',
         "add it to the bootstrap's static_resources.clusters, or mirror files with --mirror-config-sources",
         field_path,
-        # Secrets are asked for later than the rest, also of clusters that come by CDS.
+        # Envoy subscribes to secrets later than to the rest, also at clusters that come by CDS.
         severity=Severity.WARNING if is_secret else Severity.ERROR,
     )
 

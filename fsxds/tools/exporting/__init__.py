@@ -1,1 +1,1 @@
-"""A view of a tree as files that any web server can serve under the paths of HTTP GET."""
+"""Exports a view of a tree as files, for any web server to serve under the paths of HTTP GET."""

@@ -1,4 +1,4 @@
-"""The directory of exported files: which of them are ours, written whole, in order, and removed when they are gone."""
+"""Tracks, replaces and removes the files of an export in their directory."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ OBJECTS = "objects"
 _FORMAT = 1
 
 Digests = dict[PurePosixPath, str | None]
-"""SHA-256 by path; None of a file that is about to be written, which is ours whatever it holds."""
+"""SHA-256 by path; None for a file about to be written, which is ours whatever its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What was written into a directory.
+    """The record of the files that fsxds wrote into a directory.
 
     Attributes:
-        digests: of all files.
-        exported_at_s: the time of change that the newest of them have.
-        unused: objects that the last change left without a use.
+        exported_at_s: the newest modification time of the files.
+        unused: objects that the last change left unused.
     """
 
     digests: Digests = field(default_factory=dict)
@@ -39,7 +38,7 @@ class Manifest:
     unused: frozenset[PurePosixPath] = frozenset()
 
     def encode(self) -> bytes:
-        """Write it: equal manifests make equal bytes."""
+        """Encode the manifest; equal manifests make equal bytes."""
         document = {
             "format": _FORMAT,
             "exported_at_s": self.exported_at_s,
@@ -50,7 +49,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, content: bytes | None) -> Manifest:
-        """Read one. Of what is none, no file is known to be ours: equal ones are adopted, and others reported."""
+        """Decode a manifest; an unreadable one is empty, so that equal files are adopted and others reported."""
         try:
             document = json.loads(content or b"")
             if document["format"] != _FORMAT:
@@ -64,7 +63,7 @@ class Manifest:
 
 
 def _inside(text: str) -> PurePosixPath:
-    """Reject what would lead out of the directory: what a manifest names may be overwritten and removed."""
+    """Reject a path outside of the directory: files named by a manifest may be overwritten and removed."""
     path = PurePosixPath(text)
     if path.is_absolute() or not path.parts or ".." in path.parts or path.parts[0] == OURS or "\0" in text:
         raise ValueError(f"fsxds exports no file {text!r}")
@@ -73,14 +72,12 @@ def _inside(text: str) -> PurePosixPath:
 
 @dataclass(frozen=True, slots=True)
 class FilesExported:
-    """What became of files.
+    """The result of an export.
 
     Attributes:
-        written: in order.
-        removed: those that were exported before, and are no more.
-        unchanged: how many were as they should be.
-        blocked: those of somebody else that stand in the way.
-        kept: what is gone from the export, and stays because somebody changed it.
+        written: in order of writing.
+        blocked: foreign files in the place of an exported one.
+        kept: files that are gone from the export but stay, because they were changed since.
     """
 
     written: tuple[PurePosixPath, ...]
@@ -91,23 +88,19 @@ class FilesExported:
 
 
 def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExported:
-    """Bring a directory in step with files: nothing that fsxds did not export is touched.
+    """Update a directory with the exported files; files that fsxds did not export are not touched.
 
-    They are replaced one by one, whole, in the order of the mapping; then what is gone is removed. So what is named by
-    others, or by an index, comes before what names it. An object goes with the second change after it had a use: who has
-    read the index before can still read what that names.
+    Files are replaced atomically, in the order of the mapping; then files that are gone are removed. So a file comes
+    before the files and the index that name it. An object is removed with the second change after its last use: a
+    client with the previous index can still read its objects.
 
-    Files that change get a time of change that is later, in whole seconds, than that of the files before: web servers
-    make their tags of it (nginx of it and the size), and have to make another one for another content.
-
-    Args:
-        root: made, with its parents, where there is none.
-        files: the content by path.
+    Changed files get a modification time later, in whole seconds, than all files before: web servers make ETags of it
+    (nginx of it and the size).
 
     Raises:
         ValueError: a path leads out of the directory.
-        UsageError: another process exports into the directory, or it is one of mirrored files.
-        OSError: some were not written; the next call goes on from there.
+        UsageError: another process exports into the directory, or the directory is a mirror.
+        OSError: some files were not written; the next call continues from there.
     """
     for path in files:
         _inside(str(path))
@@ -122,8 +115,6 @@ def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExport
 
 
 class _Export:
-    """One export into a directory that this process holds."""
-
     def __init__(self, directory: MirrorDirectory, files: Mapping[PurePosixPath, bytes]) -> None:
         self._directory = directory
         self._files = files
@@ -135,14 +126,13 @@ class _Export:
         self._kept: list[Remark] = []
 
     def run(self) -> FilesExported:
-        """Write what differs, and remove what is gone."""
         gone = self._before.digests.keys() - self._files.keys()
         self._remove_each(gone & _in_the_way(self._files, gone))
         blocked = tuple(self._blocked())
         others = {remark.subject for remark in blocked}
         self._write_each([path for path in self._files if str(path) not in others])
         unused = {path for path in gone & self._digests.keys() if path.parts[0] == OBJECTS}
-        # A change has another index. Where nothing changed, whoever read the last one may still be at it.
+        # A change has a new index. Without a change, clients may still use the last one.
         outlived = unused & self._before.unused if self._written else set()
         self._remove_each((gone & self._digests.keys()) - unused | outlived)
         self._save(Manifest(self._digests, self._newest_s, frozenset(unused - outlived)))
@@ -154,7 +144,7 @@ class _Export:
         return self._now_s if self._written else self._before.exported_at_s
 
     def _blocked(self) -> Iterator[Remark]:
-        """Yield the files in whose place is something else; an equal file is adopted."""
+        """Yield the paths that foreign files occupy; an equal file is adopted."""
         for path, content in self._files.items():
             if (obstacle := self._directory.obstacle(path)) is not None:
                 yield Remark(
@@ -168,7 +158,7 @@ class _Export:
     def _write_each(self, paths: Iterable[PurePosixPath]) -> None:
         wanted = [path for path in paths if self._directory.read(path) != self._files[path]]
         if wanted:
-            # Before the first one: nothing that a killed process leaves is unknown.
+            # Announced before the first write, so that a killed process leaves no unknown file.
             announced: Digests = {**self._digests, **dict.fromkeys(wanted)}
             self._save(Manifest(announced, self._now_s, self._before.unused))
         for path in wanted:
@@ -197,6 +187,6 @@ class _Export:
 
 
 def _in_the_way(files: Mapping[PurePosixPath, bytes], gone: Iterable[PurePosixPath]) -> frozenset[PurePosixPath]:
-    """Return which of the files that are gone are where folders of files are due, or in folders where files are."""
+    """Return the files that are gone and in the place of a new folder, or below a new file."""
     folders = {folder for path in files for folder in path.parents}
     return frozenset(path for path in gone if path in folders or any(folder in files for folder in path.parents))

@@ -1,12 +1,12 @@
-"""What is exported of a snapshot: which files there are, and what is in them. Pure.
+"""The files of an export and their content, computed from a snapshot without I/O.
 
 | rule | why |
 | --- | --- |
-| A file has the path of its URL, decoded: `<type>/<path>`, with `?<parameters>` where the name has some. | Any web server finds it there. |
-| Where several names have one URL, that comes first which HTTP GET answers with. | Both answer alike. |
+| A file has the path of its URL, decoded: `<type>/<path>`, with `?<parameters>` if the name has some. | Any web server finds it there. |
+| If several names have one URL, the name that HTTP GET answers with takes it. | Both answer alike. |
 | A name that no file can have is in the index alone, with its object. | Nothing may lead out of the directory. |
 | `objects/<SHA-256>.json` has the same content, and never another. | It may be cached for ever, and an index and its objects are of one moment. |
-| Secrets are left out, and resources with credentials in them, unless each is allowed by name. | Who serves files does not ask who reads them. |
+| Secrets are left out, and resources with credentials in them, unless each is allowed by name. | A file server does not check who reads. |
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from fsxds.transports.http_get.representations import JSON_CONTENT, content_of, 
 
 LIST_COLLECTION_URL = BY_MESSAGE_TYPE[LIST_COLLECTION].type_url
 INDEX = PurePosixPath("index.json")
-# What file systems take as a part of a path; and as a path, with room for that of the directory.
+# Limits of file systems for a part of a path, and for a path, with a margin for the directory's own.
 LONGEST_PART_BYTES, LONGEST_PATH_BYTES = 255, 3000
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRules:
-    """How a snapshot is exported.
+    """The rules of an export.
 
     Attributes:
-        urls: where the directory will be served, and where the resources of other authorities are.
-        host: that of its URL; names of this authority are at its paths too.
-        allowed: the resources that may have credentials: `<type>/<name>`, such as `lds/edge`; `*` stands for anything.
+        urls: the URL of the directory, and URLs of other authorities.
+        host: the host of its URL; names with this authority are at its paths too.
+        allowed: resources that may have credentials: `<type>/<name>`, such as `lds/edge`; `*` matches any text.
     """
 
     urls: Urls = field(default_factory=lambda: Urls(""))
@@ -58,11 +58,10 @@ class Pages:
     """The files of an export.
 
     Attributes:
-        files: their content by path, in the order in which they are to be written.
-        count: how many resources are in them.
-        secret_count: how many secrets were left out.
-        withheld: resources that are not exported, because of what they hold.
-        unnamed: resources that have no file of their own name.
+        files: content by path, in the order of writing.
+        secret_count: the number of secrets left out.
+        withheld: resources with possible credentials.
+        unnamed: resources that have no file of their name.
     """
 
     files: Mapping[PurePosixPath, bytes]
@@ -74,7 +73,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """One resource, its content, the path of its file, None where it has none, and its URL."""
+    """One resource; `path` is None if it has no file."""
 
     resource: Resource
     content: bytes
@@ -91,7 +90,7 @@ class _Page:
 
 
 def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pages:
-    """Return what is to be exported of a snapshot."""
+    """Return the files to export of a snapshot."""
     credentials, printer = CredentialFinder(catalogue), Printer(catalogue)
     pages: list[_Page] = []
     withheld: list[Remark] = []
@@ -125,17 +124,15 @@ def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pa
 
 
 def _content_of(resource: Resource, printer: Printer, rules: ExportRules) -> bytes:
-    """Return what HTTP GET answers with, in JSON."""
     if resource.type_url == LIST_COLLECTION_URL:
         return dump([*collection_content(printer.resource_plain(resource.type_url, resource.body), rules.urls)])
     return content_of(resource, JSON_CONTENT, printer)
 
 
-# -- which resource has which file
+# -- assignment of files to resources
 
 
 def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unnamed: list[Remark]) -> Iterator[_Page]:
-    """Yield the resources of a type with their files; those that have none are reported."""
     placed: dict[PurePosixPath, _Page] = {}
     rejected: list[tuple[_Page, str]] = []
     for page in pages:
@@ -161,11 +158,11 @@ def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unna
 
 
 def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple[str, str]:
-    """Return the path of the URL of a resource, and why HTTP GET does not answer there with it; empty where it does."""
+    """Return the URL path of a resource, and the reason that HTTP GET does not find it there, if any."""
     structured, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
     own = rules.urls.authority
     fault = "HTTP GET does not find it"
-    # Where the authority of a name is that of the host, its path is its URL too.
+    # If the authority of a name is the host, its path is its URL too.
     for authority in dict.fromkeys((own if structured is None else structured.authority, own)):
         url = url_of(message_type, resource.name, authority)
         try:
@@ -182,7 +179,7 @@ def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple
 
 
 def file_of(url: str) -> tuple[PurePosixPath | None, str]:
-    """Return the file for a path of HTTP GET; or None, and why there cannot be one."""
+    """Return the file for a path of HTTP GET; or None and the reason."""
     path, mark, query = url.partition("?")
     parts = unquote(path).removeprefix("/").split("/")
     parts[-1] += mark + query
@@ -198,11 +195,11 @@ def file_of(url: str) -> tuple[PurePosixPath | None, str]:
     return PurePosixPath(*parts), ""
 
 
-# -- what is in files
+# -- content of files
 
 
 def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Yield path and content: objects, then what they are copies of, then lists, and at last the index."""
+    """Yield paths and contents: objects, then the resources' own files, then lists, and the index last."""
     yield from ((page.object_path, page.content) for page in pages)
     yield from ((page.path, page.content) for page in pages if page.path is not None)
     by_key = {key_of(page.resource): page for page in pages if page.path is not None}
@@ -220,7 +217,7 @@ def _listed(page: _Page, rules: ExportRules) -> PlainValue:
 
 
 def _lists(pages: Iterable[_Page]) -> dict[str, PurePosixPath]:
-    """Return the files of lists by URL: `<type>/index.json` of all, and `<folder>/*` of those in it, and not deeper."""
+    """Return the files of lists by URL: `<type>/index.json`, and `<folder>/*` for resources directly in a folder."""
     lists: dict[str, PurePosixPath] = {}
     for page in pages:
         if page.path is not None:

@@ -1,1 +1,1 @@
-"""`fsxds import`: the static resources of a bootstrap become a tree, and the bootstrap that is left asks fsxds for them."""
+"""`fsxds import`: moves the static resources of a bootstrap into a tree, and rewrites the bootstrap to use fsxds."""

@@ -1,4 +1,4 @@
-"""What is left of a bootstrap when its resources are in a tree: it asks fsxds for them (pure)."""
+"""The bootstrap that is left after an import: it subscribes to its former resources at fsxds (pure)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsxds.envoy.envoy_bootstrap import XDS_CLUSTER, Section
 from fsxds.model.values import PlainValue
 from fsxds.tools.importing.pieces import FIELDS
 
-# What an Envoy has one of, and fsxds provides.
+# Fields that an Envoy has once, and that fsxds replaces.
 _REPLACED = {
     "cds_config": "clusters",
     "cds_resources_locator": "clusters",
@@ -24,13 +24,13 @@ _REPLACED = {
 
 @dataclass(frozen=True, slots=True)
 class XdsConnection:
-    """How the Envoy asks fsxds, as `fsxds bootstrap` writes it.
+    """The connection of the Envoy to fsxds, as `fsxds bootstrap` writes it.
 
     Attributes:
         transport: `rest`, `ads`, `delta` or `files`.
-        clusters: by which it reaches fsxds; none where it reads files.
+        clusters: lead to fsxds; none if Envoy reads files.
         dynamic: its `dynamic_resources`.
-        node: the id and the cluster of a node that has none.
+        node: the id and cluster for a node without them.
     """
 
     transport: str
@@ -40,7 +40,7 @@ class XdsConnection:
 
     @classmethod
     def of(cls, transport: str, bootstrap: Section, names: Collection[str]) -> XdsConnection:
-        """Take it from a bootstrap of `fsxds bootstrap`; its cluster gets a name that is none of `names`."""
+        """Extract the connection from a bootstrap of `fsxds bootstrap`; its cluster gets a name not in `names`."""
         name = next(one for one in _cluster_names() if one not in names)
         static, dynamic, node = (bootstrap.get(key, {}) for key in ("static_resources", "dynamic_resources", "node"))
         clusters = static.get("clusters", []) if isinstance(static, dict) else []
@@ -54,7 +54,7 @@ class XdsConnection:
 
     @property
     def source(self) -> PlainValue:
-        """What a resource asks fsxds by; among files it is for `--mirror-config-sources` to turn into a path."""
+        """The config source of a resource; with files, `--mirror-config-sources` turns it into a path."""
         if self.transport == "files":
             return {"resource_api_version": "V3", "ads": {}}
         return self.dynamic["cds_config"]
@@ -69,7 +69,7 @@ def _cluster_names() -> Iterator[str]:
 
 
 def _renamed(value: PlainValue, name: str) -> PlainValue:
-    """Return a section in which the cluster of fsxds has a name; a part that stands there twice stays one object."""
+    """Rename the cluster of fsxds in a section; shared parts stay one object."""
     seen: dict[int, PlainValue] = {}
 
     def renamed(part: PlainValue) -> PlainValue:
@@ -95,12 +95,10 @@ class LeftOver:
     """The bootstrap that is left.
 
     Attributes:
-        value: all of it, as plain values.
-        kept: of each field of `static_resources`, the indexes of what stays.
-        replaced: the sections that are written anew, by their names.
-        clusters: those by which Envoy reaches fsxds.
-        comments: the reasons of new values, by the keys that they belong above.
-        notes: what was replaced, or added, for people.
+        kept: indexes of the members that stay, by field of `static_resources`.
+        replaced: the sections that are written anew, by name.
+        clusters: lead to fsxds.
+        comments: the reasons of new values, by the keys below them.
     """
 
     value: dict[str, PlainValue]
@@ -114,13 +112,7 @@ class LeftOver:
 def left_over(
     value: Mapping[str, PlainValue], kept: Mapping[str, tuple[int, ...]], connection: XdsConnection
 ) -> LeftOver:
-    """Return what is left of a bootstrap.
-
-    Args:
-        value: the bootstrap.
-        kept: of each field of `static_resources`, the indexes of what stays.
-        connection: how it asks for what has gone.
-    """
+    """Return the bootstrap that is left; `kept` are indexes as in `LeftOver`."""
     static = _section(value, "static_resources")
     own = {name: _members(static, name) for name in FIELDS}
     left: Section = {name: [own[name][index] for index in kept[name]] for name in FIELDS}
@@ -175,7 +167,7 @@ def _section(value: Mapping[str, PlainValue], name: str) -> Mapping[str, PlainVa
 
 
 def members_of(value: Mapping[str, PlainValue], name: str) -> list[PlainValue]:
-    """Return the members of a field of a bootstrap's `static_resources`; Envoy takes one for a list of one."""
+    """Return the members of a field of `static_resources`; Envoy takes one for a list of one."""
     return _members(_section(value, "static_resources"), name)
 
 

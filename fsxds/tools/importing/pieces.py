@@ -1,6 +1,6 @@
-"""The resources of a bootstrap as files of a tree, each proved to be read as the bootstrap has it (pure).
+"""The resources of a bootstrap as files, each proved to be read as in the bootstrap (pure).
 
-A file is written in the words of its author where that can be proved, else from its values: then comments are lost.
+A file has its author's text if that can be proved; otherwise it is written from values, and comments are lost.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from fsxds.model.values import FieldPath, PlainValue, SourceFile
 from fsxds.server.parse_worker import ParseRules
 
 FIELDS = {"listeners": BY_SHORT_NAME["lds"], "clusters": BY_SHORT_NAME["cds"], "secrets": BY_SHORT_NAME["sds"]}
-"""The fields of `static_resources`, and the type of each."""
+"""The fields of `static_resources`, with their types."""
 
-# The commands of format strings, which take values from requests.
+# Commands of format strings, which take values from requests.
 _COMMANDS = re.compile(r"%[A-Z_0-9]+(\([^()]*\))?(:\d+)?%")
 _NOT_KEPT = "comments are not kept"
 
 
 class ImportLossError(Exception):
-    """Something of a bootstrap would not be in what is written. Nothing is to be written then."""
+    """A part of a bootstrap would be lost; no file is to be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A field that a resource gets: the path to where it goes, as its author spelled it, its name and its value."""
+    """A field added to a resource; `field_path` leads to its owner, in the author's spelling."""
 
     field_path: FieldPath
     key: str
@@ -50,11 +50,9 @@ class StaticResource:
 
     Attributes:
         field: `listeners`, `clusters` or `secrets`.
-        index: its place there.
-        name: that by which it is served; not its own where it has none.
+        name: the name under which it is served, made up if it has none.
         value: as its author wrote it.
-        message: what that means.
-        additions: what it gets so that it can be served.
+        additions: fields needed to serve it.
     """
 
     field: str
@@ -72,7 +70,7 @@ class StaticResource:
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """A file to be written: `path` leads there from the tree; `note` is empty, or says what is lost."""
+    """A file to write, relative to the tree; `note` is about losses."""
 
     path: PurePosixPath
     content: bytes
@@ -82,17 +80,17 @@ class ImportedFile:
 
 
 class WrittenText(Protocol):
-    """The text of a bootstrap, of which parts can be taken as they were written."""
+    """The text of a bootstrap, from which parts can be taken verbatim."""
 
     def piece(self, resource: StaticResource) -> bytes | None:
-        """Return the text of a resource with its additions; None where it cannot be taken out."""
+        """Return the text of a resource with its additions; None if it cannot be taken out."""
 
 
 class PieceWriter:
     """Writes files of resources."""
 
     def __init__(self, catalogue: Catalogue, text: WrittenText, suffix: str) -> None:
-        """Take the text of the bootstrap, and the suffix of files that are written in its words."""
+        """Use the text of the bootstrap; `suffix` is for files with that text."""
         self._text = text
         self._suffix = suffix
         self._converter = Converter(catalogue)
@@ -101,14 +99,10 @@ class PieceWriter:
         self._parser = ParseRules(catalogue).make_parser()
 
     def write(self, resource: StaticResource, path: PurePosixPath) -> ImportedFile:
-        """Return the file of a resource.
-
-        Args:
-            resource: what it is to hold.
-            path: of the file, without suffix.
+        """Return the file of a resource; `path` is without suffix.
 
         Raises:
-            ImportLossError: no way of writing it is read back the same.
+            ImportLossError: no form of it is read back the same.
         """
         expected = self.expected(resource)
         for suffix, content, note in self._candidates(resource, expected):
@@ -119,10 +113,10 @@ class PieceWriter:
         raise ImportLossError(f"the {resource.row.noun.removesuffix('s')} {resource.name} cannot be written as a file")
 
     def expected(self, resource: StaticResource) -> Message:
-        """Return a resource with what is added to it.
+        """Return a resource with its additions.
 
         Raises:
-            ImportLossError: its own text means something else than what the bootstrap holds.
+            ImportLossError: its text alone means another message than in the bootstrap.
         """
         before = self._converter.convert(resource.value, resource.row.message_type).message
         after = self._converter.convert(with_additions(resource), resource.row.message_type).message
@@ -131,7 +125,7 @@ class PieceWriter:
         return after
 
     def has_secret(self, message: Message) -> bool:
-        """Return whether a message holds something that fsxds shows nowhere; commands of format strings are nothing."""
+        """Return whether a message has values that fsxds always hides; commands of format strings do not count."""
         plain = self._printer.to_plain(message)
         hidden = self._masker.secrets_in({"@type": f"{PREFIX}{message.DESCRIPTOR.full_name}", **plain})
         return any(_COMMANDS.sub("", text).strip() for text in hidden)
@@ -149,13 +143,13 @@ class PieceWriter:
 
 
 def printed(plain: PlainValue) -> Iterator[tuple[str, bytes, str]]:
-    """Yield values as text, with the suffix of a file and what is lost: YAML, and JSON for numbers that YAML has not."""
+    """Yield suffix, text and a note on losses: YAML, then JSON for numbers that YAML cannot express."""
     yield ".yaml", encode_yaml([plain]), _NOT_KEPT
     yield ".json", encode_json(plain), _NOT_KEPT
 
 
 def with_additions(resource: StaticResource) -> PlainValue:
-    """Return the value of a resource with what is added; its own value is left alone."""
+    """Return a copy of a resource's value with its additions."""
     value = resource.value
     for addition in resource.additions:
         value = _with_field(value, addition.field_path, addition)
@@ -179,7 +173,7 @@ def are_equal(one: Message, other: Message) -> bool:
 
 
 def names_twice(resources: Iterable[StaticResource]) -> Iterator[StaticResource]:
-    """Yield the resources whose name an earlier one of their type has."""
+    """Yield the resources with the name of an earlier one of their type."""
     seen: set[tuple[str, str]] = set()
     for resource in resources:
         key = resource.field, resource.name

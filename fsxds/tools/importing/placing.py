@@ -1,4 +1,4 @@
-"""Write an import: all of it or nothing."""
+"""Writes an import atomically."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from fsxds.events.phrases import escape
 from fsxds.model.errors import UsageError
 from fsxds.tools.importing.plan import ImportPlan
 
-# A hidden name: what is in such a directory is never read as resources.
+# Hidden, so that files in such a directory are never read as resources.
 _STAGING = ".import-"
 _REPLACED = ".replaced-"
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where an import goes: the tree, and the file of the bootstrap that is left."""
+    """The destination of an import: the tree, and the remaining bootstrap."""
 
     directory: Path
     bootstrap: Path
 
     def require_free(self) -> None:
-        """Raise UsageError where something is there already."""
+        """Raise UsageError if files are there already."""
         if self.directory.exists() and not self.directory.is_dir():
             raise UsageError(f"{escape(str(self.directory))}: is not a directory; give a new one")
         if self.directory.is_dir() and any(not path.name.startswith(".") for path in self.directory.iterdir()):
@@ -40,13 +40,13 @@ class Destination:
 
 
 def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
-    """Write all files of an import, and return where what they replaced is now.
+    """Write all files of an import, and return the new paths of replaced ones.
 
-    Files with secrets are for their owner alone. Everything is written beside its place and moved there, the bootstrap
-    last; when a step fails, those before it are undone.
+    Files with secrets are readable by their owner only. Files are written beside their destination and moved there, the
+    bootstrap last; if a step fails, the steps before it are undone.
 
     Raises:
-        UsageError: something could not be written; nothing is there but what was there before.
+        UsageError: a file could not be written; the previous state is restored.
     """
     moves: list[tuple[Path, Path]] = []
     try:
@@ -73,7 +73,7 @@ def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
 
 @contextmanager
 def _created(directory: Path) -> Iterator[None]:
-    """Create a directory, and remove it when what follows fails."""
+    """Create a directory, and remove it if the block fails."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -87,7 +87,6 @@ def _created(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _staging(directory: Path) -> Iterator[Path]:
-    """Provide a directory on the same file system, for this user alone."""
     staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=directory))
     try:
         yield staging
@@ -98,12 +97,12 @@ def _staging(directory: Path) -> Iterator[Path]:
 def _write(path: Path, content: bytes, *, is_secret: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if is_secret else 0o666), "wb") as file:  # noqa: PTH123
-        # Not forced to the disk: the bootstrap that it is made of is still there.
+        # Without fsync: the original bootstrap still exists.
         file.write(content)
 
 
 def _move(path: Path, place: Path, moves: list[tuple[Path, Path]]) -> None:
-    """Move a file or a directory to its place, and what is there out of the way."""
+    """Move a file or directory to its destination, moving aside the present one."""
     if place.exists() or place.is_symlink():
         names = (place.with_name(f"{_REPLACED}{number}-{place.name}") for number in count(1))
         aside = next(name for name in names if not name.exists() and not name.is_symlink())

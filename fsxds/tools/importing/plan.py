@@ -1,4 +1,4 @@
-"""What an import writes: decided, and proved to lose nothing, before anything is written (pure)."""
+"""The plan of an import, proved to lose nothing before any file is written (pure)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ resources: []
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A static resource that stays in the bootstrap, and why."""
+    """A static resource that stays in the bootstrap, and the reason."""
 
     resource: StaticResource
     reason: str
@@ -55,7 +55,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class EmptyFile:
-    """A file that says that there is no resource of a type, so that Envoy's start does not wait for one."""
+    """States that a type has no resources, so that Envoy's start does not wait for one."""
 
     path: PurePosixPath
     content: bytes = _NONE_OF_A_TYPE.encode()
@@ -63,15 +63,12 @@ class EmptyFile:
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What is to be written.
+    """The files to write.
 
     Attributes:
-        files: one for each resource of the tree.
-        empty: files for types of which there is none.
-        kept: what stays in the bootstrap.
-        bootstrap: what is left of it, `suffix` the suffix that says its format.
-        is_secret: it holds what others must not read.
-        notes: what people should know of it.
+        bootstrap: the remaining bootstrap, in the format of `suffix`.
+        is_secret: the remaining bootstrap has secrets.
+        notes: remarks for the user.
     """
 
     files: tuple[ImportedFile, ...]
@@ -87,7 +84,7 @@ class Planner:
     """Plans the import of one bootstrap."""
 
     def __init__(self, read: BootstrapFile, rules: FieldRules, catalogue: Catalogue) -> None:
-        """Take a bootstrap without errors, and what finds the references of its resources."""
+        """Prepare the import of a bootstrap without errors."""
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
         self._rules = rules
@@ -106,10 +103,10 @@ class Planner:
         return frozenset(cluster.name for cluster in self._message.static_resources.clusters)
 
     def plan(self, connection: XdsConnection) -> ImportPlan:
-        """Return what is to be written.
+        """Return the plan.
 
         Raises:
-            ImportLossError: something would not be in what is written, or could not be served.
+            ImportLossError: a part of the bootstrap would be lost, or could not be served.
         """
         static = find_static_part(self._message, self._rules, self._catalogue)
         resources = [one for name in FIELDS for one in self._resources(name)]
@@ -182,7 +179,7 @@ class Planner:
         yield from printed(Printer(self._catalogue).to_plain(expected))
 
     def _prove(self, files: tuple[ImportedFile, ...], kept: tuple[Kept, ...], left: Message) -> None:
-        """Demand that each static resource is in a file, which is proved already, or in what is left."""
+        """Check that each static resource is in a file, which is proved already, or remains in the bootstrap."""
         left_message: DynamicMessage = left
         for name in FIELDS:
             before = list(getattr(self._message.static_resources, name))
@@ -212,7 +209,7 @@ def _notes_of(files: tuple[ImportedFile, ...]) -> Iterator[str]:
 
 
 def _empty_files(files: tuple[ImportedFile, ...]) -> Iterator[EmptyFile]:
-    """Yield a file for clusters and for listeners where there are none: Envoy asks for both, and waits for an answer."""
+    """Yield empty files for missing clusters and listeners: Envoy waits for a response of both types."""
     for short_name in ("cds", "lds"):
         row = BY_SHORT_NAME[short_name]
         if not any(file.resource.row is row for file in files):
@@ -220,12 +217,12 @@ def _empty_files(files: tuple[ImportedFile, ...]) -> Iterator[EmptyFile]:
 
 
 def _has_as_many(value: Mapping[str, PlainValue], message: DynamicMessage) -> bool:
-    """Whether each member is written as one: lists within lists are read as one list, for example."""
+    """Whether each member is written as one: lists within lists are read as one list."""
     return all(len(members_of(value, name)) == len(getattr(message.static_resources, name)) for name in FIELDS)
 
 
 class _Text:
-    """The text of a bootstrap in the format of its author; of binary and text format nothing is taken."""
+    """The text of a bootstrap in its author's format, if YAML or JSON."""
 
     def __init__(self, content: bytes, format_name: str) -> None:
         self.suffix = ".json" if format_name == "json" else ".yaml"
@@ -247,29 +244,29 @@ class _Text:
 
 
 def plain_text(content: bytes) -> str:
-    """Return the text of a YAML file without byte order mark, and with line feeds alone, as YAML reads its lines."""
+    """Return the text of a YAML file without byte order mark, with line feeds alone."""
     return re.sub("\r\n?", "\n", content.decode("utf-8-sig"))
 
 
-# Beyond it, a name of 255 bytes leaves no room for what editors and copies add.
+# A name of up to 255 bytes would leave no margin for the suffixes of editors and copies.
 LONGEST_NAME = 120
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class TreePaths:
-    """Gives each resource a file of its own: `clusters/backend.yaml`."""
+    """Gives each resource a private file: `clusters/backend.yaml`."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
-        self._numbers: dict[str, int] = {}  # {path in lower case: the number to try next}
+        self._numbers: dict[str, int] = {}  # by path in lower case: the number to try next
         self._exclusion = Exclusion(EXCLUDED)
 
     def path_of(self, row: ResourceType, name: str) -> PurePosixPath:
         """Return the path of a resource's file, without suffix.
 
-        What is not a letter, a digit, `_`, `-` or a dot becomes `_`. Names that would be equal, also where a file system
-        does not tell upper from lower case, get a number.
+        Characters other than letters, digits, `_`, `-` and dots become `_`. Names that would be equal on a
+        case-insensitive file system get a number.
         """
         stem = _UNSAFE.sub("_", name)[:LONGEST_NAME].strip("-.") or "unnamed"
         if not self._is_ours(PurePosixPath(row.noun, f"{stem}.yaml"), row):
@@ -283,5 +280,5 @@ class TreePaths:
         return path
 
     def _is_ours(self, file: PurePosixPath, row: ResourceType) -> bool:
-        """Whether a file of this name is read, and its folder says its type: a part that is the word of a type goes first."""
+        """Whether a file of this name is read, with the type of its folder: a type word in its name would win."""
         return exact_type_from_path(file) is row and not self._exclusion.covers(str(file))

@@ -1,11 +1,11 @@
-"""Which static resources of a bootstrap have to stay in it, and why (pure).
+"""Decides which static resources of a bootstrap stay in it, and why (pure).
 
-What Envoy needs before it can ask a server, or asks nobody for, cannot be served:
+Resources that Envoy needs before it can reach a server, or never requests, cannot be served:
 
-* clusters that the bootstrap itself names outside of its static resources, such as those of stats sinks;
+* clusters that the bootstrap names outside of its static resources, such as for stats sinks;
 * clusters that configuration comes from (ENVOY.md E6), and others that only the bootstrap may define;
 * API listeners, which Envoy takes from no server;
-* whatever these name in turn, and secrets that they use.
+* resources that these name in turn, and secrets that they use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NODE = "envoy.config.core.v3.YamlNode"
 
 @dataclass(frozen=True, slots=True)
 class StaticPart:
-    """What stays: the reason for each name of a cluster and of a secret, and for each index of a listener."""
+    """The reasons why resources stay: by name for clusters and secrets, by index for listeners."""
 
     clusters: Mapping[str, str]
     secrets: Mapping[str, str]
@@ -38,13 +38,7 @@ class StaticPart:
 
 
 def find_static_part(bootstrap: DynamicMessage, rules: FieldRules, catalogue: Catalogue) -> StaticPart:
-    """Return what has to stay in a bootstrap.
-
-    Args:
-        bootstrap: the whole of it.
-        rules: collect the references of its resources.
-        catalogue: the message types that exist.
-    """
+    """Return the resources that stay in a bootstrap."""
     return _StaticSearch(bootstrap, rules, catalogue).run()
 
 
@@ -85,7 +79,7 @@ class _StaticSearch:
                 self._keep_cluster(reference.name, f"the {noun} {name} needs it in the bootstrap")
 
     def _keep_all_of(self, message: Message, reason: str) -> None:
-        """Keep all clusters and secrets that a message may name: too many do no harm."""
+        """Keep all clusters and secrets that a message may name; a superfluous one is harmless."""
         for _, part in messages_in(message, self._catalogue):
             descriptor = part.DESCRIPTOR
             if descriptor.full_name == _NODE:

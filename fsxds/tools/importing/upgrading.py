@@ -1,7 +1,7 @@
-"""Rewrite what API v2 wrote otherwise, in the text of a YAML bootstrap, wherever that is a matter of spelling (pure).
+"""Rewrites the spellings of API v2 in the text of a YAML bootstrap (pure).
 
-Each round rewrites what the API's messages show to be of v2, the outermost first: what is inside of a `config` can be
-looked at only when it is a `typed_config`. What needs a decision is left for the reader of the text to report.
+Each round rewrites v2 fields by the API's messages, the outermost first: the content of a `config` is accessible only
+as a `typed_config`. Changes that need a decision are left for the parser to report.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from fsxds.tools.importing.yaml_nodes import (
     resolved,
 )
 
-# Deeper than real configurations nest what has to be rewritten from outside.
+# Configurations nest v2 fields less deeply.
 _MOST_ROUNDS = 30
 
-# The category of the extensions that a message names, and what it names them by in v2 where that was another word.
+# The category of the extensions that a message names.
 _CATEGORIES: Mapping[str, str] = MappingProxyType({
     "envoy.config.accesslog.v3.AccessLog": "envoy.access_loggers",
     "envoy.config.listener.v3.Filter": "envoy.filters.network",
@@ -44,7 +44,7 @@ _CATEGORIES: Mapping[str, str] = MappingProxyType({
     "envoy.extensions.filters.network.thrift_proxy.v3.ThriftFilter": "envoy.thrift_proxy.filters",
 })  # fmt: skip
 
-# Names of v2 whose last word is another one now; of the others it is the same.
+# Names of v2 whose last word has changed.
 _RENAMED: Mapping[str, str] = MappingProxyType({
     "envoy.file_access_log": "file",
     "envoy.http_grpc_access_log": "http_grpc",
@@ -57,7 +57,7 @@ _RENAMED: Mapping[str, str] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that was rewritten: the line of the original text, what was there, and what is there now."""
+    """A rewritten spelling; `line` is that of the original text."""
 
     line: int
     before: str
@@ -66,10 +66,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class UpgradedText:
-    """A text in the spellings of v3, as far as it could be rewritten, and what was rewritten.
-
-    `lines` are the lines of the original from which its lines come, from 1.
-    """
+    """A text in the spellings of v3, as far as possible; `lines` are the original numbers of its lines, from 1."""
 
     text: str
     changes: tuple[Change, ...]
@@ -85,7 +82,7 @@ class _Edit:
 
 
 def upgraded(text: str, catalogue: Catalogue) -> UpgradedText:
-    """Return a bootstrap, in YAML or JSON, in the spellings of v3; comments stay."""
+    """Return a YAML or JSON bootstrap in the spellings of v3; comments stay."""
     changes: list[Change] = []
     lines = list(range(1, text.count("\n") + 2))
     for _ in range(_MOST_ROUNDS):
@@ -105,14 +102,14 @@ def _start(edit: _Edit) -> int:
 
 
 def _lines_after(text: str, edits: list[_Edit], lines: list[int]) -> list[int]:
-    """Return from which lines those of an edited text come: new ones from the line that was edited."""
+    """Return the original lines of an edited text; inserted lines get the line of the edit."""
     after, line, position = [lines[0]], 0, 0
     for edit in edits:
         kept = text.count("\n", position, edit.start)
         after += lines[line + 1 : line + 1 + kept]
         line += kept
         written, before = edit.text.count("\n"), text.count("\n", edit.start, edit.end)
-        # What goes further in gets lines before it.
+        # Moving text inwards adds lines before it.
         moved = before if before <= written else 0
         after += [lines[line]] * (written - moved) + lines[line + 1 : line + 1 + moved]
         line += before
@@ -122,16 +119,12 @@ def _lines_after(text: str, edits: list[_Edit], lines: list[int]) -> list[int]:
 
 @dataclass(slots=True)
 class _Owner:
-    """A message in the text: its node, its type, and the values of its keys."""
-
     node: MappingNode
     descriptor: Descriptor
     values: dict[str, YamlNode] = field(default_factory=dict)
 
 
 class _Round:
-    """One walk over the text, with the messages of the API."""
-
     def __init__(self, text: str, catalogue: Catalogue) -> None:
         self._text = text
         self._catalogue = catalogue
@@ -189,7 +182,7 @@ class _Round:
                     self._walk(each, found.message_type)
 
     def _add_type(self, owner: _Owner) -> None:
-        """Give an extension without configuration its type, by which alone v3 finds it."""
+        """Give an extension without configuration the type that v3 needs."""
         name = owner.values.get("name")
         if not isinstance(name, TextNode) or owner.values.keys() & {"typed_config", CONFIG, "config_discovery"}:
             return
@@ -202,7 +195,6 @@ class _Round:
             self._edits.append(_Edit(first.start, first.start, text, change))
 
     def _rewrite(self, owner: _Owner, key: YamlNode, value: YamlNode) -> None:
-        """Rewrite a field that v3 does not have, where it is known how."""
         name = key_text(key) or ""
         message_type = owner.descriptor.full_name
         pattern = PATTERNS.get((message_type, name))
@@ -240,7 +232,7 @@ class _Round:
         return f"{head}{type_field}\n{body}"
 
     def _type_config(self, owner: _Owner, key: YamlNode, value: YamlNode) -> None:
-        """Give a `config` its type and its name of v3; what is in it keeps its lines."""
+        """Give a `config` its type and its v3 name; its content keeps its lines."""
         name = owner.values.get("name")
         found = self._type_of(owner.descriptor.full_name, name.text) if isinstance(name, TextNode) else None
         if found is None or value.anchor is not None:
@@ -256,7 +248,6 @@ class _Round:
         self._edits.append(_Edit(key.start, key.end, "typed_config", change))
 
     def _type_of(self, holder: str, name: str) -> str | None:
-        """Return the message type that configures an extension, by the name that it has or had."""
         category, features = _CATEGORIES.get(holder), self._catalogue.features
         if category is None or features is None:
             return None
@@ -273,7 +264,7 @@ class _Round:
 
 
 def _typed(text: str, value: YamlNode, message_type: str) -> str | None:
-    """Return a mapping in flow style, or nothing at all, with its type; None for anything else."""
+    """Add the type to a mapping in flow style or an empty value; None for other values."""
     type_field = f'"@type": {PREFIX}{message_type}'
     if isinstance(value, TextNode):
         return f"{{{type_field}}}" if value.is_plain and value.text in {"", "~", "null"} else None

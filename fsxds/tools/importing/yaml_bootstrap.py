@@ -1,4 +1,4 @@
-"""A bootstrap in YAML: its resources in the words of their author, and what is left of it when they are gone (pure)."""
+"""Takes the resources out of a YAML bootstrap, and writes the rest, verbatim (pure)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ _SHARED = "fsxds"
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """A field of `static_resources`: its members, and the comments above its key."""
-
     parts: tuple[TextPart, ...]
     comments: str
 
@@ -39,7 +37,7 @@ class YamlBootstrap:
     """The text of a bootstrap."""
 
     def __init__(self, text: str) -> None:
-        """Take a text without byte order mark, with line feeds alone."""
+        """Read a text without byte order mark, with line feeds alone."""
         self._text = text
         self._cutter = Cutter(text)
         document = read_nodes(text)
@@ -53,7 +51,7 @@ class YamlBootstrap:
             self._lists = dict(self._find_lists(self._root))
 
     def piece(self, resource: StaticResource) -> bytes | None:
-        """Return the text of a resource with its additions; None where it cannot be taken out."""
+        """Return the text of a resource with its additions; None if it cannot be taken out."""
         found = self._lists.get(resource.field)
         if found is None or resource.index >= len(found.parts):
             return None
@@ -62,7 +60,7 @@ class YamlBootstrap:
         return Cutter(self._text, insertions).cut(_target_of(part), {}).encode()
 
     def left_over(self, left: LeftOver) -> bytes | None:
-        """Return the text of what is left; None where it cannot be written in the words of its author."""
+        """Return the text of the remaining bootstrap; None if the author's text cannot be kept."""
         if self._root is None or not self._parts:
             return None
         known: Known = {}
@@ -92,7 +90,6 @@ class YamlBootstrap:
         return _List(tuple(map(self._cutter.part_of, members.members)), comments)
 
     def _blocks(self, root: MappingNode, left: LeftOver, known: Known) -> Iterator[str | None]:
-        """Yield what stands at the top, in the order of the text, and then what is new."""
         waiting = dict(left.replaced)
         spellings = {camel_case(name): name for name in waiting}
         for (key, value), part in zip(root.pairs, self._parts, strict=True):
@@ -100,7 +97,7 @@ class YamlBootstrap:
             name = None if written is None else spellings.get(written, written)
             lead = self._text[part.lead : part.start]
             if name is None:
-                # Envoy ignores it; what stands at the top of the file are often words about all of it.
+                # Envoy ignores it; comments at the top of a file are often about the whole of it.
                 yield lead.strip() and lead
             elif name in _STATIC:
                 waiting.pop("static_resources", None)
@@ -110,7 +107,7 @@ class YamlBootstrap:
                 extended = self._extended(part, section, known) if name == "node" else None
                 yield extended or lead + self._generated(name, section, left)
             elif has_merge_key(value):
-                # Envoy takes it for a key like any other.
+                # Envoy takes a merge key for an ordinary key.
                 raise MergeKeyError
             else:
                 yield self._cutter.cut(part, known)
@@ -121,7 +118,7 @@ class YamlBootstrap:
                 yield self._generated(name, section, left)
 
     def _extended(self, part: TextPart, section: PlainValue, known: Known) -> str | None:
-        """Return a part with the keys that are new in it behind its own; None where that is not all that is new."""
+        """Return a part with its new keys appended; None if the section differs otherwise."""
         node = part.node
         if not isinstance(node, MappingNode) or not node.is_block or not node.pairs or not isinstance(section, dict):
             return None
@@ -155,7 +152,7 @@ class YamlBootstrap:
                 yield self._member(part, known)
 
     def _member(self, part: TextPart, known: Known) -> str:
-        """Return a part as a member of a list, its comments before the dash."""
+        """Return a part as a member of a list, with its comments before the dash."""
         if has_merge_key(part.node):
             raise MergeKeyError
         lines = self._cutter.cut(_target_of(part), known).rstrip("\n").split("\n")
@@ -166,11 +163,10 @@ class YamlBootstrap:
 
 
 class MergeKeyError(Exception):
-    """What is left of a bootstrap has a merge key, which Envoy does not know."""
+    """The remaining bootstrap has a merge key, which Envoy does not know."""
 
 
 def _target_of(part: TextPart) -> TextPart:
-    """Return a part, or that of which it is an alias."""
     if not isinstance(part.node, AliasNode):
         return part
     target = part.node.target
@@ -178,7 +174,7 @@ def _target_of(part: TextPart) -> TextPart:
 
 
 def _insertions(node: YamlNode, resource: StaticResource) -> Iterator[tuple[int, str]]:
-    """Yield where in the text something is added, and its text: before the first key of a mapping."""
+    """Yield the additions with their positions: before the first key of a mapping."""
     for addition in resource.additions:
         owner = node_at(node, addition.field_path)
         owner = None if owner is None else resolved(owner)

@@ -1,7 +1,7 @@
-"""Cut parts out of a YAML text as their author wrote them: with their comments, quotes and order (pure).
+"""Cuts parts out of a YAML text verbatim, with comments, quotes and order (pure).
 
-What an alias of the part stands for may stay behind; its content is then written in its place, with the anchor, so that
-later aliases of the part find it there. That a part still means the same is for the caller to prove.
+If the target of an alias stays behind, its content replaces the alias, with the anchor for later aliases in the part.
+The caller proves that the meaning of a part is unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fsxds.tools.importing.yaml_nodes import (
 )
 
 Known = dict[str, YamlNode]
-"""The anchors that were written into one output so far, and what each stands for there."""
+"""The anchors in one output so far, and their nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,9 @@ class TextPart:
     """A member of a list, or a key with its value, in the text.
 
     Attributes:
-        node: the member, or the value.
-        lead: where the comments before it begin, which belong to it.
-        start: where its dash or its key is.
-        stop: where the next part begins, or what follows the last one.
+        lead: the start of the comments above it.
+        start: the position of its dash or key.
+        stop: the start of the next part, or of the text after the last part.
         is_member: there is a dash at `start`.
     """
 
@@ -50,17 +49,15 @@ class Cutter:
     """Cuts parts out of one text."""
 
     def __init__(self, text: str, insertions: Mapping[int, str] | None = None) -> None:
-        """Take a text, and what to insert at some of its indexes wherever these are cut out."""
+        """Use a text; `insertions` by index apply to parts that are cut out."""
         self._text = text
         self._insertions = dict(insertions or {})
 
     def parts(self, node: Inner, begin: int, stop: int) -> Iterator[TextPart]:
-        """Yield the parts of a list or a mapping in block style, which together are all of its text.
+        """Yield the parts of a block list or mapping, which together are all of its text.
 
-        Args:
-            node: the list or mapping.
-            begin: where what precedes it ends: comments from there on may belong to its first part.
-            stop: where what follows it begins.
+        `begin` is the end of the preceding text, from which on comments may belong to the first part; `stop` is the
+        start of the following text.
         """
         is_list = isinstance(node, SequenceNode)
         members = node.members if isinstance(node, SequenceNode) else [value for _, value in node.pairs]
@@ -74,7 +71,7 @@ class Cutter:
             yield TextPart(member, lead, start, following, is_list)
 
     def part_of(self, node: YamlNode) -> TextPart:
-        """Return a node alone as a part, without what is around it."""
+        """Return a node as a part, without its surroundings."""
         return TextPart(node, node.start, node.start, node.end, is_member=False)
 
     def cut(self, part: TextPart, known: Known) -> str:
@@ -83,16 +80,16 @@ class Cutter:
         if part.is_member:
             dash = part.start - part.lead
             text = f"{text[:dash]} {text[dash + 1 :]}"
-        # What is before the part on its first line counts for the indentation only.
+        # Text before the part on its first line counts for the indentation only.
         text = " " * self._column(part.lead) + text
         leaf = last_leaf(part.node)
         ends_open = isinstance(leaf, TextNode) and leaf.keeps_breaks
         return reindented(text if ends_open else f"{text.rstrip()}\n", 0)
 
     def _lead(self, end: int, start: int) -> int:
-        """Return where the comments begin that belong to what is at `start`, behind something that ends at `end`.
+        """Return the start of the comments for a part at `start`; the previous part ends at `end`.
 
-        Comments that are indented more than what follows belong to what precedes.
+        Comments that are indented more than this part belong to the previous one.
         """
         line = self._line_of(start)
         if line <= end and self._text[line:start].strip():
@@ -108,7 +105,7 @@ class Cutter:
         return line
 
     def _dash_of(self, member: YamlNode, column: int) -> int:
-        """Return where the dash before a member is: at the column of its list."""
+        """Return the position of the dash before a member."""
         line = self._line_of(member.start)
         while line > 0 and not (self._text.startswith("-", line + column) and line + column < member.start):
             line = self._line_of(line - 1)
@@ -121,7 +118,7 @@ class Cutter:
         return index - self._line_of(index)
 
     def _text_between(self, start: int, stop: int, written: WrittenNode, known: Known) -> str:
-        """Return a range of the text, whose nodes are in one, with what stays behind in the place of its aliases."""
+        """Return a range of the text around a node, with the content of aliases that lose their target."""
         edits = [(at, at, text) for at, text in self._insertions.items() if start <= at < stop]
         for inner in nodes_in(written.node, is_in_flow=written.is_in_flow, indent=written.indent):
             node = inner.node
@@ -133,7 +130,6 @@ class Cutter:
         return _edited(self._text, start, stop, edits)
 
     def _content(self, alias: AliasNode, written: WrittenNode, known: Known) -> str:
-        """Return what an alias stands for, with its anchor."""
         target = alias.target
         if target.is_block and written.is_in_flow:
             known[alias.name] = target
@@ -154,12 +150,12 @@ def _edited(text: str, start: int, stop: int, edits: Iterable[tuple[int, int, st
 
 
 def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return a text in which ranges are replaced; no two of them overlap."""
+    """Return a text with ranges replaced; the ranges do not overlap."""
     return _edited(text, 0, len(text), edits)
 
 
 def reindented(text: str, indent: int) -> str:
-    """Return lines with their least indentation replaced by another; comments further left are moved to it."""
+    """Return lines with their least indentation replaced; comments further left are moved to it."""
     lines = text.split("\n")
     written = [line for line in lines if line.strip()]
     contents = [line for line in written if not line.lstrip().startswith("#")]
@@ -177,7 +173,7 @@ def _indentation(line: str) -> int:
 
 
 def in_flow(node: YamlNode) -> str:
-    """Write a node on one line, with what its aliases stand for."""
+    """Write a node on one line, with the content of its aliases."""
     if isinstance(node, AliasNode):
         return in_flow(node.target)
     if isinstance(node, MappingNode):

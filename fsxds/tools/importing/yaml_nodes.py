@@ -1,7 +1,6 @@
-"""The nodes of a YAML text with their places, so that parts of it can be moved as their author wrote them (pure).
+"""The nodes of a YAML text with libyaml's positions, so that parts of it can be moved verbatim (pure).
 
-libyaml gives the places. An alias is a node of its own, which knows what it stands for: a part that is moved away from
-an anchor needs its content.
+An alias is a node with a target, because a part moved away from an anchor needs the content.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _BLOCK_SCALARS = frozenset({"|", ">"})
 
 @dataclass(slots=True, eq=False)
 class YamlNode:
-    """A value of a text: `text[start:end]`, with its anchor and tag, without what follows on its last line.
+    """A value of a text: `text[start:end]`, with its anchor and tag, without the rest of its last line.
 
-    `column` counts from 0. `is_block` where its end depends on the indentation of lines.
+    `column` counts from 0. `is_block`: the end depends on indentation.
     """
 
     start: int
@@ -45,7 +44,7 @@ class YamlNode:
 
 @dataclass(slots=True, eq=False)
 class TextNode(YamlNode):
-    """A scalar. `is_plain`: it stands without quotes; `keeps_breaks`: blank lines at its end belong to it."""
+    """A scalar. `is_plain`: without quotes; `keeps_breaks`: blank lines at its end belong to it."""
 
     text: str = ""
     is_plain: bool = False
@@ -59,7 +58,7 @@ class MappingNode(YamlNode):
     pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
 
     def value_of(self, *spellings: str) -> YamlNode | None:
-        """Return the value of the first key that has one of the spellings."""
+        """Return the value of the first key with one of the spellings."""
         return next((value for key, value in self.pairs if key_text(key) in spellings), None)
 
 
@@ -72,7 +71,7 @@ class SequenceNode(YamlNode):
 
 @dataclass(slots=True, eq=False)
 class AliasNode(YamlNode):
-    """`*name`, and the node that it stands for."""
+    """`*name`, and its target."""
 
     name: str = ""
     target: YamlNode = field(default_factory=lambda: YamlNode(0, 0, 0))
@@ -82,17 +81,17 @@ Inner: TypeAlias = MappingNode | SequenceNode
 
 
 def key_text(key: YamlNode) -> str | None:
-    """Return the text of a key that counts; None for one that Envoy ignores, or that is no text."""
+    """Return the text of a key; None if it is not text, or Envoy ignores it."""
     return key.text if isinstance(key, TextNode) and key.tag != "!ignore" else None
 
 
 def resolved(node: YamlNode) -> YamlNode:
-    """Return what a node stands for: itself, or the target of an alias."""
+    """Return the node itself, or the target of an alias."""
     return node.target if isinstance(node, AliasNode) else node
 
 
 def node_at(root: YamlNode, field_path: FieldPath) -> YamlNode | None:
-    """Return the node that a path of keys and indexes leads to, through aliases; None where it leads nowhere."""
+    """Return the node at a path of keys and indexes, through aliases; None if there is none."""
     node: YamlNode | None = root
     for step in field_path:
         node = None if node is None else resolved(node)
@@ -107,14 +106,14 @@ def node_at(root: YamlNode, field_path: FieldPath) -> YamlNode | None:
 
 @dataclass(frozen=True, slots=True)
 class DocumentNode:
-    """The first document of a text: its root, and where it ends."""
+    """The first document of a text: its root and its end."""
 
     root: YamlNode
     end: int
 
 
 def read_nodes(text: str) -> DocumentNode | None:
-    """Return the first document of a text; None where there is none, or the text is not YAML."""
+    """Return the first document of a text; None if there is none, or it is not YAML."""
     try:
         return _Reader(text).read()
     except (YAMLError, _TooDeepError, KeyError):
@@ -172,14 +171,14 @@ class _Reader:
             while type(end := self._next_event()) is not SequenceEndEvent:
                 node.members.append(self._node(end, depth + 1))
             last = node.members[-1] if node.members else None
-        # That of a block is where the next token begins, behind comments that belong to what follows.
+        # The end mark of a block is at the next token, after comments that belong to the next node.
         node.end = last.end if node.is_block and last is not None else end.end_mark.index
         return node
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenNode:
-    """A node where it is written: whether within brackets, and how far lines of a block in its place are indented."""
+    """A node, whether it is within brackets, and the indentation of block lines in its place."""
 
     node: YamlNode
     is_in_flow: bool = False
@@ -187,7 +186,7 @@ class WrittenNode:
 
 
 def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> Iterator[WrittenNode]:
-    """Yield a node and all that is written within it, in the order of the text; what aliases stand for is elsewhere."""
+    """Yield a node and all nodes written within it, in the order of the text, without targets of aliases."""
     yield WrittenNode(node, is_in_flow, indent)
     inside = is_in_flow or not node.is_block
     if isinstance(node, MappingNode):
@@ -200,7 +199,7 @@ def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> It
 
 
 def last_leaf(node: YamlNode) -> YamlNode:
-    """Return what a node ends with."""
+    """Return the last scalar, alias or empty collection of a node."""
     while isinstance(node, MappingNode | SequenceNode):
         if isinstance(node, MappingNode) and node.pairs:
             node = node.pairs[-1][1]
@@ -212,7 +211,7 @@ def last_leaf(node: YamlNode) -> YamlNode:
 
 
 def has_merge_key(node: YamlNode) -> bool:
-    """Return whether a merge key (`<<`) is written in a node, or in what its aliases stand for."""
+    """Return whether a node, or the target of an alias in it, has a merge key (`<<`)."""
     waiting, seen = [node], set[int]()
     while waiting:
         current = waiting.pop()
@@ -228,21 +227,16 @@ def has_merge_key(node: YamlNode) -> bool:
     return False
 
 
-# Of envsubst and shells, of Go and Jinja, of ERB. Not `${1}`: substitutions of regular expressions have these.
+# Of envsubst and shells, Go and Jinja, ERB. Not `${1}`: substitutions of regular expressions have it.
 _PLACEHOLDER = re.compile(r"\$\{[A-Za-z_]\w*(?::?[-=?+][^{}\n]*)?\}|\{\{.*?\}\}|\{%.*?%\}|<%.*?%>")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
-# People need the first ones only.
 _MOST_REPORTED = 20
 
 
 def placeholder_faults(text: str, file: str) -> list[Fault]:
-    """Return where a YAML or JSON text has placeholders of a template, with their lines.
+    """Return a fault for each template placeholder in a YAML or JSON text; `file` is its name for the user.
 
-    A value with words around a placeholder, such as a format string or code, is none: it may be meant so.
-
-    Args:
-        text: the text.
-        file: how the user calls it, for the remedy.
+    A value with words around a placeholder, such as a format string or code, may be intended and is not reported.
     """
     document = read_nodes(text)
     places = _in_lines(text) if document is None else _in_values(text, document.root)
@@ -253,7 +247,7 @@ def placeholder_faults(text: str, file: str) -> list[Fault]:
 
 
 def _in_lines(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the first placeholder of each line, where the text is not YAML because of them."""
+    """Yield the first placeholder of each line, for text that placeholders keep from being YAML."""
     for number, line in enumerate(text.split("\n"), 1):
         found = _PLACEHOLDER.search(_COMMENT.sub("", line))
         if found is not None:
@@ -269,7 +263,7 @@ def _in_values(text: str, root: YamlNode) -> Iterator[tuple[int, int]]:
 
 def _is_placeholder(node: YamlNode) -> bool:
     if isinstance(node, MappingNode):
-        # What YAML makes of `{{ name }}` without quotes.
+        # YAML reads an unquoted `{{ name }}` so.
         return any(isinstance(key, MappingNode) for key, _ in node.pairs)
     if not isinstance(node, TextNode) or not _PLACEHOLDER.search(node.text):
         return False

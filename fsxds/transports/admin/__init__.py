@@ -1,1 +1,1 @@
-"""The admin address: what becomes of rollouts, and what an operator decides about them, as a JSON API."""
+"""The admin address: a JSON API with the status of rollouts and the decisions of operators about them."""

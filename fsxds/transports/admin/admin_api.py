@@ -1,4 +1,4 @@
-"""The admin address: which path answers, who may ask, and what is read of a request. No page of others may drive it."""
+"""The admin address: routes requests, checks access, and reads parameters. Pages of other origins cannot use it."""
 
 from __future__ import annotations
 
@@ -23,30 +23,27 @@ from fsxds.transports.web_pages import check_host, check_page
 
 NO_JSON = ErrorResponse(415, 3, "the body is not declared as JSON; send it with `content-type: application/json`")
 
-# The layers of a view are the longest that is sent.
+# The layers of a view are the longest value.
 MOST_CHARACTERS = 4096
 API = "/api"
-# Stands for the last segment of a path, which a request fills in.
+# Stands for the last path segment, which is a parameter.
 WORD = "N"
 
 Words = Mapping[str, str]
-"""What a request says: the parameters of a GET, or the members of the object that is the body of a POST, all as text.
+"""The parameters of a GET, or the members of a POST's JSON object, all as text.
 
-The last segment of a path that ends with `N` is the word `N`.
+The last segment of a path that ends with `N` is under the key `N`.
 """
 
 Answer = Callable[[web.Request, Words], Awaitable[object]]
-"""Answers a request: a `web.StreamResponse` is sent as it is, all else as JSON. Raises ProtocolError where it cannot."""
+"""Answers a request: a `web.StreamResponse` is sent as is, other values as JSON. May raise ProtocolError."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminPath:
-    """What answers a path.
+    """The handler of a path, and its allowed `parameters`.
 
-    Attributes:
-        answer: answers a request.
-        parameters: the names that a request may have words for.
-        is_open: who asks need not say who they are; nothing about the configuration is in the answer.
+    `is_open`: no authentication is needed; the answer says nothing about the configuration.
     """
 
     answer: Answer
@@ -55,17 +52,13 @@ class AdminPath:
 
 
 AdminPaths = Mapping[tuple[str, str], AdminPath]
-"""What answers each method (`GET` or `POST`) and path: `("GET", "/api/history/N")`. A GET answers HEAD too."""
+"""The handler of each method (`GET` or `POST`) and path: `("GET", "/api/history/N")`. A GET answers HEAD too."""
 
 
 class AdminApi:
-    """Answers requests at the admin address. An error of fsxds ends one request alone.
+    """Answers requests at the admin address. An error of fsxds ends only its request.
 
-    Args:
-        paths: what answers them.
-        address: where it listens, as it was configured.
-        observer: receives what operators decided, and what was rejected.
-        access: decides who may ask; everybody where none is given.
+    `address` is the configured one; `access` decides which clients are allowed (None: all).
     """
 
     def __init__(
@@ -75,7 +68,7 @@ class AdminApi:
         self._address = address
         self._observer = observer
         self._access = access or AccessInUse()
-        # Requests that are being answered, some of them for as long as the client stays.
+        # Requests in progress; some last as long as the client stays connected.
         self._open: list[tuple[web.Request, Peer]] = []
         self._edge = HttpEdge("admin", self._answer, observer)
 
@@ -91,7 +84,6 @@ class AdminApi:
         return application
 
     def _check_again(self) -> None:
-        """Close the connections of those who may ask no longer."""
         for request, peer in tuple(self._open):
             try:
                 self._access.current.check_admin(peer)
@@ -119,7 +111,7 @@ class AdminApi:
         try:
             return await self._answer_at(found, request, word)
         finally:
-            # Requests are equal where what they carry is: by identity.
+            # Requests with equal content are equal, so compare by identity.
             self._open = [each for each in self._open if each is not held]
 
     async def _answer_at(self, found: AdminPath, request: web.Request, word: str) -> web.StreamResponse:
@@ -136,10 +128,7 @@ class AdminApi:
         return web.Response(body=_written(content), headers=JSON)
 
     def _path_and_word(self, request: web.Request) -> tuple[str, str]:
-        """Return a path, with `N` in place of a last segment that is a word, and that word; empty where there is none.
-
-        Any character may be in a word, where it is percent-encoded.
-        """
+        """Return the path, with `N` in place of a parameter segment, and the decoded segment; empty if none."""
         folder, _, last = request.rel_url.raw_path.rpartition("/")
         pattern = f"{folder}/{WORD}"
         if last and ("GET", pattern) in self._paths and ("GET", request.path) not in self._paths:
@@ -161,7 +150,7 @@ def is_exposed(address: Address) -> bool:
 
 
 def _members(body: bytes) -> Words:
-    """Return the members of the object that a body is; numbers as text."""
+    """Return the members of a JSON object; numbers as text."""
     try:
         content = strict_loads(body) if body else {}
     except (ValueError, RecursionError) as error:

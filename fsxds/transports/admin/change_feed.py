@@ -1,6 +1,6 @@
-"""Tells pages that something changed, as server-sent events: they ask for the facts themselves.
+"""Notifies pages of changes by server-sent events; the pages then request the facts.
 
-Nothing is queued for a page. One that reads slowly gets the next event when it has read the one before.
+Nothing is queued for a page. A slow reader gets the next event when it has read the one before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fsxds.runtime.store import Latest
 
 # At most five events a second.
 PAUSE_S: Final = 0.2
-# Proxies end connections on which nothing comes, most of them after a minute.
+# Proxies end idle connections, most of them after a minute.
 HEARTBEAT_S: Final = 15.0
 # Each holds a connection.
 MOST_READERS: Final = 64
@@ -28,21 +28,17 @@ _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X
 
 
 class ChangeFeed:
-    """Counts what happens, and sends an event to all who listen.
-
-    Args:
-        generation: returns what is sent: the number of the newest snapshot.
-    """
+    """Counts events of fsxds, and notifies all readers."""
 
     def __init__(self, generation: Callable[[], int]) -> None:
         self._generation = generation
         self._count = Latest(0)
         self._readers = 0
-        # A number of those who listen to one server; a server that starts again has others.
+        # Changes when the server stops, so that the answers to its readers end.
         self._round = 0
 
     def receive(self, happened: Event) -> None:
-        """Note an event of fsxds: an `Observer`. What was rejected changes nothing that is shown."""
+        """Record an event: an `Observer`. Rejected requests change nothing that pages show."""
         if not isinstance(happened, RequestRejected):
             self._count.replace(self._count.current + 1)
 
@@ -52,10 +48,10 @@ class ChangeFeed:
         self._count.replace(self._count.current + 1)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Send events as long as the page listens.
+        """Send events until the page disconnects.
 
         Raises:
-            ProtocolError: too many listen already; with the code `UNAVAILABLE`.
+            ProtocolError: there are too many readers; with the code `UNAVAILABLE`.
         """
         if self._readers >= MOST_READERS:
             raise ProtocolError(f"{MOST_READERS} pages listen to events already; close some", "UNAVAILABLE")

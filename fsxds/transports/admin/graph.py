@@ -1,7 +1,7 @@
-"""What resources use of each other: a part of it that can be looked at, of a snapshot of any size.
+"""The graph of references between resources: a displayable part of it, for a snapshot of any size.
 
-What a chunk of resources uses is worked out once, and kept with the chunk, which later snapshots share where nothing changed;
-which names are missing, once for a snapshot. Nothing is in it but names and places.
+The references of a chunk of resources are computed once and kept with the chunk, which later snapshots share if it is
+unchanged; missing names are computed once per snapshot. The graph has only names and places.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from fsxds.model.resource_types import BY_SHORT_NAME, BY_TYPE_URL
 from fsxds.model.resources import Key, Reference, Resource, Snapshot
 from fsxds.model.values import Severity, TypeUrl
 
-# Also what a browser draws in a blink, and a person can follow.
+# A number that a browser draws at once, and that a person can follow.
 MOST_NODES = 400
 
-# What so many resources use is remembered: of two routes of a thousand clusters each, it is asked for several times.
+# The uses of so many resources are cached: they are requested several times for two routes of a thousand clusters each.
 MOST_KEPT = 1000
 
 SERVED, MISSING, OUTSIDE = "served", "missing", "outside"
 
-# In a mention it stands for all resources of the type, or behind a prefix for those that begin so.
+# In a reference it stands for all resources of the type, or behind a prefix for all names that begin with it.
 ANY = "*"
 
-# From where a walk begins, and in this order: what nothing else uses comes before what it uses.
+# The order in which walks begin: users come before the resources that they use.
 _FROM_THE_TOP = ("lcds", "lds", "srds", "rds", "vhds", "ecds", "cds", "eds", "leds", "sds", "rtds")
 _TOP_DOWN = tuple(BY_SHORT_NAME[name].type_url for name in _FROM_THE_TOP)
 
@@ -38,15 +38,13 @@ IsStatic = Callable[[Key], bool]
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A resource, or a name that resources use.
+    """A resource, or a name that resources reference.
 
     Attributes:
-        id: its type and its name: `cds/web`.
-        type: the short name of its type.
-        name: its name.
-        place: where it is written, such as `cds.yaml:3`, and where it leads as a redirect; empty where it is not served.
-        state: `served`; `missing`, so that what uses it does not work; or `outside`: of the bootstrap, or of a type that the
-            tree says nothing about.
+        id: the type and the name: `cds/web`.
+        place: its position, such as `cds.yaml:3`, and the target of a redirect; empty if it is not served.
+        state: `served`; `missing`, so that its users do not work; or `outside`: of the bootstrap, or of an undeclared
+            type.
     """
 
     id: str
@@ -61,11 +59,9 @@ class Graph:
     """A part of the graph of a view.
 
     Attributes:
-        nodes: what is in this part.
-        edges: the ids of two nodes of it: the first uses the second.
-        total: how many nodes there are to look at: all of the view, or those that were searched for.
-        missing: how many names of the view are missing.
-        view: the name of the view.
+        edges: ids of two nodes: the first uses the second.
+        total: the number of nodes in the view, or of matches.
+        missing: the number of missing names in the view.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -77,13 +73,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class GraphRequest:
-    """Which part is asked for.
-
-    Attributes:
-        search: a part of names, in any case; empty for all.
-        around: the resource of which all that hangs together with it is wanted; it comes before `search`.
-        limit: how many nodes are wanted at most.
-    """
+    """The requested part of the graph: the nodes connected to `around`, else those with `search` in their names."""
 
     search: str = ""
     around: Key | None = None
@@ -92,14 +82,7 @@ class GraphRequest:
 
 @dataclass(slots=True)
 class _ChunkUses:
-    """What the resources of a chunk use.
-
-    Attributes:
-        users: by what is used, the names of those that use it.
-        needed: the names of that which have to be there, by type.
-        patterns: what is used by a pattern, and by whom.
-        aliases: by alias, the name.
-    """
+    """The references of a chunk: the users of each key, names that must exist, patterns with users, and aliases."""
 
     users: dict[Key, list[str]] = field(default_factory=dict)
     needed: dict[TypeUrl, set[str]] = field(default_factory=dict)
@@ -126,19 +109,14 @@ def _uses_of(chunk: Chunk[Resource]) -> _ChunkUses:
 
 
 def _is_drawn(reference: Reference) -> bool:
-    """Whether a mention is of a resource that clients get. What may be any cluster is no edge to each."""
+    """Whether a reference is to a resource that clients get. "Any cluster" is not an edge to each cluster."""
     if reference.is_static or reference.type_url not in BY_TYPE_URL:
         return False
     return reference.name != ANY or reference.severity is not Severity.NOTE
 
 
 class SnapshotUses:
-    """Answers what uses what in a snapshot. For one thread at a time.
-
-    Args:
-        snapshot: the snapshot.
-        is_static: knows what the bootstrap defines.
-    """
+    """Answers which resources of a snapshot use which. For one thread at a time."""
 
     def __init__(self, snapshot: Snapshot, is_static: IsStatic) -> None:
         self.snapshot = snapshot
@@ -149,7 +127,7 @@ class SnapshotUses:
         }
         self._aliases: dict[TypeUrl, dict[str, str]] = {}
         for type_url, chunks in self._by_type.items():
-            # Of several resources with an alias, the first has it.
+            # If several resources have an alias, the first one wins.
             found = [uses.aliases for uses in reversed(chunks) if uses.aliases]
             self._aliases[type_url] = {alias: name for aliases in found for alias, name in aliases.items()}
         self._patterns = [
@@ -160,7 +138,7 @@ class SnapshotUses:
         ]
 
     def resource(self, key: Key) -> Resource | None:
-        """Return the resource that a name or an alias stands for; None where none is served."""
+        """Return the resource with a name or an alias; None if none is served."""
         rows = self.snapshot.resources(key[0])
         found: Resource | None = rows.get(key[1])
         if found is None and (name := self._aliases.get(key[0], {}).get(key[1])) is not None:
@@ -175,7 +153,7 @@ class SnapshotUses:
 
     @cached_property
     def missing(self) -> list[Key]:
-        """What has to be there, and is not."""
+        """The names that must exist and do not."""
         needed: dict[TypeUrl, set[str]] = {}
         for uses in chain.from_iterable(self._by_type.values()):
             for type_url, names in uses.needed.items():
@@ -191,7 +169,7 @@ class SnapshotUses:
         return sorted(lacking)
 
     def used_by(self, key: Key) -> Iterator[Key]:
-        """Yield what uses a resource."""
+        """Yield the users of a resource."""
         for type_url, chunks in self._by_type.items():
             for uses in chunks:
                 for name in uses.users.get(key, ()):
@@ -201,7 +179,7 @@ class SnapshotUses:
                 yield user
 
     def used(self, key: Key) -> tuple[Key, ...]:
-        """Return what a resource uses, each once: what is served, and what has to be."""
+        """Return the names that a resource uses, once each: served ones, and missing ones that must exist."""
         found = self._used.get(key)
         if found is None:
             found = tuple(dict.fromkeys(self._find_used(key)))
@@ -226,7 +204,7 @@ class SnapshotUses:
             yield reference.type_url, name
 
     def names_with(self, text: str) -> Iterator[Key]:
-        """Yield the resources and the missing names that have a text in their names."""
+        """Yield the resources and missing names that contain a text."""
         wanted = text.casefold()
         for key in self.missing:
             if wanted in key[1].casefold():
@@ -238,9 +216,9 @@ class SnapshotUses:
 
 
 def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
-    """Return the part of the graph of a snapshot that is asked for.
+    """Return the requested part of the graph of a snapshot.
 
-    Without a search, that is the missing names with what uses them, then what hangs together, from the first listener on.
+    By default that is the missing names with their users, then connected resources from the first listener on.
     """
     missing = uses.missing
     total = len(missing) + sum(map(len, uses.snapshot.by_type.values()))
@@ -249,7 +227,7 @@ def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
     elif request.search:
         matching = list(uses.names_with(request.search))
         total = len(matching)
-        # Half of the room is for what they are found with.
+        # Half of the limit is for resources connected to the matches.
         seeds = matching[: max(request.limit // 2, 1)]
         hanging = (key for seed in seeds for key in _around(uses, seed))
         chosen = _chosen(chain(seeds, hanging, matching), request.limit)
@@ -261,7 +239,7 @@ def graph_of(uses: SnapshotUses, request: GraphRequest) -> Graph:
 
 
 def key_of_id(node_id: str) -> Key | None:
-    """Return the type and the name that an id has; None where there is no such type."""
+    """Return the type and the name in an id; None if there is no such type."""
     short_name, _, name = node_id.partition("/")
     row = BY_SHORT_NAME.get(short_name)
     return None if row is None or not name else (row.type_url, name)
@@ -272,7 +250,6 @@ def _id_of(key: Key) -> str:
 
 
 def _chosen(keys: Iterable[Key], limit: int) -> dict[Key, None]:
-    """Return the first keys, each once."""
     chosen: dict[Key, None] = {}
     for key in keys:
         if len(chosen) >= limit:
@@ -282,7 +259,7 @@ def _chosen(keys: Iterable[Key], limit: int) -> dict[Key, None]:
 
 
 def _walk(start: Key, following: Callable[[Key], Iterable[Key]], seen: set[Key]) -> Iterator[Key]:
-    """Yield what can be reached and was not seen before, the nearest first."""
+    """Yield the reachable new keys, the nearest first."""
     ends = [start]
     while ends:
         found = []
@@ -296,7 +273,7 @@ def _walk(start: Key, following: Callable[[Key], Iterable[Key]], seen: set[Key])
 
 
 def _around(uses: SnapshotUses, key: Key) -> Iterator[Key]:
-    """Yield a resource, what uses it, and what it uses: not what else these are used by. Of a name that nothing has or uses, nothing."""
+    """Yield a resource, its direct and indirect users, and all that it uses; nothing for an unknown name."""
     if uses.resource(key) is None and next(uses.used_by(key), None) is None:
         return
     yield key
@@ -307,7 +284,7 @@ def _around(uses: SnapshotUses, key: Key) -> Iterator[Key]:
 def _all_from_the_top(uses: SnapshotUses, limit: int) -> Iterator[Key]:
     seen: set[Key] = set()
     for type_url in _TOP_DOWN:
-        # More than are asked for are not shown, so no more are looked at.
+        # More than the limit is not shown, so it is not visited.
         for name in islice(uses.snapshot.resources(type_url), limit):
             yield type_url, name
             seen.add((type_url, name))

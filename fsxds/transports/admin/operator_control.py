@@ -1,4 +1,4 @@
-"""All that the admin address needs of the rollouts of a server, or of its fleet."""
+"""The interface that the admin address needs of the rollouts of a server, or of its fleet."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fsxds.transports.admin.status_paths import Outlined
 
 
 class AdminControl(RolloutControl, ShownSnapshots, Outlined, Protocol):
-    """Shows rollouts, what is served and what was, and does what operators decide."""
+    """Shows rollouts and snapshots, present and past, and carries out operators' decisions."""
 
 
 class OperatorControl(AdminControl, Protocol):
-    """The same of one publisher."""
+    """The control of one publisher."""
 
     def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
-        """Serve these snapshots in views in place of what differs from them in the tree; return in how many channels."""
+        """Serve these snapshots instead of the tree; return the number of affected channels."""

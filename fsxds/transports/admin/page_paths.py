@@ -1,7 +1,7 @@
-"""The status page at the admin address: its files, and what it alone asks for: events, the graph, and differences.
+"""The status page at the admin address: its files, and the events, graph and differences that only the page requests.
 
-The page takes no script, no style and no picture but these files, asks nobody but the address that it came from, and cannot
-be put into another page. What it shows comes as JSON and is put into it as text.
+The page loads scripts, styles and pictures from these files alone, connects only to its own origin, and cannot be
+embedded into another page. Its data comes as JSON and is inserted as text.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from fsxds.transports.admin.rollout_control import snapshot_number
 from fsxds.transports.admin.rollout_paths import is_called
 
 DEFAULT_NODES = 200
-# Of so many views it is remembered what uses what.
+# The number of views with cached uses of resources.
 MOST_VIEWS = 8
 _NOTHING = Snapshot(0, {})
 
-# Trusted types: a script that would put text into the page as HTML fails.
+# Trusted types: a script that inserts text as HTML fails.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
     "frame-ancestors 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -49,7 +49,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Kept, and asked for again each time, which is answered with 304.
+    # Cached but revalidated each time, which is answered with 304.
     "Cache-Control": "no-cache",
 }
 _TYPES = {
@@ -62,16 +62,16 @@ _PAGE = "index.html"
 
 
 class ShownSnapshots(Protocol):
-    """What the page shows of snapshots. Its methods are called on the event loop."""
+    """The snapshots that the page shows. Its methods are called on the event loop."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each name of a view with layers that it has."""
+        """Return each name of a view with its layers."""
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return what most nodes with these layers are served; None before the first."""
+        """Return the snapshot that most nodes with these layers are served; None before the first."""
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the history, and of which nodes it is. Raises ProtocolError where there is none."""
+        """Return a snapshot of the history and its layers; ProtocolError if there is none with this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class PageFile:
         return cls(content, _TYPES[name.rpartition(".")[2]], digest)
 
     async def answer(self, request: web.Request, _: Words) -> web.StreamResponse:
-        """Send it, unless the browser has it."""
+        """Send the file, or 304 if the browser has it."""
         known = request.if_none_match or ()
         is_known = any(each.value == self.etag for each in known)
         headers = _HEADERS | {"ETag": f'"{self.etag}"', "Content-Type": self.content_type}
@@ -100,24 +100,18 @@ class PageFile:
 
 
 class PageApi:
-    """Answers what the page alone asks for.
-
-    Args:
-        shown: has the snapshots.
-        catalogue: the API that their resources are of.
-        is_static: knows what the bootstrap defines.
-    """
+    """Answers the requests that only the page makes."""
 
     def __init__(self, shown: ShownSnapshots, catalogue: Catalogue, is_static: IsStatic) -> None:
         self._shown = shown
         self._catalogue = catalogue
         self._is_static = is_static
-        # Whoever asks again and again keeps one thread busy, and not all of them.
+        # A client that sends many requests keeps one thread busy, not all of them.
         self._uses: Lru[Layers, SnapshotUses] = Lru(MOST_VIEWS)
         self._turn = asyncio.Lock()
 
     async def graph(self, _: web.Request, words: Words) -> Graph:
-        """Return a part of the graph of a view; of the first one where none is named."""
+        """Return a part of the graph of a view; of the first one if none is named."""
         name, layers = self._view(words.get("view"))
         request = GraphRequest(words.get("search", ""), limit=_limit(words.get("limit")))
         if (around := words.get("around")) is not None:
@@ -137,7 +131,7 @@ class PageApi:
         return graph_of(uses, request)
 
     async def difference(self, _: web.Request, words: Words) -> object:
-        """Return what changed from a snapshot of the history to another one, or to what is served to the same nodes."""
+        """Return the changes from a snapshot of the history to another one, or to the present one of its nodes."""
         first = snapshot_number(words.get("from", ""))
         layers, before = await self._shown.kept(first)
         if (last := words.get("to")) is not None:
@@ -162,7 +156,7 @@ class PageApi:
 
 
 def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
-    """Return what answers the paths of the page. Reads its files, each once."""
+    """Return the handlers of the page's paths. Reads each file once."""
 
     async def listen(request: web.Request, _: Words) -> web.StreamResponse:
         return await changes.answer(request)
@@ -178,7 +172,6 @@ def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
 
 
 def _limit(written: str | None) -> int:
-    """Return how many nodes are asked for. Raises ProtocolError where it is no number of them."""
     if written is None:
         return DEFAULT_NODES
     if (
@@ -191,7 +184,7 @@ def _limit(written: str | None) -> int:
     raise ProtocolError(f"limit: {written[:80]!r} is no number from 1 to {MOST_NODES}")
 
 
-# So much is read by nobody. Comparing a resource of so many lines with itself takes some 50 ms.
+# More than a person reads. Comparing a resource of 400 lines with itself takes some 50 ms.
 MOST_RESOURCES = 100
 MOST_LINES = 400
 LONGEST_TEXT = 4000
@@ -200,15 +193,12 @@ LONGEST_BODY_BYTES = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ResourceDiff:
-    """What became of a resource.
+    """One resource's difference between two snapshots.
 
     Attributes:
-        type: the short name of its type.
-        name: its name.
         action: `added`, `removed` or `changed`.
-        place: where it is written, or was.
-        lines: those of a unified diff, without its head, of which each begins with `+`, `-`, `@` or a space.
-        omitted: why no lines, or not all of them, are there; empty where they are.
+        lines: of a unified diff, without the head; each begins with `+`, `-`, `@` or a space.
+        omitted: why lines are missing; empty if none are.
     """
 
     type: str
@@ -221,14 +211,14 @@ class ResourceDiff:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDiff:
-    """What changed between two snapshots: the first resources of it, and how many there are."""
+    """The first changes between two snapshots, and the number of all."""
 
     resources: tuple[ResourceDiff, ...]
     total: int
 
 
 def diff_of(before: Snapshot, after: Snapshot, catalogue: Catalogue) -> SnapshotDiff:
-    """Return what changed from one snapshot to another, in push order and by name."""
+    """Return the changes from one snapshot to another, in push order and by name."""
     masker = Masker(catalogue)
     changes = list(_changes(before, after))
     return SnapshotDiff(
@@ -240,7 +230,7 @@ def _changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[ResourceType, 
     for row in RESOURCE_TYPES:
         was, now = before.resources(row.type_url), after.resources(row.type_url)
         change = now.changes_since(was)
-        # Rows that are compared with none say all names alone.
+        # Compared with empty rows, a change lists all names and nothing else.
         for name in sorted(change.fresh | change.renewed | change.removed | (was.keys() - now.keys())):
             yield row, was.get(name), now.get(name)
 
@@ -261,7 +251,7 @@ def _lines(before: Resource | None, after: Resource | None, masker: Masker) -> t
         old, new = (_text(one, masker) for one in (before, after))
     except ApiError:
         return (), "it is of a message that this fsxds does not know"
-    # The head names files, of which there are none.
+    # The head names files, which do not exist here.
     found = [line[:LONGEST_TEXT] for line in islice(unified_diff(old, new, lineterm=""), 2, MOST_LINES + 3)]
     if not found:
         return (), "only what is hidden, its aliases or its time to live differ"

@@ -13,10 +13,10 @@ Report = TypeVar("Report")
 
 
 def report_of(form: type[Report], plain: object) -> Report:
-    """Return the value that JSON stands for.
+    """Decode JSON to a report.
 
     Raises:
-        UsageError: it is written otherwise: by another version of fsxds.
+        UsageError: the JSON has another form, as another version of fsxds writes it.
     """
     try:
         return cast("Report", _read(form, plain))
@@ -36,7 +36,7 @@ def _read(form: Any, plain: Any) -> object:
     if get_origin(form) is Mapping:
         return {name: _read(parts[1], each) for name, each in plain.items()}
     if parts:
-        # It may be null.
+        # The value may be null.
         return None if plain is None else _read(parts[0], plain)
     if not isinstance(plain, (int, float) if form is float else form):
         raise TypeError(form)
@@ -44,7 +44,7 @@ def _read(form: Any, plain: Any) -> object:
 
 
 def written(content: object) -> bytes:
-    """Return values as JSON, each as an object of its fields."""
+    """Encode values as JSON, each as an object of its fields."""
     return json.dumps(content, default=_plain).encode()
 
 

@@ -1,6 +1,6 @@
-"""What the admin address needs of rollouts, and the values that it shows: names and ids, never content.
+"""The interface that the admin address needs of rollouts, and its values: names and ids, never content.
 
-The fields of the values are the fields of the JSON that is sent. Ages are in seconds, since clocks of two processes differ.
+The fields of the values are the fields of the JSON. Ages are in seconds, since clocks of two processes differ.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ _NUMBER = re.compile("@?([1-9][0-9]{0,8})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class WaitingReport:
-    """A client that a step waits for.
+    """A client that a step waits for: a node id, or the directory of a mirror.
 
     Attributes:
-        client: its node id, or the directory of a mirror.
-        transport: how it is served: `REST`, `gRPC` or `mirror`.
-        since_s: for how long it is waited for.
+        transport: `REST`, `gRPC` or `mirror`.
+        since_s: how long the step has waited.
     """
 
     client: str
@@ -38,13 +37,12 @@ class WaitingReport:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """The step that a channel is at.
+    """The step of a channel.
 
     Attributes:
         name: `whole`, `grow`, `switch` or `shrink`.
-        since_s: how long ago it was published.
-        ends_within_s: it times out in so many seconds.
-        waits_for: the clients that have not taken it.
+        since_s: the time since its publication.
+        ends_within_s: the time until it times out.
     """
 
     name: str
@@ -55,13 +53,10 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class LingeringReport:
-    """A resource that the tree does not have any more, and that connections of draining listeners may use.
+    """A resource that the tree no longer has, but that connections of draining listeners may use.
 
     Attributes:
-        type: the short name of its type, such as `cds`.
-        name: its name.
-        listeners: those that are drained.
-        left_s: it goes in so many seconds; None while clients have not taken what replaces it.
+        left_s: the time until it is removed; None while clients have not taken its replacement.
     """
 
     type: str
@@ -72,17 +67,15 @@ class LingeringReport:
 
 @dataclass(frozen=True, slots=True)
 class HeldReport:
-    """A resource that is not served as the tree has it, or that nodes reject.
+    """A resource with a held version, or with a version that nodes reject.
 
     Attributes:
-        type: the short name of its type, such as `cds`.
-        name: its name.
-        reason: `rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource`, `names a held resource` or `claims what another one has`.
-        place: the file and the line that have it, or had it.
-        message: what is the matter with it; with the words of a node that rejects it.
-        remedy: what to do about it.
-        nodes: the first nodes that reject it, by their names.
-        since_s: for how long; None where that is not known.
+        reason: `rejected`, `pinned`, `waits for approval`, `in use`, `names an undefined resource`, `names a held
+            resource` or `claims what another one has`.
+        place: its file and line, or its last ones.
+        message: the fact, with the message of a node that rejects it.
+        nodes: the first nodes that reject it.
+        since_s: the time since then; None if unknown.
     """
 
     type: str
@@ -101,7 +94,7 @@ class ApprovalReport:
 
     Attributes:
         id: approves it.
-        removal: completes the sentence "the tree removes …": `6 of 10 clusters`.
+        removal: completes the sentence "the tree removes ...": `6 of 10 clusters`.
     """
 
     id: str
@@ -110,26 +103,24 @@ class ApprovalReport:
 
 @dataclass(frozen=True, slots=True)
 class ChannelReport:
-    """What is served to the nodes with the same layers, of one cohort.
+    """One channel: the nodes with the same layers, of one cohort.
 
     Attributes:
-        views: the names of the views with these layers; `("",)` where there are no views.
-        layers: the layers; empty for the whole tree.
-        cohort: `main`, `canary`, `rejecting` for nodes that reject something, or `catching up` for those that are slower than
-            the others or on their way to another view.
-        clients: how many there are.
-        served: the id of the snapshot that is served; None before the first.
-        target: the id of the snapshot that is to be reached, None before the first.
-        asked: the id of the snapshot that the tree asks for, None before the first.
-        is_done: clients that are waited for have what the tree asks for, except for what is held back.
-        step: None while no client is waited for.
-        waits_for_canary: canaries have not taken what the tree asks for, or are not there.
-        baking_s: what the canaries have taken follows here in so many seconds; None where nothing bakes.
-        lingering: what is kept for draining listeners.
-        held: what of the tree is held back, and what nodes reject of it; the first hundred.
-        approval: a removal that waits for approval; None for none.
-        pinned: how many resources are rolled back.
-        pinned_for_s: for how long; None where none is.
+        views: the names of the views with these layers; `("",)` without views.
+        layers: empty for the whole tree.
+        cohort: `main`, `canary`, `rejecting` for nodes that reject a version, or `catching up` for nodes that are
+            slower, or on their way to another view.
+        served: the id of the served snapshot; None before the first, as the next two.
+        target: the id of the snapshot to reach.
+        asked: the id of the tree's snapshot.
+        is_done: the awaited clients have the tree's snapshot, except for held versions.
+        step: None while no client is awaited.
+        waits_for_canary: canaries have not taken the tree's snapshot, or do not exist.
+        baking_s: the time until this channel follows the canaries; None if nothing bakes.
+        lingering: the resources kept for draining listeners.
+        held: the first hundred.
+        pinned: the number of resources that are rolled back.
+        pinned_for_s: the time since the rollback; None for none.
     """
 
     views: tuple[str, ...]
@@ -155,11 +146,8 @@ class FleetServerReport:
     """A server of a fleet.
 
     Attributes:
-        name: its id.
-        is_publisher: it publishes.
-        publication: the number of its publisher, and of what that published, up to which it serves all: `3.17`.
-        is_behind: something was published since.
-        clients: how many nodes it serves.
+        publication: the publisher's number and the number of its last publication that the server serves: `3.17`.
+        is_behind: there is a newer publication.
     """
 
     name: str
@@ -171,7 +159,7 @@ class FleetServerReport:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """What `GET /rollout` answers; `state` is the directory of the history, None without `--state`."""
+    """The answer of `GET /rollout`; `state` is the directory of the history, None without `--state`."""
 
     channels: tuple[ChannelReport, ...]
     state: str | None
@@ -179,23 +167,23 @@ class StatusReport:
 
 @dataclass(frozen=True, slots=True)
 class DecisionReport:
-    """What a decision is answered with: in how many channels it changed something."""
+    """The answer to a decision: the number of changed channels."""
 
     channels: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetryReport:
-    """What a retry is answered with: how many rejected versions are offered again."""
+    """The answer to a retry: the number of versions that are offered again."""
 
     versions: int
 
 
 def snapshot_number(written: str) -> int:
-    """Return the number that `@3` or `3` is.
+    """Return the number in `@3` or `3`.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the text is no such number.
     """
     if match := _NUMBER.fullmatch(written):
         return int(match[1])
@@ -203,7 +191,7 @@ def snapshot_number(written: str) -> int:
 
 
 def unix_time(written: str) -> float:
-    """Return the seconds since 1970 of a time: a number, or a date and time of ISO 8601, which is UTC if it does not say.
+    """Parse a number of seconds since 1970, or an ISO 8601 date and time, UTC by default.
 
     Raises:
         ProtocolError: it is neither.
@@ -220,20 +208,20 @@ def unix_time(written: str) -> float:
 
 
 def no_snapshot(number: int) -> ProtocolError:
-    """Return the error that the history does not have a snapshot."""
+    """Return the error for a missing snapshot of the history."""
     return ProtocolError(f"@{number}: the history has no such snapshot; fsxds history lists them", "NOT_FOUND")
 
 
 class KeptSnapshot(Protocol):
-    """A snapshot of the history: a dataclass, whose fields are shown. These are looked at."""
+    """A snapshot of the history: a dataclass with fields to show. Only these are read."""
 
     @property
     def number(self) -> int:
-        """`@3` is the one with the number 3; no other one has it, of whatever layers."""
+        """Its number, 3 for `@3`, unique over all layers."""
 
     @property
     def layers(self) -> Layers:
-        """Of which nodes it is."""
+        """The layers of the nodes that it is for."""
 
     @property
     def time_s(self) -> float:
@@ -241,7 +229,7 @@ class KeptSnapshot(Protocol):
 
 
 class Action(StrEnum):
-    """What operators may decide."""
+    """The kinds of decisions."""
 
     APPROVE = "approve"
     RETRY = "retry"
@@ -253,14 +241,13 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorDecision:
-    """What an operator decides.
+    """A decision of an operator.
 
     Attributes:
-        action: what is to be done.
-        name: the id of an approval, or the name of resources to retry; None: all.
-        layers: those of the views to abort or resume; None: all.
-        number: that of a snapshot of the history to roll back to.
-        time_s: roll back to what was served then, in seconds since 1970.
+        name: the id of an approval, or the name of resources to retry; None for all.
+        layers: of the views to abort or resume; None for all.
+        number: of the snapshot to roll back to.
+        time_s: roll back to this time, in seconds since 1970.
     """
 
     action: Action
@@ -271,65 +258,65 @@ class OperatorDecision:
 
 
 class RolloutControl(Protocol):
-    """What drives the rollouts. Its methods are called on the event loop.
+    """Drives the rollouts. Its methods are called on the event loop.
 
-    What cannot be done is a ProtocolError with the remedy: `NOT_FOUND` for a number that the history does not have,
-    `FAILED_PRECONDITION` where there is no `--state`.
+    Raises:
+        ProtocolError: with the remedy: `NOT_FOUND` for an unknown number, `FAILED_PRECONDITION` without `--state`.
     """
 
     @property
     def state_directory(self) -> Path | None:
-        """Where the history is; None without `--state`."""
+        """The directory of the history; None without `--state`."""
 
     async def channels(self) -> Sequence[ChannelReport]:
-        """Return what becomes of each channel."""
+        """Return the status of each channel."""
 
     async def decide(self, decision: OperatorDecision) -> int:
-        """Do what an operator decides; return in how many channels that changed something, or how many versions are retried."""
+        """Carry out a decision; return the number of changed channels, or of retried versions."""
 
     async def history(self) -> Sequence[KeptSnapshot]:
         """Return the snapshots of all layers, the newest first."""
 
     async def servers(self) -> Sequence[FleetServerReport]:
-        """Return the servers of the fleet, none if there is no fleet, or nobody who knows them answers."""
+        """Return the servers of the fleet; none without a fleet, or while it cannot be reached."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each name of a view with layers that it has; a name comes again where nodes have different layers.
+        """Return each name of a view with its layers; nodes of one name may have several.
 
-        Without views it is the one name ``, for the whole tree.
+        Without views, the one name is empty.
         """
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return the layers that a connected client with this node id has; None where there is none."""
+        """Return the layers of the connected client with a node id; None for none."""
 
 
 class Deciding(Protocol):
-    """What does what operators decide, one method for each action."""
+    """Carries out decisions, by a method per action that returns the number of changed channels."""
 
     def approve(self, approval_id: str) -> int:
-        """Let a removal go on that waits for approval under an id; return in how many channels."""
+        """Allow the removal that waits for approval under an id."""
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of resources of a name, or all, to all nodes again; return how many."""
+        """Offer rejected versions of a resource name (None: all) again; return their number."""
 
     def promote(self) -> int:
-        """Let the others follow the canary now; return in how many channels."""
+        """Let all nodes follow the canary now."""
 
     def abort(self, layers: frozenset[Layers] | None) -> int:
-        """Take back the rollouts that go on; None means in all. Return in how many channels."""
+        """Take back current rollouts; None for all."""
 
     async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history in place of what differs from it in the tree; return in how many channels."""
+        """Serve a snapshot of the history instead of the tree."""
 
     async def rollback_all(self, time_s: float) -> int:
-        """Serve in each view what was served there at a time, in seconds since 1970; return in how many channels."""
+        """Serve in each view its snapshot of a time, in seconds since 1970."""
 
     def resume(self, layers: frozenset[Layers] | None) -> int:
-        """Follow the tree again after `rollback`; None means in all. Return in how many channels."""
+        """Follow the tree again after `rollback`; None for all."""
 
 
 async def carry_out(decision: OperatorDecision, deciding: Deciding) -> int:
-    """Do what an operator decides, and return what the method for that does."""
+    """Carry out a decision by its method."""
     layers = None if decision.layers is None else frozenset(decision.layers)
     if decision.action is Action.ROLLBACK and decision.time_s is not None:
         return await deciding.rollback_all(decision.time_s)

@@ -1,4 +1,4 @@
-"""What the admin address answers about rollouts and the history, and what operators decide about them."""
+"""The paths of the admin address about rollouts and the history, and for operators' decisions about them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,20 @@ from fsxds.transports.admin.rollout_control import (
     unix_time,
 )
 
-# What a request is about; without either it is about all.
+# The scope of a request; without either it means all views.
 _SCOPE = frozenset({"view", "node"})
 _MOST_NAMES = 20
 
 
 class RolloutPaths:
-    """Answers requests about rollouts.
-
-    Args:
-        control: drives them.
-    """
+    """Answers requests about rollouts, which `control` drives."""
 
     def __init__(self, control: RolloutControl) -> None:
         self._control = control
 
     @property
     def paths(self) -> AdminPaths:
-        """What answers each path."""
+        """The handler of each path."""
         return {
             ("GET", f"{API}/rollout"): AdminPath(self._status, _SCOPE),
             ("POST", f"{API}/rollout/approve"): AdminPath(self._approve, frozenset({"id"})),
@@ -104,7 +100,7 @@ class RolloutPaths:
         )
 
     def _scope(self, words: Words) -> tuple[Layers, ...] | None:
-        """Return the layers that a request names by `view` or `node`; None where it means all."""
+        """Return the layers that a request names by `view` or `node`; None for all."""
         if (node := words.get("node")) is not None:
             layers = self._control.layers_of_node(node)
             if layers is None:
@@ -122,7 +118,7 @@ class RolloutPaths:
 
 
 def is_called(name: str, view: str, layers: Layers) -> bool:
-    """Whether a request names a view by its own name, or by its layers: `common+edge`."""
+    """Whether a request means a view, by its name or by its layers: `common+edge`."""
     return name in (view, "+".join(layers))
 
 
@@ -131,7 +127,7 @@ def _some_of(names: list[str]) -> str:
 
 
 def _done(count: int, otherwise: str) -> object:
-    """Return how many channels an operator's word changed, which is a ProtocolError where it changed none."""
+    """Return the number of changed channels; ProtocolError for 0."""
     if not count:
         raise ProtocolError(f"{otherwise}; fsxds rollout status shows what there is", "FAILED_PRECONDITION")
     return DecisionReport(count)

@@ -1,4 +1,4 @@
-"""The paths of the admin address that show the whole server: its status, clients and files; metrics, health, and an outline."""
+"""The paths of the admin address about the whole server: status, clients, files, metrics, health, and an outline."""
 
 from __future__ import annotations
 
@@ -26,14 +26,7 @@ _LARGEST = 10**9
 
 
 class StatusPaths:
-    """Answers what is asked of the whole server.
-
-    Args:
-        facts: knows it.
-
-    Attributes:
-        paths: what answers each path.
-    """
+    """Answers requests about the whole server."""
 
     def __init__(self, facts: StatusFacts) -> None:
         self._facts = facts
@@ -58,7 +51,7 @@ class StatusPaths:
 
 
 def query_of(words: Words, states: tuple[str, ...]) -> RowQuery:
-    """Return what a request asks for; ProtocolError where that cannot be."""
+    """Return the query in a request; ProtocolError if it is invalid."""
     state = words.get("state") or None
     if state is not None and state not in states:
         raise ProtocolError(f"state: {state[:80]!r} is none; there is {', '.join(states)}")
@@ -76,7 +69,7 @@ def _number(words: Words, name: str, default: int) -> int:
 
 
 def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
-    """Return what answers `/metrics`: as text or OpenMetrics, compressed or not, as the request accepts it."""
+    """Return the handler of `/metrics`: text or OpenMetrics, compressed or not, as the request accepts."""
     scrape = make_aiohttp_handler(registry)
 
     async def answer(request: web.Request, _: Words) -> object:
@@ -86,10 +79,10 @@ def metrics_paths(registry: CollectorRegistry) -> AdminPaths:
 
 
 def health_paths(unready: Callable[[], str]) -> AdminPaths:
-    """Return what answers `/healthz` and `/readyz`; `unready` returns why clients are not served, empty where they are."""
+    """Return the handlers of `/healthz` and `/readyz`; `unready` returns why clients are not served, or ""."""
 
     async def live(_: web.Request, __: Words) -> object:
-        # Who gets this knows that the event loop runs.
+        # The answer itself shows that the event loop runs.
         return web.Response(text="ok\n")
 
     async def ready(_: web.Request, __: Words) -> object:
@@ -103,18 +96,18 @@ OUTLINE = f"{API}/outline"
 
 
 class Outlined(Protocol):
-    """What knows what is served."""
+    """Has outlines of the served snapshots."""
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return what each view is served, and by which rules changes of it are held."""
+        """Return the outline of each view's snapshot, and the rules by which changes of it are held."""
 
 
 def outline_paths(outlined: Outlined) -> AdminPaths:
-    """Return what answers each path."""
+    """Return the handler of the outline."""
 
     async def answer(_: web.Request, __: Words) -> object:
         rules, outlines = outlined.outlines()
-        # Of a hundred thousand resources it takes a second.
+        # Encoding a hundred thousand resources takes a second.
         return web.Response(body=await asyncio.to_thread(_written, rules, outlines), headers=JSON)
 
     return {("GET", OUTLINE): AdminPath(answer)}

@@ -1,6 +1,6 @@
-"""What the admin address shows of the whole server: who is served what, and what is wrong. Names and versions, no content.
+"""The status of the whole server at the admin address: clients, versions and problems. Names and versions, no content.
 
-The fields of the values are the fields of the JSON that is sent. Ages are in seconds, since clocks of two processes differ.
+The fields of the values are the fields of the JSON. Ages are in seconds, since clocks of two processes differ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 from fsxds.model.values import Layers
 from fsxds.transports.admin.rollout_control import ChannelReport, FleetServerReport
 
-# So many of each are in one answer; each list has its count beside it.
+# The maximum length of each list in an answer; its count is beside it.
 MOST_PROBLEMS = 200
 MOST_VIEWS = 500
 MOST_ROLLOUTS = 100
@@ -22,7 +22,7 @@ DEFAULT_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class ListenerReport:
-    """Where clients, or operators, are served: `name` is `REST`, `gRPC` or `admin`."""
+    """A listening address; `name` is `REST`, `gRPC` or `admin`."""
 
     name: str
     address: str
@@ -31,7 +31,7 @@ class ListenerReport:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """How many files are as they are, of how many something older is served (`held`), and of how many nothing (`broken`)."""
+    """The number of files that are served as they are, as they were (`held`), or not at all (`broken`)."""
 
     good: int
     held: int
@@ -40,7 +40,7 @@ class FileCounts:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a file; its secrets, and all names that are not those of the API, are cut out."""
+    """A line of a file, without secrets and without names that are not of the API."""
 
     line: int
     text: str
@@ -51,16 +51,13 @@ class ProblemReport:
     """A problem.
 
     Attributes:
-        path: its file, from the top of the tree; `upstream NAME` where it is about what an upstream holds.
-        line: counts from 1.
-        column: counts from 1.
+        path: from the top of the tree; `upstream NAME` for a resource of an upstream.
         severity: `error`, `warning` or `note`.
-        rule: that which was broken.
         message: the fact.
-        remedy: what to do; may be empty.
-        state: that of the file: `good`, `held`, `broken`, or `ignored` for one that is not read; `upstream` where there is none;
-            `rejected` where nodes reject a resource in it; `kept` where one is served as it was, for another reason.
-        since_s: for how long it has been there.
+        remedy: may be empty.
+        state: of the file: `good`, `held`, `broken`, or `ignored` if it is not read; `upstream` without a file;
+            `rejected` if nodes reject a resource in it; `kept` if an older version of one is served for another reason.
+        since_s: how long it has been there.
         source: lines around the place; none of files with secrets.
     """
 
@@ -78,7 +75,7 @@ class ProblemReport:
 
 @dataclass(frozen=True, slots=True)
 class ServedType:
-    """What is served of a type: the version of all of it, and how many resources that is."""
+    """The served resources of a type: their version and number."""
 
     type: str
     version: str
@@ -87,9 +84,9 @@ class ServedType:
 
 @dataclass(frozen=True, slots=True)
 class ViewReport:
-    """A view: its layers, how many clients have these, and what they are served; nothing before somebody wants it.
+    """A view: its layers, the number of clients with these, and the served types; empty until requested.
 
-    `name` is empty for the whole tree. Where a canary is served something else, `types` are those of the others.
+    `name` is empty for the whole tree. `types` do not describe a canary.
     """
 
     name: str
@@ -100,7 +97,7 @@ class ViewReport:
 
 @dataclass(frozen=True, slots=True)
 class ClientCount:
-    """How many clients of a transport (`REST`, `gRPC`, `mirror`) are in a state."""
+    """The number of clients of a transport (`REST`, `gRPC`, `mirror`) in a state."""
 
     transport: str
     state: str
@@ -109,7 +106,7 @@ class ClientCount:
 
 @dataclass(frozen=True, slots=True)
 class HeldType:
-    """How many resources of a type are held of an upstream."""
+    """The number of resources of a type that an upstream has."""
 
     type: str
     resources: int
@@ -117,20 +114,18 @@ class HeldType:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamReport:
-    """How an upstream stands. What is held of it is served, whether it is connected or not.
+    """The state of an upstream. Its resources are served whether it is connected or not.
 
     Attributes:
-        name: what it is called.
-        servers: the addresses of its servers, in order.
-        server: the one that it is connected with; empty for none.
-        wire: how that is asked; empty while there is none.
-        state: `connected`, `connecting`, `away`, or `refused` where another attempt would end in the same way.
-        since_s: for how long it has been so.
-        trouble: why it is not connected; empty for nothing.
-        resources: what is held.
-        pending: the types of which an answer is awaited.
-        age_s: the time since it sent something last, also to an earlier process; None where it never did.
-        rejected: what it sent last and could not be taken in, a text for each resource, bounded.
+        servers: the addresses, in order.
+        server: the connected one; empty for none.
+        wire: the protocol; empty for none.
+        state: `connected`, `connecting`, `away`, or `refused` if another attempt would end in the same way.
+        since_s: the age of the state.
+        trouble: why it is not connected; may be empty.
+        pending: the types with an awaited answer.
+        age_s: the time since its last message, also to an earlier process; None for none.
+        rejected: a text for each rejected resource of its last message, bounded.
     """
 
     name: str
@@ -148,29 +143,19 @@ class UpstreamReport:
 
 @dataclass(frozen=True, slots=True)
 class ServerReport:
-    """What `GET /api/status` answers.
+    """The answer of `GET /api/status`.
 
     Attributes:
-        version: that of fsxds.
-        pid: the process.
-        uptime_s: for how long it has run.
-        directory: the tree; empty where upstreams are all there is.
+        version: of fsxds.
+        directory: the tree; empty if there are only upstreams.
         state: the directory of the history; None without `--state`.
-        generation: rises whenever something else is served.
-        listeners: where it listens.
-        is_ready: whether the start is over.
-        waits_for: what the start waits for; empty when it is over.
+        generation: rises with each publication.
+        waits_for: the condition that the start waits for; empty when it is over.
         degraded: the components that failed, and have not run well since.
-        files: how many there are.
-        problems: the first of them, errors first.
-        problem_count: how many there are.
-        views: the first of them.
-        view_count: how many there are.
-        clients: how many there are, by transport and state.
-        rollouts: the first of them, those at work or with something to decide first.
-        rollout_count: how many there are.
-        upstreams: all of them, in the order of their precedence.
-        fleet: the servers of the fleet; none if the server is alone, or the fleet cannot be asked.
+        problems: the first ones, errors first.
+        rollouts: the first ones, beginning with active rollouts and awaited decisions.
+        upstreams: in order of precedence.
+        fleet: its servers; none if the server is alone, or the fleet cannot be reached.
     """
 
     version: str
@@ -197,19 +182,17 @@ class ServerReport:
 
 @dataclass(frozen=True, slots=True)
 class TypeReport:
-    """How a client stands with one type.
+    """A client's state for one type.
 
     Attributes:
-        type: its short name.
         state: `SYNCED`, `STALE`, `NACK` or `NOT SENT`.
-        subscriptions: how many it has; a node that polls has one for each list of names. The rest is of the worst of them.
-        resources: how many resources it was sent.
-        sent: the version that it was sent last.
-        acked: the version that it accepted last.
-        nacked: the version that it rejects; None where it does not.
-        current: the version of what it is to have.
-        reason: why it rejects that, in its words.
-        since_s: for how long it has been in this state.
+        subscriptions: a node that polls has one per list of names; the other fields are of the worst of them.
+        sent: the last version.
+        acked: the last accepted version.
+        nacked: the rejected version; None for none.
+        current: the version that it should have.
+        reason: the client's message for the rejection.
+        since_s: the age of the state.
     """
 
     type: str
@@ -229,15 +212,14 @@ class ClientReport:
     """A client: a stream, a node that polls, or a directory of mirrored files.
 
     Attributes:
-        node: its node id; of a stream without one its address, of a mirror the directory.
-        cluster: its `node.cluster`.
+        node: the node id; the address of a stream without one; the directory of a mirror.
         transport: `REST`, `gRPC` or `mirror`.
-        service: the method of its stream, such as `StreamAggregatedResources`, or the transport.
-        peer: its IP address; empty on a unix socket.
-        view: the name of its view; empty for the whole tree.
-        since_s: for how long it has been connected.
+        service: the method of the stream, such as `StreamAggregatedResources`, or the transport.
+        peer: the IP address; empty on a unix socket.
+        view: empty for the whole tree.
+        since_s: the age of the connection.
         state: the worst of its types.
-        types: each that it subscribes to, in push order.
+        types: in push order.
     """
 
     node: str
@@ -253,7 +235,7 @@ class ClientReport:
 
 @dataclass(frozen=True, slots=True)
 class ClientList:
-    """Some clients, the worst first, of `total` that were asked for."""
+    """Some clients, the worst first, of `total` matches."""
 
     total: int
     clients: tuple[ClientReport, ...]
@@ -269,13 +251,13 @@ class ListedNames:
 
 @dataclass(frozen=True, slots=True)
 class TypeDetail(TypeReport):
-    """How a client stands with one type, and what it has of it against what is current.
+    """A client's state for one type, with the differences from the current resources.
 
     Attributes:
-        lacks: names that it is to have, and never confirmed.
-        outdated: names of which it may still have something older.
-        surplus: names that it may have, and that are gone.
-        missing: names that it asked for, and that no file has.
+        lacks: names that it should have but never confirmed.
+        outdated: names that it may have in an older version.
+        surplus: names that it may have although they are gone.
+        missing: subscribed names that no file has.
     """
 
     lacks: ListedNames
@@ -304,10 +286,9 @@ class FileReport:
 
     Attributes:
         path: from the top of the tree.
-        state: `good`; `held`: something older is served; `broken`: it was never good, and nothing is served.
-        since_s: for how long it has been so, with the content that it has.
-        resources: how many of it are served.
-        problems: how many it has.
+        state: `good`; `held`: an older content is served; `broken`: it was never good.
+        since_s: the age of this state and content.
+        resources: the number that is served.
     """
 
     path: str
@@ -319,7 +300,7 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class FileList:
-    """Some files, the worst first, of `total` that were asked for."""
+    """Some files, the worst first, of `total` matches."""
 
     total: int
     files: tuple[FileReport, ...]
@@ -327,7 +308,7 @@ class FileList:
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """Which rows of a list are asked for: those with a state and a text in them, from `offset` on."""
+    """A query for rows with a state and a text, from `offset` on."""
 
     state: str | None = None
     search: str = ""
@@ -337,16 +318,16 @@ class RowQuery:
 
 
 class StatusFacts(Protocol):
-    """What knows all of this. Its methods are called on the event loop, which they never keep for long."""
+    """Has these facts. Its methods are called on the event loop and never block it for long."""
 
     async def report(self) -> ServerReport:
-        """Return what `GET /api/status` answers."""
+        """Return the answer of `GET /api/status`."""
 
     async def clients(self, query: RowQuery) -> ClientList:
         """Return some clients."""
 
     async def node(self, name: str) -> NodeReport:
-        """Return all clients that are called so, or have this node id. Raises ProtocolError where there is none."""
+        """Return all clients with this name or node id; ProtocolError if there are none."""
 
     async def files(self, query: RowQuery) -> FileList:
         """Return some files."""

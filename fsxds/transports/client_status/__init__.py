@@ -1,1 +1,1 @@
-"""The Client Status Discovery Service, by REST and gRPC."""
+"""The Client Status Discovery Service (CSDS), by REST and gRPC."""

@@ -1,6 +1,6 @@
-"""What a client status has: the state of each resource with a client, and its content without secrets, as bytes or JSON.
+"""The content of a client status: states of resources, and their content without secrets, as wire format or JSON.
 
-Rows are written one by one, and joined: an answer may be large.
+Rows are written one by one, and joined, because an answer may be large.
 Source: envoy/service/status/v3/csds.proto.
 """
 
@@ -42,9 +42,9 @@ REJECTED = ConfigStatus.ERROR, ClientResourceStatus.NACKED
 
 
 def resource_statuses(status: ClientStatus) -> Iterator[ResourceStatus]:
-    """Yield all resources that a client was sent or asked for, those of each watch together.
+    """Yield all resources that a client was sent or asked for, watch by watch.
 
-    A client that wants everything of a type and was sent nothing has asked for `*`.
+    A wildcard client that was sent nothing is shown to have asked for `*`.
     """
     is_delta = status.service.startswith("Delta")
     for watch in status.watches:
@@ -60,13 +60,13 @@ def _held(watch: WatchStatus, *, is_delta: bool) -> Iterator[ResourceStatus]:
             version = resource.version if is_delta else _accepted_version(watch)
             yield ResourceStatus(type_url, name, *state, version, resource)
             continue
-        # Which version of its own a Delta client kept is not known.
+        # The older version that a Delta client kept is unknown.
         kept, nacked = (None, resource.version) if is_delta else (watch.acked, watch.nacked)
         yield ResourceStatus(type_url, name, *REJECTED, version=kept, resource=resource, nacked=nacked, reason=reason)
 
 
 def _not_held(watch: WatchStatus) -> Iterator[ResourceStatus]:
-    """Yield what was rejected and was removed, names that do not exist, and names that were not answered yet."""
+    """Yield rejected resources that were removed, names that do not exist, and names without an answer yet."""
     removed = sorted(watch.rejected - {resource.name for resource in watch.resources}) if watch.rejected else ()
     reason = _reason(watch) if removed else None
     for name in removed:
@@ -81,12 +81,11 @@ def _not_held(watch: WatchStatus) -> Iterator[ResourceStatus]:
 
 
 def _state_of_accepted(watch: WatchStatus) -> tuple[ConfigStatus, ClientResourceStatus]:
-    """Return the state of resources that were not rejected."""
     if watch.acked is None:
         return ConfigStatus.STALE, ClientResourceStatus.REQUESTED
     if watch.sent in (watch.acked, watch.nacked):
         return ConfigStatus.SYNCED, ClientResourceStatus.ACKED
-    # It is not known which of the resources are as they were in the version before, so the client's view is not known.
+    # It is unknown which resources are as in the version before, so the client's view is unknown.
     return ConfigStatus.STALE, ClientResourceStatus.UNKNOWN
 
 
@@ -95,7 +94,7 @@ def _accepted_version(watch: WatchStatus) -> Version | None:
 
 
 def _reason(watch: WatchStatus) -> str | None:
-    # Envoy prints the message that it rejects, secrets included.
+    # Envoy prints the rejected message, including secrets.
     return None if watch.reason is None else mask_reason(without_message(watch.reason))
 
 
@@ -107,10 +106,10 @@ _HIDDEN_BYTES = base64.b64encode(HIDDEN.encode()).decode()
 
 
 class Contents:
-    """Shows resources without their secrets: `<hidden>` is in the place of each.
+    """Shows resources with `<hidden>` in place of secrets.
 
-    A Secret is not shown at all, and neither is what the catalogue has no type for: it is not known which of its fields
-    are secret. What was shown is kept by its version; see `turn`.
+    A Secret is not shown at all, nor is a type that the catalogue lacks, because its secret fields are unknown. Shown
+    content is cached by its version; see `turn`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -123,19 +122,19 @@ class Contents:
         self._nodes: _Recent[bytes, bytes] = _Recent()
 
     def turn(self, *, with_contents: bool = True) -> None:
-        """Begin another report: what was not shown in this one and the one before will be forgotten."""
+        """Begin another report: content that was used neither in this report nor in the one before will be dropped."""
         self._nodes.turn()
         if with_contents:
             self._bodies.turn()
             self._jsons.turn()
 
     def body_of(self, resource: Resource) -> bytes | None:
-        """Return the serialized resource without its secrets; None where nothing of it is shown."""
+        """Return the serialized resource without its secrets, or None if it is not shown."""
         key = resource.type_url, resource.version
         return self._bodies.get(key, lambda: self._body(resource.type_url, resource.body))
 
     def json_of(self, resource: Resource) -> bytes | None:
-        """Return the resource without its secrets as proto JSON with its `@type`; None where nothing of it is shown."""
+        """Return the resource without its secrets as proto JSON with its `@type`, or None if it is not shown."""
         return self._jsons.get((resource.type_url, resource.version), lambda: self._json(resource))
 
     def node_json(self, node: Message) -> bytes:
@@ -151,7 +150,7 @@ class Contents:
 
     def _json(self, resource: Resource) -> bytes | None:
         body = self.body_of(resource)
-        # What cannot be written as JSON, such as a time out of bounds, has no body here.
+        # Resources that cannot be written as JSON, such as a time out of bounds, have no body here.
         return None if body is None else self._printer.any_json(resource.type_url, body)
 
     def _body(self, type_url: TypeUrl, body: bytes) -> bytes | None:
@@ -169,7 +168,7 @@ class Contents:
 
 
 class _Recent(Generic[_Key, _Value]):
-    """Keeps what was asked for in this turn and the one before."""
+    """A cache of the values used in this turn and the one before."""
 
     def __init__(self) -> None:
         self._now: dict[_Key, _Value] = {}
@@ -179,24 +178,22 @@ class _Recent(Generic[_Key, _Value]):
         return len({**self._before, **self._now})
 
     def turn(self) -> None:
-        """Begin another turn: forget what was asked for in the turn before this one alone."""
         self._now, self._before = {}, self._now
 
     def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        """Return what is kept, or else what `make` makes."""
         if key not in self._now:
             self._now[key] = self._before[key] if key in self._before else make()
         return self._now[key]
 
 
 class WireForm:
-    """Protobuf's wire format, in which a message is a join of its fields."""
+    """Protobuf's wire format, in which concatenated fields are a message."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
 
     def content(self, resource: Resource) -> bytes | None:
-        """Write what is shown of a resource; None where that is nothing."""
+        """Write the shown content of a resource, or return None if it is not shown."""
         return self._contents.body_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
@@ -222,22 +219,22 @@ class WireForm:
     def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
         """Write a client, as a ClientConfig in its field."""
         head = csds_pb2.ClientConfig(node=node_message(status.node), client_scope=status.service).SerializeToString()
-        # Written as a ClientStatusResponse has it: bytes, in field 1.
+        # In a ClientStatusResponse this is bytes, in field 1.
         return BytesValue(value=b"".join((head, *rows))).SerializeToString()
 
     async def payload(self, clients: list[bytes]) -> Payload:
-        """Return the whole answer; gRPC wants it in one piece."""
+        """Return the whole answer in one piece, as gRPC needs it."""
         return Payload(await asyncio.to_thread(b"".join, clients) if len(clients) > 1 else b"".join(clients))
 
 
 class JsonForm:
-    """Proto JSON with snake_case names, in which what is empty is not written, but for messages."""
+    """Proto JSON with snake_case names; omits empty fields, except messages."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
 
     def content(self, resource: Resource) -> bytes | None:
-        """Write what is shown of a resource; None where that is nothing."""
+        """Write the shown content of a resource, or return None if it is not shown."""
         return self._contents.json_of(resource)
 
     def row(self, status: ResourceStatus, content: bytes | None) -> bytes:
@@ -259,7 +256,7 @@ class JsonForm:
         return row if content is None else b'%b,"xds_config":%b}' % (row[:-1], content)
 
     def client(self, status: ClientStatus | OwnStatus, rows: list[bytes], *, is_first: bool) -> bytes:
-        """Write one ClientConfig: its node, and `rows`, each a GenericXdsConfig. A comma precedes it unless `is_first`."""
+        """Write a ClientConfig from its node and `rows` (GenericXdsConfig), after a comma unless `is_first`."""
         begin = b'%b{"node":%b' % (b"" if is_first else b",", self._contents.node_json(node_message(status.node)))
         end = b',"client_scope":%b}' % dump(status.service)
         if not rows:
@@ -274,4 +271,4 @@ class JsonForm:
 
 
 Form = WireForm | JsonForm
-"""A way to write a ClientStatusResponse."""
+"""A format of a ClientStatusResponse."""

@@ -1,4 +1,4 @@
-"""Nodes of clients: as messages to be shown, and which of them the node matchers of a ClientStatusRequest ask for.
+"""Nodes of clients as messages, and the node matchers of a ClientStatusRequest.
 
 Source: envoy/type/matcher/v3/{node,struct,value,string,number}.proto.
 """
@@ -23,22 +23,19 @@ LONGEST_REGEX = 4096
 
 
 def node_message(node: Node) -> base_pb2.Node:
-    """Return a node as the client sent it, or where that was not kept, with what is known of it."""
+    """Return a node as the client sent it, or, if that was not kept, with its known fields."""
     if node.serialized:
-        # Messages can be written that are nested deeper than they can be read.
+        # A message can be nested too deeply to be parsed, although it can be serialized.
         with suppress(DecodeError):
             return base_pb2.Node.FromString(node.serialized)
     return base_pb2.Node(id=node.id, cluster=node.cluster, client_features=sorted(node.features))
 
 
 def node_filter(matchers: Iterable[node_pb2.NodeMatcher]) -> Callable[[Node], bool]:
-    """Return whether a node is asked for, as a function: one of the matchers suffices, and without any, every node is.
-
-    Args:
-        matchers: `envoy.type.matcher.v3.NodeMatcher` messages.
+    """Return a predicate: a node passes if any of the matchers matches, or if there are none.
 
     Raises:
-        ProtocolError: one cannot be read; the message names the field and the remedy.
+        ProtocolError: one is malformed; the message names the field and the remedy.
     """
     alternatives = [_node(matcher, f"node_matchers[{index}]") for index, matcher in enumerate(matchers)]
     if not alternatives:
@@ -47,7 +44,7 @@ def node_filter(matchers: Iterable[node_pb2.NodeMatcher]) -> Callable[[Node], bo
 
 
 def _node(matcher: node_pb2.NodeMatcher, place: str) -> Callable[[Node], bool]:
-    """Read a matcher of which all parts must match."""
+    """Compile a matcher: all of its parts must match."""
     matches_id = _text(matcher.node_id, f"{place}.node_id") if matcher.HasField("node_id") else None
     metadatas = [_struct(each, f"{place}.node_metadatas[{index}]") for index, each in enumerate(matcher.node_metadatas)]
 
@@ -64,12 +61,12 @@ def _node(matcher: node_pb2.NodeMatcher, place: str) -> Callable[[Node], bool]:
 
 @dataclass(frozen=True, slots=True)
 class _Absent:
-    """The value of what is absent from the metadata, or is an object."""
+    """The value of a metadata key that is absent, or has an object."""
 
 
 _ABSENT = _Absent()
 _Matches = Callable[[object], bool]
-"""A question to a value of the metadata: text, number, truth value, None, a list of such, or `_ABSENT`."""
+"""A predicate on a value of the metadata: text, number, boolean, None, a list of these, or `_ABSENT`."""
 
 
 def _struct(matcher: struct_pb2.StructMatcher, place: str) -> Callable[[Struct], bool]:
@@ -106,7 +103,7 @@ def _value(matcher: value_pb2.ValueMatcher, place: str) -> _Matches:
         wanted = matcher.bool_match
         return lambda value: value is wanted
     if pattern == "present_match":
-        # What is absent, or no primitive value, never matches, whatever is wanted.
+        # Absent and compound values never match, even if absence is wanted.
         wanted = matcher.present_match
         return lambda value: wanted and not isinstance(value, list | _Absent)
     if pattern == "double_match":

@@ -1,4 +1,4 @@
-"""Client status (CSDS): what each client was sent, ACKed and NACKed, as one answer, over REST and over gRPC.
+"""Client status (CSDS): the resources that each client was sent, ACKed and NACKed, over REST and gRPC.
 
 Source: envoy/service/status/v3/csds.proto.
 """
@@ -33,16 +33,16 @@ from fsxds.transports.services import Clients, ExtraServices, ServiceContext
 CLIENT_STATUS_PATH = "/v3/discovery:client_status"
 CLIENT_STATUS_SERVICE = "envoy.service.status.v3.ClientStatusDiscoveryService"
 
-# A thousand clients with ten thousand resources each make gigabytes; an answer holds what a reader can look at.
+# A thousand clients with ten thousand resources each make gigabytes, more than a reader can use.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
-# So many resources an answer has at most, with those of each client counted: counting takes far less time than writing.
+# Resources of all clients together in an answer; counting takes far less time than writing.
 MOST_ROWS = 400_000
-# Reading a request of this size takes some 10 ms.
+# Parsing a request of this size takes some 10 ms.
 MOST_REQUEST_BYTES = 64 * 1024
-# How long an answer may occupy the event loop at a time. A thread would keep it for longer: it gives Python's lock
-# back after 5 ms, and the loop needs the lock anew after each look at a socket.
+# Time for which an answer may occupy the event loop. A thread would take longer: it releases Python's lock after 5 ms,
+# and the loop needs the lock again after each look at a socket.
 SLICE_S = 0.002
-# Smaller pieces of an answer are joined; joining larger ones leaves the lock to others, which makes it work for a thread.
+# Smaller pieces of an answer are joined here; larger ones in a thread, as joining them releases the lock.
 PIECE_BYTES = 1024 * 1024
 
 _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
@@ -50,12 +50,12 @@ _NO_REQUEST = "the body is no ClientStatusRequest in JSON; send `{}` at least"
 
 @dataclass(slots=True)
 class _Request:
-    """A request that some wait for the answer of.
+    """A request that one or more clients wait for.
 
     Attributes:
-        waiting: how many want the answer and do not have it yet.
-        made_for: how many requests had come when the answer was begun: each of them may have it.
-        answer: the answer, None where it would be too large.
+        waiting: the number of clients without an answer yet.
+        made_for: the number of requests received before the answer was begun; all of them may have it.
+        answer: None if it would be too large.
     """
 
     waiting: int = 0
@@ -66,15 +66,12 @@ class _Request:
 class ClientReports:
     """Answers requests for the status of clients.
 
-    Answers are made one after another, in slices of time: they may be large, and no client is to wait for them. Equal
-    requests that wait share an answer; no answer is made for those that went away.
-
-    Attributes:
-        made: how many answers were begun.
+    Answers may be large, so they are made one after another, in time slices, without delaying other clients. Equal
+    waiting requests share an answer; requests that went away get none. `made` counts begun answers.
     """
 
     def __init__(self, clients: Clients, catalogue: Catalogue, own: Callable[[], Iterable[OwnStatus]] = tuple) -> None:
-        """Report `clients`, and the state of this process as a client of others, which `own` returns."""
+        """Report `clients`, and the state of this process as an upstream client, which `own` returns."""
         self.made = 0
         self._own = own
         self._clients = clients
@@ -88,7 +85,7 @@ class ClientReports:
         """Answer a serialized ClientStatusRequest with a serialized ClientStatusResponse.
 
         Raises:
-            ProtocolError: the request cannot be read, or it or the answer is too large: then with the code
+            ProtocolError: the request is malformed, or it or the answer is too large: then with the code
                 `RESOURCE_EXHAUSTED`.
         """
         _check_size(request)
@@ -99,16 +96,16 @@ class ClientReports:
         return (await self._answer(message, self._wire)).body
 
     async def answer_json(self, request: bytes) -> Payload:
-        """Answer a ClientStatusRequest in proto JSON with a ClientStatusResponse in proto JSON with snake_case names.
+        """Answer a ClientStatusRequest in proto JSON, in proto JSON with snake_case names.
 
         Raises:
-            ProtocolError: as `answer` does.
+            ProtocolError: as in `answer`.
         """
         _check_size(request)
         return await self._answer(_parse_json(request), self._json)
 
     async def _answer(self, request: csds_pb2.ClientStatusRequest, form: Form) -> Payload:
-        """Return an answer that was begun after this was called."""
+        """Return an answer that was begun after this call."""
         wants = node_filter(request.node_matchers)
         key = form, request.SerializeToString(deterministic=True)
         shared = self._requests.setdefault(key, _Request())
@@ -131,11 +128,11 @@ class ClientReports:
         return answer
 
     async def _make(self, wants: Callable[[Node], bool], form: Form, *, with_contents: bool) -> Payload | None:
-        """Write the clients that are wanted; None where that is too much."""
+        """Write the matching clients; None if the answer would be too large."""
         self.made += 1
         self._contents.turn(with_contents=with_contents)
         answer = _Answer(form, with_contents=with_contents)
-        # Counted first: a request for too much is rejected at once.
+        # Counted first, to reject a too large request at once.
         for take in (answer.count, answer.add):
             found: Iterator[ClientStatus | OwnStatus] = chain(self._own(), self._clients.statuses())
             for status in found:
@@ -148,8 +145,6 @@ class ClientReports:
 
 
 class _Answer:
-    """An answer that grows, in slices of time."""
-
     def __init__(self, form: Form, *, with_contents: bool) -> None:
         self._rows_left, self._bytes_left = MOST_ROWS, MOST_ANSWER_BYTES
         self._form, self._with_contents = form, with_contents
@@ -161,17 +156,14 @@ class _Answer:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the request is rejected."""
         return min(self._rows_left, self._bytes_left) < 0
 
     async def pause(self) -> None:
-        """Let other work go on, when the slice is over."""
         if self._clock() >= self._slice_end_s:
             await asyncio.sleep(0)
             self._slice_end_s = self._clock() + SLICE_S
 
     async def count(self, status: ClientStatus | OwnStatus) -> None:
-        """Count the resources of a client."""
         if isinstance(status, OwnStatus):
             self._rows_left -= status.count
             return
@@ -180,7 +172,6 @@ class _Answer:
             await self.pause()
 
     async def add(self, status: ClientStatus | OwnStatus) -> None:
-        """Add a client."""
         rows = await self._rows(status)
         if self.is_too_large:
             return
@@ -196,12 +187,10 @@ class _Answer:
         self._small_bytes += len(piece)
 
     def pieces(self) -> list[bytes]:
-        """Return all of it."""
         self._join()
         return self._large
 
     async def _rows(self, status: ClientStatus | OwnStatus) -> list[bytes]:
-        """Write the resources of a client, until there is no room left."""
         rows: list[bytes] = []
         for each in status.resources if isinstance(status, OwnStatus) else resource_statuses(status):
             shown = each.resource if self._with_contents else None
@@ -213,7 +202,7 @@ class _Answer:
         return rows
 
     async def _content(self, resource: Resource) -> bytes | None:
-        # To show a large one for the first time takes long.
+        # Showing a large resource for the first time takes long.
         if len(resource.body) > LARGE_RESOURCE_BYTES:
             return await asyncio.to_thread(self._form.content, resource)
         return self._form.content(resource)
@@ -234,7 +223,7 @@ def _parse_json(request: bytes) -> csds_pb2.ClientStatusRequest:
     try:
         plain = json.loads(request)
         if not isinstance(plain, dict):
-            # Protobuf reads an empty list as an empty message.
+            # Protobuf would accept an empty list as an empty message.
             raise ProtocolError(_NO_REQUEST)
         return json_format.ParseDict(plain, csds_pb2.ClientStatusRequest(), ignore_unknown_fields=True)
     except (ValueError, RecursionError, json_format.ParseError) as error:
@@ -250,14 +239,14 @@ def _too_much() -> ProtocolError:
 
 
 def services(context: ServiceContext) -> ExtraServices:
-    """Return what answers over REST and over gRPC: a row of `app.SERVICES`."""
+    """Return the handlers for REST and gRPC: a row of `app.SERVICES`."""
     reports = ClientReports(context.clients, context.catalogue, context.own)
     posts = client_status_paths(reports, context.access)
     return ExtraServices(posts, calls=client_status_handlers(reports, context.access))
 
 
 def client_status_paths(reports: ClientReports, access: AccessInUse | None = None) -> Mapping[str, Handler]:
-    """Return what answers over REST those who may ask: a POST whose body is a ClientStatusRequest in JSON."""
+    """Return the REST handler: a POST with a ClientStatusRequest in JSON as its body."""
     in_use = access or AccessInUse()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -271,9 +260,9 @@ def client_status_paths(reports: ClientReports, access: AccessInUse | None = Non
 def client_status_handlers(
     reports: ClientReports, access: AccessInUse | None = None
 ) -> tuple[grpc.GenericRpcHandler, ...]:
-    """Return what answers over gRPC those who may ask; each request of a stream is answered by itself.
+    """Return the gRPC handlers; each request on a stream is answered separately.
 
-    Methods raise ProtocolError where somebody may not.
+    They raise ProtocolError for peers that may not ask for all nodes.
     """
     in_use = access or AccessInUse()
 

@@ -1,1 +1,1 @@
-"""Serve snapshots by gRPC: state of the world and Delta, of one type and aggregated."""
+"""The gRPC transport: SotW and Delta streams, for one type and aggregated."""

@@ -1,4 +1,4 @@
-"""What every gRPC call has in common: an error of fsxds ends it alone, and a call that lasts is ended when the server stops."""
+"""The edge of gRPC calls: an error of fsxds ends only its own call, and long-lived calls end when the server stops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERNAL = "an internal error of fsxds; the server's log has its traceback"
 
 
 def where(method: str) -> str:
-    """Return what a call is named in reports of errors: `gRPC StreamClusters`."""
+    """Return the name of a call in error reports, such as `gRPC StreamClusters`."""
     return f"gRPC {method.rpartition('/')[2]}"
 
 
@@ -35,10 +35,10 @@ def guarded(
     observer: Observer,
     admit: Callable[[Context], object] = lambda _: None,
 ) -> Callable[..., Awaitable[object]]:
-    """Return a method that does the same, but that reports its end, and an unexpected exception, and gives its client INTERNAL.
+    """Wrap a method: report its end, and answer an unexpected exception with INTERNAL.
 
-    A streaming method writes by its context, and yields nothing. `admit` is asked first; its
-    ProtocolError, and that of the method, ends the call with its code.
+    A streaming method writes by its context, and yields nothing. `admit` is called first; a ProtocolError of either
+    ends the call with its code.
     """
 
     async def answer(request: object, context: Context) -> object:
@@ -69,12 +69,10 @@ def guarded(
 
 
 class LastingCalls:
-    """Knows the calls that last, and ends them. Touched from the event loop only.
+    """Knows the long-lived calls, and ends them. Used on the event loop only.
 
     Args:
-        observer: receives the end of each.
-        limiter: bounds how many there are.
-        admit: is asked first at each call, as by `guarded`; that of health excepted.
+        admit: is called first for each call, as in `guarded`; except for health.
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class LastingCalls:
         self._calls: dict[_TrackedContext, asyncio.Task[object] | None] = {}
 
     def adapt(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """Return a handler that does the same, whose methods are guarded, and whose streaming calls can be ended."""
+        """Return a handler with guarded methods; `end` can end its streaming calls."""
         return _AdaptedHandler(handler, self._adapted)
 
     async def end(self) -> None:
@@ -103,7 +101,7 @@ class LastingCalls:
         if method.response_streaming:
             behavior = partial(self._last, behavior)
         make = _MAKERS[method.request_streaming, method.response_streaming]
-        # Who asks for its health has to be told, however often others at its address ask for something.
+        # A health check must get its answer, even if other clients at its address ask too often.
         is_health = name.startswith(f"/{HEALTH}/")
         guard = guarded if is_health else partial(guarded, admit=self._admit)
         return make(guard(behavior, name, self._observer), method.request_deserializer, method.response_serializer)
@@ -131,8 +129,6 @@ _MAKERS = {
 
 
 class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """Has the methods of a handler, each as `adapt` makes it."""
-
     def __init__(
         self,
         handler: grpc.GenericRpcHandler,
@@ -143,12 +139,11 @@ class _AdaptedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has
 
     @property
     def _method_handlers(self) -> dict[str, grpc.RpcMethodHandler]:
-        """All methods by their paths, as the handlers that gRPC makes have them."""
+        """All methods by path, like the attribute of gRPC's handlers."""
         methods = self._handler._method_handlers  # noqa: SLF001 - nothing else tells
         return {name: self._adapt(method, name) for name, method in methods.items()}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        """Return the method that is called, None where it is another service's."""
         method = self._handler.service(handler_call_details)
         return None if method is None else self._adapt(method, handler_call_details.method)
 
@@ -163,7 +158,7 @@ async def _end(context: _TrackedContext, task: asyncio.Task[object] | None) -> N
 
 
 class _TrackedContext:
-    """A call's context that knows when nothing is being written: only then can gRPC send a status."""
+    """A call's context that knows when no response is being written: only then can gRPC send a status."""
 
     def __init__(self, context: Context) -> None:
         self.idle = asyncio.Event()
@@ -171,7 +166,6 @@ class _TrackedContext:
         self._context = context
 
     async def write(self, response: object) -> None:
-        """Write a response."""
         self.idle.clear()
         try:
             await self._context.write(response)
@@ -179,5 +173,4 @@ class _TrackedContext:
             self.idle.set()
 
     def __getattr__(self, name: str) -> Any:
-        """Return what gRPC's context has of this name."""
         return getattr(self._context, name)

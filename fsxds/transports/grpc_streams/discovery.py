@@ -1,6 +1,6 @@
-"""The services of a gRPC server: SotW, Delta and ADS streams, unary discovery, health, reflection, and more that are given.
+"""The services of a gRPC server: SotW, Delta and ADS streams, unary discovery, health, reflection, and extra ones.
 
-Health is SERVING while clients are served. Reflection, for tools such as grpcurl, is loaded with its first call.
+Health is SERVING while clients are served. Reflection, for tools such as grpcurl, is loaded by its first call.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from fsxds.transports.peers import peer_of_call
 
 OVERALL = ""
 
-# So long a unary request waits for another server to say whether it has what is asked for; it is answered with so much of its
-# own time left.
+# A unary request waits this long for upstreams to answer; it is answered with at least `LEAST_LEFT_S` of its own time
+# left.
 ON_DEMAND_WAIT_S = 5.0
 LEAST_LEFT_S = 0.2
 
 
 class Health:
-    """Reports the health of the server and of each of its services, which are all alike."""
+    """Reports the health of the server and its services, which is the same for all."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = (OVERALL, *services)
@@ -63,7 +63,7 @@ class Health:
 
     @property
     def handler(self) -> grpc.GenericRpcHandler:
-        """What a server registers."""
+        """The handler to register."""
         serializer = health_pb2.HealthCheckResponse.SerializeToString
         return grpc.method_handlers_generic_handler(
             HEALTH,
@@ -74,7 +74,7 @@ class Health:
         )
 
     async def report(self, *, is_serving: bool) -> None:
-        """Report it to all clients, also those that watch."""
+        """Report the status to all clients, including watching ones."""
         statuses = health_pb2.HealthCheckResponse
         for service in self._services:
             await self._servicer.set(service, statuses.SERVING if is_serving else statuses.NOT_SERVING)
@@ -88,12 +88,12 @@ class Health:
         await self._servicer.Watch(request, context)
 
 
-# Older clients know the first alone; the messages are the same.
+# Older clients know only the first; the messages are the same.
 SERVICES = ("grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.ServerReflection")
 
 
 class Reflection:
-    """Answers reflection for `services`, whom `access` lets ask for anything."""
+    """Answers reflection for `services`, to peers that `access` lets ask."""
 
     def __init__(self, services: Iterable[str], access: AccessInUse) -> None:
         self._services = (*services, *SERVICES)
@@ -102,7 +102,7 @@ class Reflection:
 
     @property
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """What a server registers."""
+        """The handlers to register."""
         methods = {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(self._answer)}
         return tuple(grpc.method_handlers_generic_handler(service, methods) for service in SERVICES)
 
@@ -110,7 +110,7 @@ class Reflection:
         from grpc_reflection.v1alpha import reflection, reflection_pb2  # noqa: PLC0415
 
         if self._servicer is None:
-            # It takes long, and other clients do not wait for it.
+            # In a thread, because the import takes long.
             await asyncio.to_thread(import_descriptors, self._services)
             self._servicer = reflection.aio.ReflectionServicer(self._services)
         request = reflection_pb2.ServerReflectionRequest
@@ -126,7 +126,7 @@ class Reflection:
 
 
 def import_descriptors(services: Iterable[str]) -> None:
-    """Import the generated modules of services, and of the types that they serve, into protobuf's default pool."""
+    """Import the generated modules of services and served types into protobuf's default pool."""
     names = (*services, *(row.message_type for row in RESOURCE_TYPES))
     for package in sorted({name.rpartition(".")[0] for name in names if name.startswith("envoy.")}):
         paths = importlib.import_module(package).__path__
@@ -136,15 +136,15 @@ def import_descriptors(services: Iterable[str]) -> None:
 
 
 class GrpcServices:
-    """All services of a gRPC server. Run them with `server.listening_grpc`.
+    """All services of a gRPC server. Run them with `grpc_server.listening_grpc`.
 
     Args:
-        shared: what their streams share.
+        shared: the context of all streams.
         extra: handlers of more services.
-        unready: why clients are not served; empty while they are.
+        unready: the reason why clients are not served; empty while they are.
 
     Attributes:
-        handlers: what a server registers: bytes go in and out.
+        handlers: the handlers to register; bytes go in and out.
     """
 
     def __init__(
@@ -168,12 +168,12 @@ class GrpcServices:
 
     @property
     def open_streams(self) -> int:
-        """How many discovery streams are open now."""
+        """Return the number of open discovery streams."""
         return len(self._streams)
 
     @asynccontextmanager
     async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
-        """Wake streams and report health as long as the context lasts."""
+        """Wake streams and report health while the context lasts."""
         await self._health.report(is_serving=False)
         with self._access_checked(), self._exchange.woken():
             async with asyncio.TaskGroup() as tasks:
@@ -183,7 +183,7 @@ class GrpcServices:
                     tasks.create_task(supervisor.run("health", self._report_health)),
                     tasks.create_task(supervisor.run("resets", partial(watch_resets, self._observer))),
                 )
-                # The first step of each, before the first stream comes.
+                # Let each task take its first step before the first stream comes.
                 await asyncio.sleep(0)
                 yield
                 for task in lasting:
@@ -191,7 +191,7 @@ class GrpcServices:
 
     @contextmanager
     def _access_checked(self) -> Iterator[None]:
-        """End streams that are not to go on, whenever access changes, as long as the context lasts."""
+        """End streams that access no longer allows, at each change of access while the context lasts."""
 
         def check() -> None:
             for stream in tuple(self._streams):
@@ -205,7 +205,7 @@ class GrpcServices:
             del listeners[self]
 
     async def drain(self) -> None:
-        """End every stream after the response that is being written, with UNAVAILABLE, and take no more."""
+        """End every stream with UNAVAILABLE, after the response that is being written, and accept no more."""
         await self._health.report(is_serving=False)
         await self._lasting.end()
         self._is_draining = True
@@ -242,7 +242,7 @@ class GrpcServices:
 
     async def _fetch(self, method: DiscoveryMethod, content: bytes, context: Context) -> bytes:
         sender = peer_of_call(context)
-        # Before it is read, as of a stream.
+        # Before the request is parsed, as for streams.
         self._shared.access.current.check_peer(sender)
         request = self._shared.reader.sotw(content, method.row, sender.address)
         reject_request(request.rejected_names)
@@ -267,10 +267,10 @@ class GrpcServices:
     async def _wait(
         self, asker: Asker, subscription: Subscription, reader: Reader, left_s: float | None
     ) -> Selection | Unavailable:
-        """Return what a unary request is answered with when other servers said whether they have it, or time is up.
+        """Wait until upstreams answered, or time is up; return the answer to the unary request.
 
         Raises:
-            ProtocolError: its sender may ask for this no longer.
+            ProtocolError: the sender may no longer ask for this.
         """
         within_s = ON_DEMAND_WAIT_S if left_s is None else min(ON_DEMAND_WAIT_S, left_s - LEAST_LEFT_S)
         now_s = asyncio.get_running_loop().time()

@@ -1,11 +1,9 @@
-"""Run a gRPC server until its context ends, then stop it with grace.
+"""Runs a gRPC server until its context ends, then stops it gracefully.
 
-A gRPC server that a call of no method cannot end.
-
-grpcio decodes the path of each call in the one task that accepts calls, and ends the whole server where it is not UTF-8: one
-request of a stranger would end all streams, for good (seen in grpcio 1.85; `tests/fuzzing` found it). Here every method is
-registered, so that gRPC compares the bytes of paths with those of known methods, and whatever is left is rejected without a look at
-its path.
+No call of an unknown method can end this server. grpcio decodes the path of each call in the one task that accepts
+calls, and ends the whole server if the path is not UTF-8: one request of a stranger would end all streams, for good
+(seen in grpcio 1.85; `tests/fuzzing` found it). Here every method is registered, so that gRPC compares paths as bytes
+with known methods, and rejects all other calls without decoding their path.
 """
 
 from __future__ import annotations
@@ -43,24 +41,25 @@ from fsxds.transports.sockets import (
     make_way,
 )
 
-# Metadata of a call: a token takes some thousand bytes. gRPC's own bounds are a half of these; those who send more are
+# Metadata of a call: a token takes some thousand bytes. gRPC's own limits are half of these; calls above the first are
 # rejected at random, and always above the second.
 MAX_METADATA_BYTES = 16 * 1024
 MOST_METADATA_BYTES = 32 * 1024
-# A client may have so many more calls than it is allowed, so that it is told why by those that are rejected. More of them wait
-# in the client, as HTTP/2 has it.
+# A client may have this many calls above its limit, so that it gets the reason from those that are rejected. More of
+# them wait in the client, by HTTP/2.
 SPARE_STREAMS = 100
 # A client whose machine is gone sends nothing; its connection is closed after this time.
 KEEPALIVE_MS = 300_000
 KEEPALIVE_TIMEOUT_MS = 20_000
-# A client that says nothing, or stops within the handshake, is cut off.
+# A client that is silent, or stops during the handshake, is cut off.
 HANDSHAKE_MS = 10_000
 
 OPTIONS = (
     ("grpc.max_send_message_length", -1),
-    # Its own default is 120 s; the same as for HTTP.
+    # gRPC's default is 120 s; this is the same as for HTTP.
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
-    # Envoy pings as often as it is configured to, idle or not; by default gRPC closes its connection then (ENVOY.md E31).
+    # Envoy pings as often as it is configured to, idle or not; by default gRPC then closes its connection (ENVOY.md
+    # E31).
     ("grpc.http2.min_ping_interval_without_data_ms", 0),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -74,14 +73,14 @@ OPTIONS = (
 def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
     """Return the channel arguments of a server with these limits.
 
-    Floods of pings and settings are bounded by gRPC itself: it stops to read from a connection whose answers it cannot write,
-    and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them.
+    gRPC itself limits floods of pings and settings: it stops reading from a connection to which it cannot write
+    answers, and takes few new streams at each read. `tests/end_to_end/attacks.py` measures them.
     """
     streams = min(settings.max_streams, settings.max_streams_per_peer or settings.max_streams)
     return (
         *OPTIONS,
         *resets.OPTIONS,
-        # By default a second process would get half of the clients of a port that is taken.
+        # By default a second process would get half of the clients of an occupied port.
         ("grpc.so_reuseport", int(settings.reuse_port)),
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         ("grpc.max_concurrent_streams", streams + SPARE_STREAMS),
@@ -89,31 +88,31 @@ def options_of(settings: Settings) -> tuple[tuple[str, int], ...]:
     )
 
 
-# Above this, glibc maps every buffer apart.
+# glibc maps every larger buffer separately.
 _LARGEST_LEARNED_BYTES = 32 * 1024 * 1024 - 64 * 1024
 
 
 class Services(Protocol):
-    """What is served."""
+    """The served gRPC services."""
 
     @property
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """What the server registers."""
+        """The handlers to register."""
 
     def running(self, supervisor: Supervisor) -> AbstractAsyncContextManager[None]:
-        """Do what goes on beside the calls, as components of `supervisor`."""
+        """Run the background work as components of `supervisor`."""
 
     @property
     def open_streams(self) -> int:
-        """How many calls that last are open."""
+        """Return the number of open long-lived calls."""
 
     async def drain(self) -> None:
-        """End all calls that last, and take no more."""
+        """End all long-lived calls, and accept no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcSecurity:
-    """TLS of a listener, None for plain text; who may connect to a unix socket; and the limits that gRPC itself keeps."""
+    """TLS of a listener, None for plain text; the permissions of its unix socket; and gRPC's own limits."""
 
     credentials: grpc.ServerCredentials | None = None
     access: SocketAccess = OWN_ALONE
@@ -124,11 +123,11 @@ PLAIN = GrpcSecurity()
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep some of the memory that is freed: 64 MB, twice the largest buffer that was freed.
+    """Let the C library keep some freed memory: 64 MB, twice the largest freed buffer.
 
-    A response with the whole state takes megabytes, and is copied once for each of its clients. Each copy on pages that the
-    kernel has to provide first takes up to ten times as long as on those of the copy before. Only glibc learns this way, where
-    `rest.server.keep_large_buffers_apart` did not forbid it; elsewhere nothing is lost, as these pages are not touched.
+    A response with the whole state takes megabytes, and is copied once for each client. A copy to new pages of the
+    kernel takes up to ten times as long as to reused pages. Only glibc learns this, unless
+    `rest.http_server.keep_large_buffers_apart` was called; elsewhere nothing is lost, as these pages are not touched.
     """
     bytes(_LARGEST_LEARNED_BYTES)
 
@@ -142,19 +141,13 @@ async def listening_grpc(
     grace_s: float,
     security: GrpcSecurity = PLAIN,
 ) -> AsyncIterator[Address]:
-    """Serve `services` at `address` while the context lasts, and yield the address that was bound.
+    """Serve `services` at `address` while the context lasts, and yield the bound address.
 
-    At the end no new connection is taken, streams are ended, and calls in progress end, within `grace_s` seconds.
-
-    Args:
-        services: what is served.
-        address: where.
-        supervisor: runs what goes on beside the calls.
-        grace_s: how long calls may take to end, as long as some do.
-        security: TLS, who may connect to a unix socket, and limits.
+    At the end no new connection is accepted, streams are ended, and calls in progress end, within `grace_s` seconds and
+    while they make progress.
 
     Raises:
-        UsageError: when the address cannot be bound.
+        UsageError: the address cannot be bound.
     """
     keep_freed_memory()
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_departure)
@@ -164,7 +157,7 @@ async def listening_grpc(
     async with services.running(supervisor):
         await server.start()
         try:
-            # Its file is removed before the server stops: afterwards another process may put its own in this place.
+            # The file is removed before the server stops: afterwards another process may have replaced it.
             with listened_at(address):
                 yield bound
         finally:
@@ -172,7 +165,7 @@ async def listening_grpc(
 
 
 def _is_no_departure(record: logging.LogRecord) -> bool:
-    """Drop log records that are caused by clients that disconnect while they are written to."""
+    """Drop log records about clients that disconnect during a write."""
     return not (record.exc_info and isinstance(record.exc_info[1], grpc.aio.BaseError))
 
 
@@ -192,16 +185,15 @@ async def _bind(server: grpc.aio.Server, address: Address, security: GrpcSecurit
 
 
 async def _bind_tcp(server: grpc.aio.Server, address: TcpAddress, security: GrpcSecurity) -> TcpAddress:
-    """Bind every IP address of a host, all to the same port."""
-    # gRPC does not report why an address cannot be bound; sockets of our own do.
+    # gRPC does not report why an address cannot be bound; our own sockets do.
     listeners = await bind_tcp(address, is_shared=security.settings.reuse_port)
     hosts = [str(listener.getsockname()[0]) for listener in listeners]
     port = int(listeners[0].getsockname()[1])
     close_all(listeners)
-    # One of them stands for all interfaces, of both families.
+    # The unspecified address stands for all interfaces, of both families.
     hosts = hosts[:1] if ip_address(hosts[0]).is_unspecified else hosts
     if len(hosts) == 1 and not address.port:
-        # No process can take it in between.
+        # Binding port 0 in gRPC itself leaves no gap for another process.
         port = 0
     for host in hosts:
         port = _add_port(server, str(TcpAddress(host, port)), security.credentials)
@@ -209,14 +201,14 @@ async def _bind_tcp(server: grpc.aio.Server, address: TcpAddress, security: Grpc
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, security: GrpcSecurity) -> None:
-    """Bind a Unix socket, in place of one that no process listens at any more.
+    """Bind a unix socket, in place of one without a listener.
 
-    gRPC removes whatever socket has the name that it binds, before it listens and after it. So it is given another name,
-    and the socket gets its own when it has its mode.
+    gRPC removes any socket at the path that it binds, before it listens and after it. So it binds a temporary path, and
+    the socket is renamed after it got its mode.
     """
     make_way(path, is_shared=security.settings.reuse_port)
     temporary = beside(path)
-    # As with TCP: this reports why it cannot be bound. gRPC takes the place of a socket that no process listens at.
+    # As with TCP, this reports why it cannot be bound. gRPC replaces a socket without a listener.
     bind_unix(temporary, security.access).close()
     _add_port(server, f"unix:{temporary}", security.credentials)
     security.access.give(temporary)
@@ -232,19 +224,19 @@ def _add_port(server: grpc.aio.Server, where: str, credentials: grpc.ServerCrede
         raise OSError(str(error)) from error
 
 
-# Stands for the path of a call that is not looked at.
+# Stands for the path of a call, which is not read.
 _UNKNOWN = "/unknown"
 
 
 class KnownMethodsServer(_server.Server):  # type: ignore[misc]  # grpc has no types
-    """A server of `grpc.aio` with the methods that it is made with.
+    """A server of `grpc.aio` with a fixed set of methods.
 
     Args:
-        handlers: their methods are in `_method_handlers`, as in what `grpc.method_handlers_generic_handler` makes.
+        handlers: must have `_method_handlers`, as `grpc.method_handlers_generic_handler` makes them.
         options: channel arguments.
     """
 
-    # Not that of the base class: its server would have no end.
+    # Does not call the base class, whose own server would never end.
     def __init__(self, handlers: Iterable[grpc.GenericRpcHandler], options: Sequence[tuple[str, Any]]) -> None:
         self._loop = cygrpc.get_working_loop()
         arguments = _server._augment_channel_arguments(options, None)  # noqa: SLF001 - as the base class does
@@ -257,7 +249,6 @@ class _Core(cygrpc.AioServer):  # type: ignore[misc]
     """Accepts calls of registered methods, and rejects all others with UNIMPLEMENTED."""
 
     async def _request_call(self) -> object:
-        """Reject the calls of no method, until the server ends, which is an error of gRPC's own."""
         loop, resolver = asyncio.get_running_loop(), cygrpc._MethodResolver([], {})  # noqa: SLF001
         ended: cygrpc._RequestCallError | None = None
         async with asyncio.TaskGroup() as rejecting:

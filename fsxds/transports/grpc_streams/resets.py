@@ -1,11 +1,12 @@
-"""Close gRPC connections that reset calls faster than they are answered: HTTP/2 rapid reset, CVE-2023-44487.
+"""Closes gRPC connections that reset calls faster than they are answered: HTTP/2 rapid reset, CVE-2023-44487.
 
-Two parties bound such a flood. gRPC itself stops reading from a connection that reset 10 000 calls and was not written to
-meanwhile: `ping_on_rst_stream_percent` makes each reset count, by default every hundredth does. And connections are looked at
-while the process is busy, as a flood makes it, and closed if they go on. The counts are those of channelz, since most of these
-calls never reach Python. A look costs 0.12 ms for each connection, so looks have at most a tenth of the time.
+Two mechanisms limit such a flood. gRPC itself stops reading from a connection that reset 10 000 calls and was not
+written to meanwhile: `ping_on_rst_stream_percent` makes each reset count, by default every hundredth does. And while
+the process is busy, as a flood makes it, connections are checked, and closed if they go on. The counts come from
+channelz, since most of these calls never reach Python. A check costs 0.12 ms for each connection, so checks get at most
+a tenth of the time.
 
-Connections of unix sockets have no address by which they could be told apart, and are not closed.
+Connections of unix sockets have no address that distinguishes them, and are not closed.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from fsxds.events.event import Observer
 OPTIONS = (("grpc.enable_channelz", 1), ("grpc.http2.ping_on_rst_stream_percent", 100))
 
 _TEXT = "resets calls faster than they are answered; its connection is closed"
-# Between two looks; a connection may reset so many calls meanwhile.
+# Between two checks; a connection may reset `MOST_RESETS` calls meanwhile.
 LOOK_EVERY_S = 0.25
 MOST_RESETS = 200
-# Of one core: less is no flood, which takes whole cores.
+# Share of one core: a lower load is no flood, which takes whole cores.
 BUSY = 0.3
-# Until then gRPC does not read from it, so that it waits: one that is closed at once comes back at once.
+# Until then gRPC does not read from it, so the client waits; if closed at once, it would come back at once.
 CLOSED_AFTER_S = 10.0
-# So many times its own duration a look is waited for, at least.
+# The pause after a check, at least, as a multiple of the check's duration.
 REST_FACTOR = 9
-# So many connections are looked at before others have their turn.
+# Connections that are checked before other work runs.
 _AT_ONCE = 20
-# More than there are: by default only the first are listed.
+# Above any real number: by default only the first are listed.
 _ALL = 1_000_000
 
 Endpoint = tuple[str, int]
@@ -50,7 +51,7 @@ Endpoint = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CallCounts:
-    """The two ends of a TCP connection, and how many of its calls were reset beyond the messages that were sent on it."""
+    """A TCP connection, and the number of its reset calls beyond the number of messages sent on it."""
 
     local: Endpoint
     remote: Endpoint
@@ -58,13 +59,13 @@ class CallCounts:
 
 
 def offenders(before: Mapping[int, CallCounts], now: Mapping[int, CallCounts]) -> dict[int, CallCounts]:
-    """Return the connections that reset too many calls between two looks, by gRPC's numbers of them, which grow."""
+    """Return the connections that reset too many calls between two checks, by gRPC's ascending numbers."""
     newest = max(before, default=0)
     found: dict[int, CallCounts] = {}
     for number, connection in now.items():
         # Streams that were answered long ago may end together.
         was = max(before[number].unanswered, 0) if number in before else 0
-        # One that is older, and was not seen, says nothing of this time.
+        # An older connection that was not seen before has no count for this period.
         if connection.unanswered - was > MOST_RESETS and (number in before or number > newest):
             found[number] = connection
     return found
@@ -96,7 +97,7 @@ async def watch_resets(observer: Observer) -> Never:
 
 
 async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:
-    """Yield the TCP connections of all gRPC servers of this process, each with gRPC's number of it."""
+    """Yield gRPC's number of each TCP connection of all gRPC servers of this process, and its counts."""
     servers = _asked(cygrpc.channelz_get_servers, 0)["server"]
     listed = [_asked(cygrpc.channelz_get_server_sockets, int(each["ref"]["serverId"]), 0, _ALL) for each in servers]
     numbers = [int(reference["socketId"]) for each in listed for reference in each.get("socketRef", ())]
@@ -111,7 +112,7 @@ async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:
 
 
 def _asked(ask: Callable[..., bytes], *arguments: int) -> dict[str, Any]:
-    """Return what channelz says; nothing of a connection that is gone."""
+    """Return channelz's answer; empty for a connection that is gone."""
     try:
         answer: dict[str, Any] = json.loads(ask(*arguments))
     except ValueError:
@@ -120,19 +121,18 @@ def _asked(ask: Callable[..., bytes], *arguments: int) -> dict[str, Any]:
 
 
 def _endpoint(address: dict[str, Any] | None) -> Endpoint | None:
-    """Return the IP address and port of one end; None of a unix socket."""
     tcp = (address or {}).get("tcpipAddress")
     return None if tcp is None else (_written(base64.b64decode(tcp["ipAddress"])), int(tcp["port"]))
 
 
 def _written(address: bytes | str) -> str:
-    """Write an address in one way: of IPv4 behind a socket of IPv6 as IPv4, and without the interface."""
+    """Normalize an IP address: IPv4 also from an IPv6 socket, and without the interface."""
     ip = ip_address(address.partition("%")[0] if isinstance(address, str) else address)
     return str(getattr(ip, "ipv4_mapped", None) or ip)
 
 
 def _close(ends: set[tuple[Endpoint, Endpoint]]) -> None:
-    """Shut connections down: gRPC has no call that does, but notices that they ended."""
+    """Shut connections down: gRPC has no call for this, but detects the shutdown."""
     for path in Path("/dev/fd").iterdir():
         # It may be gone, or not be connected.
         with suppress(OSError), _socket_of(int(path.name)) as connection:
@@ -141,12 +141,11 @@ def _close(ends: set[tuple[Endpoint, Endpoint]]) -> None:
 
 
 def _end(name: Any) -> Endpoint:
-    """Return the end that a socket has this name of; that of a unix socket is a path."""
     return (_written(name[0]), name[1]) if isinstance(name, tuple) else (str(name), 0)
 
 
 def _socket_of(descriptor: int) -> socket.socket:
-    """Return another handle of a socket; OSError of a file that is none."""
+    """Return another handle of a socket. Raises OSError for any other file."""
     handle = os.dup(descriptor)
     try:
         return socket.socket(fileno=handle)

@@ -1,9 +1,8 @@
-"""One stream: requests to its core as they come, responses to the client in the core's order, one at a time.
+"""One stream: passes requests to its core as they come, and the core's responses to the client, one at a time.
 
-An idle stream is one task, which waits for the next request. Snapshots, and the core's timer, come from outside: then the
-core is asked at once, and only where it returns responses a second task is made to write them. What happens while a
-response is being written is looked at when it is written; so a slow client skips what it missed, and costs one response
-at a time.
+An idle stream is one task, which waits for the next request. Snapshots and the core's timer come from outside: the core
+is asked at once, and only if it returns responses, a second task is made to write them. Events during a write are
+handled after it; so a slow client skips the versions that it missed, and costs one response at a time.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from fsxds.transports.limits import report_rejection
 from fsxds.transports.peers import peer_of_call
 from fsxds.transports.web_pages import check_page
 
-# So many types that are not served, and names that are rejected, are reported per stream; more of them are ignored silently.
+# Ignored types and rejected names that are reported per stream; more are ignored silently.
 MOST_IGNORED_REPORTED = 8
 
 # Timers may fire a little early; the core is asked as if they had not.
@@ -68,82 +67,73 @@ Responses = tuple[SotwResponse | DeltaResponse, ...]
 
 
 class StreamRegistry(Protocol):
-    """What knows all streams."""
+    """Knows all streams."""
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
-        """Take a stream, and return what `closed` takes; `status` returns its status."""
+        """Add a stream, and return the token for `closed`; `status` returns the stream's status."""
 
     def closed(self, token: object) -> None:
-        """Forget a stream."""
+        """Remove a stream."""
 
 
 class StreamCore(Protocol):
-    """What `SotwStream` and `DeltaStream` have in common; requests and responses are those of its variant.
+    """The interface of `SotwStream` and `DeltaStream`, with their own request and response types.
 
-    Times are those of the event loop.
+    Times are event loop times.
     """
 
     @property
     def node(self) -> Node | None:
-        """The client, once it named itself."""
+        """The client; None until it named itself."""
 
     @property
     def timer_at_s(self) -> float | None:
-        """When `receive_timer` is to be called, None for never."""
+        """When to call `receive_timer`; None for never."""
 
     @property
     def name_count(self) -> int:
-        """How many names its subscriptions have."""
+        """Return the number of names in its subscriptions."""
 
     @property
     def has_members(self) -> bool:
-        """Whether the client is sent members of a collection, of which it does not say which it has."""
+        """Whether the client is sent members of a collection, and does not report which of them it has."""
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether it may be time to send something when more is known of what is nowhere."""
+        """Whether new answers of upstreams about missing names may cause responses."""
 
     def receive_request(self, request: Any, snapshot: Snapshot | None, now_s: float) -> Reaction[Any]:
-        """Take a request."""
+        """Process a request."""
 
     def receive_snapshot(self, snapshot: Snapshot, now_s: float) -> Responses:
-        """Take a newer snapshot."""
+        """Process a newer snapshot."""
 
     def receive_timer(self, now_s: float) -> Responses:
-        """Do what is due."""
+        """Process the time: return the responses that are due."""
 
     def standing(self, step: Step) -> Standing:
-        """Return where the client is with a step."""
+        """Return the client's position in a step."""
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names of a type that the client subscribes to."""
+        """Return the subset of `names` of a type that the client subscribes to."""
 
     def subscription_of(self, type_url: TypeUrl) -> Subscription:
-        """Return what the client wants of a type."""
+        """Return the client's subscription to a type."""
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield how the client stands with each type, where the snapshot of this generation is served."""
+        """Yield the state of each type, relative to the snapshot of this generation."""
 
     def statistics(self) -> tuple[WatchStatus, ...]:
         """Return the state of each type."""
 
 
 class StreamContext:
-    """What all streams of a server share.
-
-    Args:
-        exchange: takes requests.
-        observer: receives what happens to streams.
-        registry: knows each stream while it lasts.
-        relays: knows the relays that are above and below; None without any.
+    """The context that all streams of a server share.
 
     Attributes:
-        limiter: bounds what clients take.
-        forgets_members: the next process will not know what this one removed, which was not reported yet.
-        knows_authority_is_missing: that clients ask for names without authority was reported.
-        access: decides who may ask for what.
-        relays: knows the relays that are above and below.
-        ttl_mode: which resources keep their time to live.
+        forgets_members: removals will be lost at a restart, as there is no state file, and this was not reported yet.
+        knows_authority_is_missing: a client that asks for names without authority was reported already.
+        ttl_mode: the resources that keep their time to live.
     """
 
     def __init__(
@@ -163,7 +153,7 @@ class StreamContext:
         self.reader = GrpcRequestReader(
             lambda: self.limiter.settings.max_names, lambda: self.limiter.settings.authority
         )
-        # Which relays are below changes.
+        # The identifier is a function, as the relays downstream change.
         self.writer = ResponseWriter(
             passes_redirects=settings.redirects == "client", identifier=lambda: self.relays.identifier
         )
@@ -171,30 +161,23 @@ class StreamContext:
         self._tasks: asyncio.TaskGroup | None = None
 
     def admit(self, context: Context) -> None:
-        """Count a call. Raises ProtocolError: its peer asks too fast, or it is a web page, as those behind gRPC-Web are."""
+        """Count a call. Raises ProtocolError for a peer that asks too fast, or a web page, as behind gRPC-Web."""
         self.limiter.admit_request(peer_of(context.peer()))
         check_page(dict(context.invocation_metadata() or ()), origins=self.limiter.settings.cors_origin or ())
 
     def write_in(self, tasks: asyncio.TaskGroup) -> None:
-        """Write responses that are not to a request in tasks of this group; to be called before the first stream comes."""
+        """Use `tasks` for responses outside of requests; must be called before the first stream comes."""
         self._tasks = tasks
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Make a task, which must not raise."""
+        """Start a task, which must not raise."""
         if self._tasks is None:
             raise RuntimeError("write_in() is called before the first stream comes")
         self._tasks.create_task(work)
 
 
 class StreamCall:
-    """Carries one stream. What is sent on it, and when, is decided by its core.
-
-    Args:
-        shared: what it has in common with others.
-        method: what was called.
-        core: decides.
-        context: reads from the client, and writes to it.
-    """
+    """Carries one stream. Its core decides which responses are sent, and when."""
 
     __slots__ = (
         "_announced",
@@ -227,52 +210,52 @@ class StreamCall:
         self._context = context
         self._sender = peer_of_call(context)
         self._peer = self._sender.address
-        # Asking which loop runs takes longer than asking it for the time.
+        # Looking up the running loop takes longer than reading its time.
         self._loop = asyncio.get_running_loop()
         self._since_s = self._loop.time()
-        # What its node is served; None until its first request.
+        # The channel of its node; None until its first request.
         self._channel: Channel | None = None
-        # What the registry knows the stream by; None until its first request.
+        # The registry's token of the stream; None until its first request.
         self._token: object | None = None
         self._timer: asyncio.TimerHandle | None = None
-        # A task writes; another that wants to write next waits for `_written`, which exists only while one waits.
+        # Another task that wants to write next waits for `_written`, which exists only while one waits.
         self._is_writing = False
         self._written: asyncio.Event | None = None
-        # There may be a snapshot, or a time, that the core was not asked about.
+        # There may be a snapshot, or a time, that the core has not processed.
         self._is_due = False
-        # That of the snapshot that the core was asked about last.
+        # The generation of the last snapshot that the core processed.
         self._generation = 0
-        # More is known of what is nowhere than when the core was asked last.
+        # Upstreams answered about missing names since the core's last look.
         self._has_answers = False
-        # When the change was detected that the core was asked about last; None where it was no change of files.
+        # The detection time of the change that the core processed last; None if it was no change of files.
         self._detected_s: float | None = None
         self._is_closed = False
-        # So many names of its subscriptions are counted.
+        # The number of its names in the limiter's count.
         self._name_count = 0
         self._ignored: tuple[str, ...] = ()
-        # What it says of itself in a request that is ignored, and in none that follows.
+        # The node of an ignored request, for a client that does not repeat it.
         self._announced: Node | None = None
 
     async def converse(self) -> None:
         """Serve the stream until the client ends it."""
         try:
-            # A stranger is not to make the server read what it sends.
+            # Strangers must not make the server read their requests.
             self._shared.access.current.check_peer(self._sender)
             while (content := await self._context.read()) is not grpc.aio.EOF:
                 await self._receive(content)
-                # 61 kB of Envoy's, which an idle stream must not hold.
+                # Envoy's request takes 61 kB, which an idle stream must not hold.
                 del content
             await self._wait_for_turn()
         except ProtocolError as error:
             await self._reject(error)
         finally:
             self._close()
-            # gRPC refuses a status beside a response.
+            # gRPC rejects a status during a write.
             await self._wait_for_turn()
 
     @property
     def name(self) -> str:
-        """What the client is called in the log."""
+        """The name for the log."""
         return self._node.id or self._peer
 
     @property
@@ -282,51 +265,51 @@ class StreamCall:
 
     @property
     def transport(self) -> str:
-        """How it is served."""
+        """The transport's name."""
         return "gRPC"
 
     @property
     def identity(self) -> str:
-        """Whose vote the client has a part of."""
+        """The identity that shares one vote with other streams."""
         return self._shared.access.current.identity_of(self._sender, self._node) or self.name
 
     node_count = 1
 
     @property
     def has_returned(self) -> bool:
-        """Whether the client has shown that it stays: its stream is open."""
+        """Whether the client has shown that it stays: true, as its stream is open."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Whether nothing can be sent to the client: its stream is open."""
+        """Whether the client cannot be reached: false, as its stream is open."""
         return False
 
     def standing(self, step: Step) -> Standing:
-        """Return where the client is with a step."""
+        """Return the client's position in a step."""
         return self._core.standing(step)
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names of a type that the client subscribes to."""
+        """Return the subset of `names` of a type that the client subscribes to."""
         return self._core.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
-        """Return how the client stands with what its channel serves."""
+        """Return the state of the client relative to its channel's snapshot."""
         snapshot = None if self._channel is None else self._channel.streams.current
         return combined_state(self._core.sync_states(0 if snapshot is None else snapshot.generation))
 
     def status(self) -> ClientStatus:
-        """Return what the client was sent, ACKed and NACKed."""
+        """Return the resources that the client was sent, ACKed and NACKed."""
         return ClientStatus(self._node, self._method.name, self._core.statistics(), self._since_s)
 
     def follow(self, channel: Channel) -> None:
-        """Look at another channel from now on, which the stream has joined already."""
+        """Follow another channel, which the stream has already joined."""
         self._channel = channel
         self._shared.waking.follow(channel)
         self.wake()
 
     def wake(self) -> None:
-        """Look at the channel and the time; responses to that are written in a task of their own."""
+        """Process the current snapshot and time; responses are written in a separate task."""
         self._is_due = True
         if self._is_writing or self._is_closed:
             return
@@ -336,7 +319,7 @@ class StreamCall:
                 self._set_timer()
                 self._progress()
                 return
-        # The edge of every stream, beside that of its handler: its caller wakes other streams too.
+        # The edge of every stream, beside that of its handler: the caller wakes other streams too.
         except Exception as error:  # noqa: BLE001
             self._is_closed = True
             self._shared.spawn(self._fail(error))
@@ -345,12 +328,12 @@ class StreamCall:
         self._shared.spawn(self._write_apart(responses))
 
     def wake_for_answers(self) -> None:
-        """Look again at what nobody knew."""
+        """Process new answers of upstreams about missing names."""
         self._has_answers = True
         self.wake()
 
     def check_access(self) -> None:
-        """End the stream if its client may not have any longer what it has."""
+        """End the stream if access no longer allows its node or types."""
         if self._channel is None or self._is_closed:
             return
         try:
@@ -380,7 +363,7 @@ class StreamCall:
         if self._channel is None:
             self._channel = await self._join(request)
         elif request.node is not None:
-            # A node that is named once is not read again; the core takes one that comes late.
+            # The node is checked once per stream, unless it comes late, as the core takes it then.
             self._check_node(request.node)
         snapshot = self._channel.streams.current
         reaction = self._core.receive_request(request, snapshot, self._loop.time())
@@ -398,12 +381,12 @@ class StreamCall:
             self._shared.observer(MembersNotKept(self._node))
         if without_authority:
             self._report_missing_authority(without_authority)
-        # It may be the answer that a step waits for, and another step may follow before its response is written.
+        # The request may be the ACK that a step waits for, and another step may follow before the responses are
+        # written.
         self._progress()
         await self._write(reaction.responses)
 
     def _report_answer(self, type_url: TypeUrl, acknowledgement: Acknowledgement) -> None:
-        """Report an ACK or NACK."""
         if self._channel is not None:
             subscription, snapshot = self._core.subscription_of(type_url), self._channel.streams.current
             self._shared.observer(ack_or_nack(self._node, subscription, acknowledgement, snapshot))
@@ -411,25 +394,23 @@ class StreamCall:
                 self._channel.on_nack(self, acknowledgement.nack)
 
     def _ask_elsewhere(self, type_url: TypeUrl) -> None:
-        """Have other servers asked for what the client subscribes to."""
         self._shared.exchange.channels.on_demand.ask(self, type_url, self._core.subscription_of(type_url).asked)
         self._note_waiting()
 
     def _note_waiting(self) -> None:
-        """Be woken when more is known of what is nowhere, while the core waits for that."""
         if self._core.awaits_answers and not self._is_closed:
             self._shared.waking.awaiting[self] = None
         else:
             self._shared.waking.awaiting.pop(self, None)
 
     def _report_missing_authority(self, name: str) -> None:
-        """Report, of all clients once, that one asks for a name without authority."""
+        """Report a client that asks for a name without authority, once per server."""
         if not self._shared.knows_authority_is_missing:
             self._shared.knows_authority_is_missing = True
             self._shared.observer(AuthorityMissing(self._node, name, self._shared.limiter.settings.authority))
 
     def _count_names(self, count: int) -> None:
-        """Note how many names the client subscribes to. Raises LimitError."""
+        """Update the count of the client's names. Raises LimitError."""
         self._shared.limiter.hold_names(count, self._name_count)
         self._name_count = count
 
@@ -437,7 +418,7 @@ class StreamCall:
         self._shared.exchange.check(Asker(self._sender, node or Node("", peer=self._peer)))
 
     async def _join(self, first: SotwRequest | DeltaRequest) -> Channel:
-        """Follow the channel of the client from now on. Raises ProtocolError where there is none."""
+        """Join the channel of the client. Raises ProtocolError if the client may not ask."""
         asker = Asker(self._sender, first.node or Node("", peer=self._peer))
         channel = await self._shared.exchange.channel_of(asker, holds=first.holds, holds_of=first.holds_of)
         channel.join(self)
@@ -445,7 +426,6 @@ class StreamCall:
         return channel
 
     async def _wait_for_turn(self) -> None:
-        """Wait until no other task writes."""
         while self._is_writing:
             if self._written is None:
                 self._written = asyncio.Event()
@@ -455,16 +435,16 @@ class StreamCall:
         try:
             await self._write(responses, self._detected_s)
         except grpc.aio.BaseError:
-            # The client is gone; the task that reads from it finds the same, and ends the stream.
+            # The client is gone; the reading task finds the same, and ends the stream.
             return
-        # The same edge, in a task of its own.
+        # The same edge, in a separate task.
         except Exception as error:  # noqa: BLE001
             await self._fail(error)
 
     async def _write(self, responses: Responses, detected_s: float | None = None) -> None:
-        """Write responses, and those to what happens meanwhile, until another task waits for its turn.
+        """Write responses, and then those to events meanwhile, until another task waits for its turn.
 
-        `detected_s` is that of the change which the responses bring; None where the client asked for them.
+        `detected_s` is the detection time of the change that caused the responses; None if the client asked for them.
         """
         self._is_writing = True
         try:
@@ -488,7 +468,6 @@ class StreamCall:
         self._progress()
 
     def _progress(self) -> None:
-        """Have a step that waits for the client look where it is."""
         if self._channel is not None:
             self._channel.progressed(self)
 
@@ -530,10 +509,10 @@ class StreamCall:
         return self._core.node or Node("", peer=self._peer)
 
     def _is_ignored(self, type_url: TypeUrl) -> bool:
-        """Whether a request for a type is ignored and reported: then an aggregated stream goes on without it.
+        """Whether to ignore requests for a type, after a report; an aggregated stream goes on without the type.
 
         Raises:
-            ProtocolError: the type must not be sent to this client, and it is the only one of the stream.
+            ProtocolError: the client may not have the type, and the stream serves no other.
         """
         try:
             self._shared.access.current.check_type(self._sender, type_url)
@@ -550,7 +529,6 @@ class StreamCall:
         return True
 
     def _report_ignored(self, ignored: str, status: str, reason: str) -> None:
-        """Report once that a type, or a name, is ignored."""
         if ignored not in self._ignored and len(self._ignored) < MOST_IGNORED_REPORTED:
             self._ignored = (*self._ignored, ignored)
             self._shared.observer(RequestRejected(self._peer, status, reason))
@@ -566,7 +544,7 @@ class StreamCall:
     async def _fail(self, error: Exception) -> None:
         """End the stream because of an error of fsxds that its handler does not see.
 
-        A status beside a response that is being written would be refused by gRPC, and the client would wait for ever.
+        gRPC would reject a status during a write, and the client would wait for ever.
         """
         self._shared.observer(InternalError(where(self._method.name), error))
         await self._end_with("INTERNAL", INTERNAL)

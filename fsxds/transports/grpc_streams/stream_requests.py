@@ -1,4 +1,4 @@
-"""The methods of the discovery services, and what they receive as protocol values: requests, and the node in them."""
+"""The methods of the discovery services, and the parsing of their requests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Variant(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryMethod:
-    """One method of one service. `row` is the type that it serves, None for all of them (ADS)."""
+    """One method of one service. `row` is the served type, None for all types (ADS)."""
 
     service: str
     name: str
@@ -58,7 +58,7 @@ class DiscoveryMethod:
         return self.row is None
 
     def serves(self, type_url: TypeUrl) -> bool:
-        """Whether resources of a type are served on its streams."""
+        """Whether its streams serve a type."""
         row = BY_TYPE_URL.get(type_url)
         return row is not None and (row.has_sotw or self.variant is Variant.DELTA)
 
@@ -78,14 +78,16 @@ METHODS = tuple(_methods())
 
 _SCHEMES = tuple(scheme.encode() for scheme in SCHEMES)
 
-# One Envoy opens a stream for each cluster, route and secret where it is not configured to use ADS (ENVOY.md E30); they share their node.
+# Without ADS, one Envoy opens a stream for each cluster, route and secret (ENVOY.md E30); they share their node.
 MOST_NODES = 4096
 
-# An Envoy's takes 61 kB, nearly all of it the list of its extensions (ENVOY.md E1). Parsed, a node may take 46 times its size.
+# An Envoy's node takes 61 kB, mostly the list of its extensions (ENVOY.md E1). Parsed, a node may take 46 times its
+# size.
 MOST_NODE_BYTES = 512 * 1024
 
-# So many names a message may subscribe to, as many unsubscribe from, and of as many state the version (`--max-names`). A name
-# of four bytes takes a hundred when it is read, so the size of a message alone does not bound what it costs.
+# A message may subscribe to this many names, unsubscribe from as many, and state the versions of as many
+# (`--max-names`). A name of four bytes takes a hundred once parsed, so the size of a message alone does not limit its
+# cost.
 MOST_NAMES = 250_000
 
 Context: TypeAlias = Any
@@ -101,7 +103,7 @@ def peer_of(transport_peer: str) -> str:
 
 
 async def parse_or_abort(message_class: type[Message], content: bytes, context: Context) -> DynamicMessage:
-    """Return a message; where the bytes are none, end the call with INVALID_ARGUMENT."""
+    """Parse a message; if it is malformed, end the call with INVALID_ARGUMENT."""
     try:
         return _parsed(message_class, content)
     except ProtocolError as error:
@@ -109,20 +111,20 @@ async def parse_or_abort(message_class: type[Message], content: bytes, context: 
 
 
 def _shared(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of which all streams that subscribe to them hold one string."""
+    """Intern names, so that streams with equal subscriptions share the strings."""
     return tuple(map(intern, names))
 
 
 class GrpcRequestReader:
-    """Reads requests.
+    """Parses requests.
 
-    Unknown fields are ignored. All methods raise ProtocolError with what is wrong, and the remedy. Their arguments are:
-    the message; the type that the method serves, None for ADS, which serves all; the IP address of the client, empty
-    on a unix socket; and whether the node was sent before on the stream, so that it is not read again.
+    Unknown fields are ignored. All methods raise ProtocolError with the problem and the remedy. Their arguments are:
+    the message; the type that the method serves, None for ADS; the IP address of the client, empty on a unix socket;
+    and whether the node was sent before on the stream, so that it is not parsed again.
 
     Args:
-        most_names: returns how many names a message may have of each kind.
-        authority: returns that of structured names which have none.
+        most_names: returns the maximum number of names per kind in one message.
+        authority: returns the authority of structured names that have none.
     """
 
     def __init__(
@@ -135,12 +137,12 @@ class GrpcRequestReader:
     def read(
         self, content: bytes, method: DiscoveryMethod, peer: str, *, knows_node: bool = False
     ) -> SotwRequest | DeltaRequest:
-        """Return the value of a request on a stream of a method."""
+        """Parse a request on a stream."""
         read = self.delta if method.variant is Variant.DELTA else self.sotw
         return read(content, method.row, peer, knows_node=knows_node)
 
     def sotw(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> SotwRequest:
-        """Return the value of a serialized DiscoveryRequest."""
+        """Parse a serialized DiscoveryRequest."""
         _check_names(content, SOTW_NAMES, self._most_names())
         message = _parsed(DiscoveryRequest, content)
         type_url = _type_url(message.type_url, row)
@@ -157,7 +159,7 @@ class GrpcRequestReader:
         )
 
     def delta(self, content: bytes, row: ResourceType | None, peer: str, *, knows_node: bool = False) -> DeltaRequest:
-        """Return the value of a serialized DeltaDiscoveryRequest."""
+        """Parse a serialized DeltaDiscoveryRequest."""
         _check_names(content, DELTA_NAMES, self._most_names())
         message = _parsed(DeltaDiscoveryRequest, content)
         type_url = _type_url(message.type_url, row)
@@ -179,7 +181,7 @@ class GrpcRequestReader:
         )
 
     def _structured(self, content: bytes, names: Iterable[str], type_url: TypeUrl) -> RequestedNames:
-        """Read the structured names in a message; where it has none, its names are not looked at one by one."""
+        """Parse the structured names in a message; skips all names if the message has no structured one."""
         if not any(scheme in content for scheme in _SCHEMES):
             return NO_STRUCTURED_NAMES
         return read_names(names, type_url, self._authority())
@@ -190,7 +192,7 @@ class GrpcRequestReader:
                 f"node: takes {len(request.node)} bytes, more than {MOST_NODE_BYTES}; shorten its metadata"
             )
         message = _parsed(base_pb2.Node, request.node, part_of=type(request))
-        # 61 kB of names, which do not matter for what to serve (ENVOY.md E1).
+        # 61 kB of names, which do not affect the resources to serve (ENVOY.md E1).
         del message.extensions[:]
         serialized = message.SerializeToString(deterministic=True)
         is_kept = len(serialized) <= MOST_KEPT_NODE_BYTES
@@ -220,12 +222,12 @@ _READ = frozenset(
 
 
 def _declare() -> tuple[type[Message], ...]:
-    """Declare the messages that requests are read as: the API's, with the fields of `_READ` alone.
+    """Declare the messages for parsing requests: the API's messages, with only the fields of `_READ`.
 
-    What is not declared, and the node, stays a run of bytes when a message is parsed. As the API declares them, 16 MiB of
-    a hostile request become 700 MiB of objects, and the node is parsed in every message in which a client repeats it.
+    Undeclared fields, and the node, stay bytes. As the API declares them, 16 MiB of a hostile request become 700 MiB of
+    objects, and the node is parsed in every message in which a client repeats it.
     """
-    # Messages of these names are what clients are asked to send.
+    # Error messages ask clients to send messages of these names.
     file = FileDescriptorProto(name="fsxds/discovery.proto", package=_PACKAGE, syntax="proto3")
     for message in (discovery_pb2.DiscoveryRequest, discovery_pb2.DeltaDiscoveryRequest, status_pb2.Status):
         declared = file.message_type.add()
@@ -241,7 +243,7 @@ def _declare() -> tuple[type[Message], ...]:
         del declared.field[:]
         declared.field.extend(fields)
         for nested in declared.nested_type:
-            # A map on the wire is a list of its entries; read as a map, it takes twice the time.
+            # A map on the wire is a list of its entries; parsed as a map, it takes twice the time.
             nested.ClearField("options")
     pool = DescriptorPool()
     pool.Add(file)
@@ -251,15 +253,15 @@ def _declare() -> tuple[type[Message], ...]:
 
 DiscoveryRequest, DeltaDiscoveryRequest = _declare()
 
-# The first bytes of the fields that repeat, by message: names, and names with versions.
+# The tag bytes of the repeated fields, by message: names, and names with versions.
 SOTW_NAMES = (b"\x1a",)
 DELTA_NAMES = (b"\x1a", b"\x22", b"\x2a")
 
 
 def _check_names(content: bytes, fields: tuple[bytes, ...], most: int) -> None:
-    """Reject a message of too many names before it is parsed, by LimitError.
+    """Raise LimitError for a message of too many names, before it is parsed.
 
-    Their first bytes are counted, which may be within names as well, so a few more are counted than there are.
+    Counts the tag bytes of the fields, which may also occur within names, so the count may be a little too high.
     """
     if len(content) > most and max(map(content.count, fields)) > most:
         raise LimitError("max-names", f"the message has more than {most} names")

@@ -1,8 +1,7 @@
-"""Responses in protobuf's wire form: bytes of resources that exist, and what protobuf writes around them.
+"""Serializes responses: existing bytes of resources, and protobuf's framing around them.
 
-Messages in wire form that are put one after another are one message with the fields of all of them. So what streams share
-is written first, with the resources, and kept as long as streams ask for the same collection; what differs between them
-follows.
+Concatenated protobuf messages are one message with the fields of all of them. So the part that streams share, with the
+resources, is written first, and cached while streams ask for the same collection; the part for one stream follows.
 Source: https://protobuf.dev/programming-guides/encoding#last-one-wins; envoy/service/discovery/v3/discovery.proto.
 """
 
@@ -29,14 +28,14 @@ from fsxds.protocol.messages import DeltaResponse, SotwResponse
 from fsxds.protocol.on_demand import OnDemand
 from fsxds.runtime.channels import Channel
 
-# Messages are kept until together they take more than this, or are more than this; the last one is kept in any case.
+# Limits of the cache, in bytes and in messages; the last message is kept in any case.
 MOST_KEPT_BYTES = 64 * 1024 * 1024
 MOST_KEPT = 1024
-# Of one type, two of more than this are kept: a removal of clusters is sent in two steps.
+# Larger messages are limited to two per type: a removal of clusters is sent in two steps.
 LARGE_BYTES = 1024 * 1024
 MOST_LARGE_EACH = 2
 
-# Sizes of bodies that are remembered of a type.
+# Body sizes that are cached per type.
 MOST_HEADS = 65536
 
 RESOURCE_TYPE_URL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
@@ -46,11 +45,10 @@ Response = SotwResponse | DeltaResponse
 
 
 class ResponseWriter:
-    """Writes the responses of all streams; equal collections of resources are written once.
+    """Serializes the responses of all streams; equal collections of resources are serialized once.
 
-    Where the part that differs between streams is equal too, they share the whole message. `written` counts the messages
-    that nothing was kept of. Where it `passes_redirects`, the bodies of redirects are locators. `identifier` returns what the
-    server calls itself.
+    Streams share the whole message if their own part is equal too. `written` counts the messages that missed the cache.
+    With `passes_redirects`, the bodies of redirects are locators. `identifier` returns the server's name.
     """
 
     def __init__(
@@ -64,11 +62,11 @@ class ResponseWriter:
         self._identifier = identifier
         self.passes_redirects = passes_redirects
         self._kept: Lru[_Key, _Kept] = Lru(MOST_KEPT, lambda kept: len(kept.message), most_kept_bytes)
-        # Those of a type that are large, the oldest first.
+        # The large messages of each form, the oldest first.
         self._large: dict[_Form, list[_Key]] = {}
 
     def write(self, response: Response) -> bytes:
-        """Return a DiscoveryResponse or a DeltaDiscoveryResponse."""
+        """Return a serialized DiscoveryResponse or DeltaDiscoveryResponse."""
         resources, own = response.resources, _own_part(response)
         is_shared = not (isinstance(response, DeltaResponse) and response.aliases)
         if not resources or not is_shared or not isinstance(resources, ResourceList):
@@ -84,7 +82,7 @@ class ResponseWriter:
         return b"".join((memoryview(kept.message)[: len(kept.message) - len(kept.own)], own))
 
     def _shared_parts(self, response: Response) -> Iterable[bytes]:
-        """Write what is sent to all streams: the version, the type, the name of the server, and the resources."""
+        """Serialize the part for all streams: the version, the type, the name of the server, and the resources."""
         if isinstance(response, DeltaResponse):
             return (self._delta_part(response),)
         message = discovery_pb2.DiscoveryResponse(
@@ -106,9 +104,9 @@ class ResponseWriter:
         return bytes(message.SerializeToString())
 
     def _make_room(self, form: _Form) -> None:
-        """Drop what the next message of a type makes old, where that is large, before it is written.
+        """Drop old large messages of the form before the next one is written.
 
-        So it gets the memory of the one before it: to touch new pages takes longer than to write on them.
+        So the new message gets the memory of the old one: touching new pages takes longer than writing on them.
         """
         large = self._large.setdefault(form, [])
         while len(large) >= MOST_LARGE_EACH:
@@ -125,29 +123,28 @@ class ResponseWriter:
 
 
 _Form = tuple[TypeUrl, bool, bool]
-"""How a collection is written: its type, whether for Delta, and whether with its times to live."""
+"""The form of a collection: its type, whether for Delta, and whether with times to live."""
 
 _Key = tuple[ResourceList, _Form, Version, str]
-"""A collection, how it is written, its version, and what the server calls itself."""
+"""A collection, its form, its version, and the name of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A message whose end is `own`."""
+    """A message that ends with `own`."""
 
     message: bytes
     own: bytes
 
 
 def _own_part(response: Response) -> bytes:
-    """Write what is sent to one stream alone."""
     heartbeats = map(_heartbeat, response.heartbeats)
     if isinstance(response, SotwResponse):
         message = discovery_pb2.DiscoveryResponse(
             nonce=response.nonce, resources=map(_packed, heartbeats), resource_errors=_errors(response)
         )
     else:
-        # The virtual host does not exist: it is named, and nothing is in it (ENVOY.md E47).
+        # The virtual host does not exist: it is named, without content (ENVOY.md E47).
         unpopulated = (discovery_pb2.Resource(name=name, aliases=(name,)) for name in response.unpopulated)
         message = discovery_pb2.DeltaDiscoveryResponse(
             nonce=response.nonce,
@@ -159,14 +156,14 @@ def _own_part(response: Response) -> bytes:
 
 
 def _errors(response: Response) -> Iterator[discovery_pb2.ResourceError]:
-    """Yield why names are rejected. Source: xRFC TP3, "xDS error propagation"."""
+    """Yield the reasons why names are rejected. Source: xRFC TP3, "xDS error propagation"."""
     for name, reason in sorted(response.errors.items()):
         status = status_pb2.Status(code=StatusCode.INVALID_ARGUMENT.value[0], message=reason)
         yield discovery_pb2.ResourceError(resource_name=discovery_pb2.ResourceName(name=name), error_detail=status)
 
 
 def _sotw_parts(response: SotwResponse, *, passes_redirects: bool) -> list[bytes]:
-    """Write the field `resources` of a DiscoveryResponse in pieces, which takes a sixth of what an Any for each takes."""
+    """Serialize the `resources` of a DiscoveryResponse in pieces, in a sixth of the time of an Any for each."""
     heads = _heads_of(response.type_url)
     if response.with_ttl or passes_redirects:
         return [
@@ -179,14 +176,14 @@ def _sotw_parts(response: SotwResponse, *, passes_redirects: bool) -> list[bytes
 
 
 def _wrapped(resource: Resource, ttl_s: float | None, *, passes_redirects: bool) -> bytes:
-    """Write one of the `resources` of a DiscoveryResponse, wrapped so that it carries its time to live, or its name."""
+    """Serialize one of the `resources` of a DiscoveryResponse, wrapped to carry its time to live or its name."""
     wrapper = discovery_pb2.Resource()
     _fill(wrapper, resource, resource.aliases, ttl_s, passes_redirects=passes_redirects)
     return bytes(discovery_pb2.DiscoveryResponse(resources=(_packed(wrapper),)).SerializeToString())
 
 
 class _Heads(dict[int, bytes]):
-    """By the size of a body: what is before it in a DiscoveryResponse's `resources`. Bodies of one size share it."""
+    """By the size of a body, the bytes before it in a DiscoveryResponse's `resources`."""
 
     def __init__(self, type_url: TypeUrl) -> None:
         self._type_url = type_url
@@ -236,33 +233,29 @@ def _duration(seconds: float) -> Duration:
     return Duration(seconds=whole, nanos=nanos)
 
 
-# How long waking streams may occupy the event loop at a time, so that requests are received in between.
+# Time for which waking streams may occupy the event loop, so that requests are received in between.
 WAKE_SLICE_S = 0.005
 
 
 class Awaiting(Protocol):
-    """A stream that waits to hear what does not exist."""
+    """A stream that waits for upstreams' answers about missing names."""
 
     def wake_for_answers(self) -> None:
-        """Look again at what nobody knew."""
+        """Process new answers of upstreams."""
 
 
 class Waking:
-    """Wakes the clients of the channels that it follows.
-
-    Attributes:
-        awaiting: the streams that wait to hear what does not exist.
-    """
+    """Wakes the clients of the followed channels, and the streams in `awaiting` when upstreams answer."""
 
     def __init__(self, on_demand: OnDemand) -> None:
         self.awaiting: dict[Awaiting, None] = {}
-        # Those with something newer; None for those that wait for answers.
+        # Channels with a newer snapshot; None for new answers of upstreams.
         self._due: asyncio.Queue[Channel | None] = asyncio.Queue()
         self._are_answers_due = False
         self._on_demand = on_demand
 
     def follow(self, channel: Channel) -> None:
-        """Wake the clients of a channel for each newer snapshot for streams, as long as the channel exists."""
+        """Wake the clients of a channel for each newer snapshot for streams."""
         if self not in channel.streams.listeners:
             channel.streams.listeners[self] = partial(self._due.put_nowait, channel)
 
@@ -272,7 +265,7 @@ class Waking:
             self._due.put_nowait(None)
 
     async def keep_waking(self) -> Never:
-        """Wake clients, until cancelled; what a failure leaves over is done the next time."""
+        """Wake clients until cancelled; after a failure, the next call does the rest."""
         self._on_demand.listeners[self] = self._receive_answers
         self._receive_answers()
         try:

@@ -1,1 +1,1 @@
-"""HTTP GET: each resource at a URL of its own, with an entity tag, in the format and the coding that a client takes."""
+"""The HTTP GET transport: resources at URLs, with entity tags, in the formats and codings that clients accept."""

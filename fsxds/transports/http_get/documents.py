@@ -1,10 +1,8 @@
-"""Documents that are the same for all clients, each made once, with an entity tag and in the coding that a client takes.
+"""Documents that are equal for all clients, with entity tags: the OpenAPI 3.1 description of the REST address.
 
-The OpenAPI 3.1 description of the REST address: `openapi.json`, with the version and the table of types. Pure.
-
-It says what can be relied on: paths, parameters, headers, statuses and the form of bodies. What a resource holds is the API
-of Envoy, which `fsxds schema` writes as a JSON Schema, and each type links to its page. Without tokens and client
-certificates in the settings nobody needs any.
+`openapi.json` describes the stable interface: paths, parameters, headers, statuses and the form of bodies. The content
+of resources is Envoy's API, which `fsxds schema` writes as a JSON Schema; each type links to its page. Without tokens
+and client certificates in the settings, clients need none.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from fsxds.transports.rest.poll_responses import Payload, write_response
 
 
 def documents() -> Mapping[str, Handler]:
-    """Return what answers at the paths of documents."""
+    """Return the handlers of documents, by path."""
     return {OPENAPI_PATH: _answer_description}
 
 
@@ -48,10 +46,9 @@ async def _answer_description(request: web.Request) -> web.StreamResponse:
     return await write_response(request, headers, Payload(content))
 
 
-# One for each coding.
+# One entry per coding.
 @cache
 def _description(coding: str) -> tuple[str, bytes]:
-    """Return the version and the content of the description in a coding."""
     content = dump(openapi_document(__version__))
     return hashlib.sha256(content).hexdigest()[:32], compressed(content, coding)
 
@@ -62,13 +59,13 @@ Plain = dict[str, PlainValue]
 
 
 def openapi_document(version: str) -> Plain:
-    """Return the description, in plain values, of the REST address of fsxds in this version.
+    """Return the OpenAPI description of this version's REST address, as plain values.
 
-    In the file, `$version` and `$short_names` stand for themselves; a path with a `$` is there once for each type.
+    In the file, `$version` and `$short_names` are placeholders; a path with a `$` is repeated for each type.
     """
     text = (files("fsxds") / "transports" / "http_get" / "openapi.json").read_text(encoding="utf-8")
     short_names = '", "'.join(row.short_name for row in RESOURCE_TYPES)
-    # `$ref` stays.
+    # `safe_substitute` keeps `$ref`.
     document: Plain = json.loads(Template(text).safe_substitute(version=version, short_names=short_names))
     document["paths"] = dict(_paths(cast("Plain", document["paths"])))
     return document
@@ -87,7 +84,7 @@ def _paths(written: Plain) -> Iterator[tuple[str, PlainValue]]:
 
 
 def _words_of(row: ResourceType) -> dict[str, str]:
-    """Return what is different in the operations of each type; `Noun` is for the names of operations."""
+    """Return the placeholders of a type; `Noun` is for the names of operations."""
     return {
         "message_type": row.message_type,
         "type_url": row.type_url,

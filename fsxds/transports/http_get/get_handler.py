@@ -1,6 +1,6 @@
-"""GET over aiohttp: which path answers, and requests that wait for a change. What there is, `protocol.get` decides.
+"""GET over aiohttp: routing, and requests that wait for a change. `protocol.get` decides the answer.
 
-What pages of other origins may read: CORS, off unless origins are given, and never for secrets.
+CORS for pages of other origins is off unless origins are given, and never includes secrets.
 
 Source: Fetch, "HTTP-network-or-cache fetch", "CORS protocol".
 """
@@ -51,14 +51,11 @@ class HttpGet:
     """Answers GET, HEAD and OPTIONS.
 
     Args:
-        exchange: takes requests, with those that poll.
-        catalogue: the API that resources are of.
-        observer: receives what happens to requests.
-        rules: returns what the settings say.
+        exchange: is shared with polls.
+        rules: returns the current settings.
 
     Attributes:
-        documents: what answers at paths that are no resources.
-        responses: makes answers.
+        documents: handlers of paths that name no resource.
     """
 
     def __init__(
@@ -71,7 +68,7 @@ class HttpGet:
         self._rules = rules
 
     def join(self, application: web.Application) -> None:
-        """Answer what is no POST in the application that answers polls."""
+        """Answer requests other than POST in the application that answers polls."""
         application[REST].elsewhere = self.answer
         application.on_response_prepare.append(Cors(lambda: self._rules().cors_origins).add_headers)
 
@@ -81,7 +78,7 @@ class HttpGet:
         application.on_cleanup.append(close)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request of any method at any path that is not that of a poll. Raises ProtocolError."""
+        """Answer any request outside of the paths of polls. Raises ProtocolError."""
         if request.method == "OPTIONS":
             return web.Response(status=204, headers={"Allow": METHODS})
         peer = peer_of_request(request)
@@ -90,7 +87,7 @@ class HttpGet:
         document = self.documents.get(request.path)
         if document is not None and is_read:
             return await document(request)
-        # Before its method is looked at: where there is nothing, no method is better than another.
+        # The path is checked before the method: an unknown path is an error for any method.
         get = (
             None
             if document is not None
@@ -102,7 +99,7 @@ class HttpGet:
 
     async def _answer(self, request: web.Request, get: GetRequest) -> web.StreamResponse:
         row = get.target.row
-        # Access to a type is judged when a resource is found: if there is none, all may know that.
+        # The type is checked when a resource is found: everyone may know that there is none.
         asker = Asker(get.peer, get.node)
         reader = Reader(await self._exchange.channel_of(asker))
         with self._exchange.asking(
@@ -112,12 +109,12 @@ class HttpGet:
             selected = await self._hold(asker, get, reader, first) if _patience_s(get, first) else first
         response = await self._respond(request, get, selected)
         if response.status == 200:
-            # Who was not held has what it asked for just now.
+            # The time matters only for a request that was held: an immediate answer reports no new change.
             self._report(get, selected, None if selected is first else reader.channel.detected_s)
         return response
 
     def _select(self, get: GetRequest, reader: Reader) -> Selected:
-        """Return what there is now. Raises ProtocolError where it is not for the sender, or not in a form that it takes."""
+        """Return the current answer. Raises ProtocolError if the sender may not have it, or accepts no format of it."""
         rules = self._rules()
         unanswered = self._exchange.channels.on_demand.unanswered
         found = find(get.target, self._exchange.snapshot_of(reader.channel), rules.elsewhere, unanswered)
@@ -129,10 +126,10 @@ class HttpGet:
         return selected
 
     async def _hold(self, asker: Asker, get: GetRequest, reader: Reader, selected: Selected) -> Selected:
-        """Wait until something else is to be answered, or the time is up; return what there is then.
+        """Wait until the answer changes, or time is up; return the answer.
 
         Raises:
-            ProtocolError: its sender may ask for this no longer, or too much is held.
+            ProtocolError: the sender may no longer ask, or too many requests are held.
         """
         exchange = self._exchange
         with exchange.limiter.holding(len(get.target.names)):
@@ -156,7 +153,6 @@ class HttpGet:
         return await self.responses.send(request, get, selected)
 
     def _report(self, get: GetRequest, selected: Selected, detected_s: float | None) -> None:
-        """Report what was sent of one type; `detected_s` is as in the event."""
         match selected.found:
             case FoundResource(resource):
                 subscription = Subscription.for_request(resource.type_url, (resource.name,))
@@ -166,9 +162,10 @@ class HttpGet:
 
 
 def _patience_s(get: GetRequest, selected: Selected) -> float:
-    """Return how long after its arrival a request may wait for something else than this; 0.0 where it takes it.
+    """Return the time after its arrival for which a request may wait for another answer than `selected`; 0.0 for none.
 
-    It waits where it has this already, where there is nothing and it had nothing, and where another server may have it.
+    It waits if the client has this content already, if nothing is found and the client has nothing, or if an upstream
+    may have the resource.
     """
     if selected.found is NOT_ANSWERED:
         return get.on_demand_patience_s
@@ -180,26 +177,26 @@ def _patience_s(get: GetRequest, selected: Selected) -> float:
 
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# What a page may send, and read, beside what any page may.
+# Headers that a page may send, and read, beside those that any page may.
 _REQUEST_HEADERS = "Accept, Authorization, If-Match, If-None-Match, Prefer"
 _RESPONSE_HEADERS = "ETag, Location, Preference-Applied, Retry-After"
-# How long a browser need not ask again; most keep it for two hours at most.
+# Time for which browsers cache the answer; most do for at most two hours.
 _MAX_AGE_S = "7200"
 
 
 class Cors:
-    """Adds headers to responses to reads; `origins` returns those whose pages may read."""
+    """Adds CORS headers to responses to reads; `origins` returns the allowed origins."""
 
     def __init__(self, origins: Callable[[], tuple[str, ...]]) -> None:
         self._origins = origins
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Let the page that asks read a response, where its origin may; to be called before a response is sent."""
+        """Let the page of an allowed origin read the response; must be called before the response is sent."""
         headers = response.headers
         if request.method not in READING or headers.get("Cache-Control") == NO_STORE:
             return
         if response.status >= 400:
-            # A mistake that was mended is not to last in a cache.
+            # A corrected mistake must not persist in a cache.
             headers.setdefault("Cache-Control", "no-cache")
         origins = self._origins()
         if not origins:

@@ -1,10 +1,10 @@
-"""Reading a GET: its preconditions, how long it waits, and what it takes, from the headers of the request.
+"""Parses a GET: its preconditions, wait time, and accepted formats, from URL and headers.
 
 | rule | source |
 | --- | --- |
 | `If-None-Match` compares weakly, `If-Match` strongly; `*` is any tag. | RFC 9110, 8.8.3.2, 13.1 |
-| Dates make no difference, because nothing has `Last-Modified`. | RFC 9110, 13.1.3, 13.1.4 |
-| `Prefer: wait=N` is a wish, and is passed over where it cannot be read; `?wait=N` is a demand. | RFC 7240 |
+| Dates make no difference, because no answer has `Last-Modified`. | RFC 9110, 13.1.3, 13.1.4 |
+| `Prefer: wait=N` is a wish, and ignored if it is malformed; `?wait=N` is a demand. | RFC 7240 |
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ _WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=$|[,;])', re.
 _ANY = "*"
 _HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*", re.ASCII)
 
-# So much of what a client lists is looked at: more tags than any has.
+# Longer lists are cut: this is more than the tags of any client.
 MOST_HEADER_CHARACTERS = 8190
 
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 
 
-# So long a GET waits for another server to say whether it has what is asked for, where it does not say how long it waits.
+# A GET without its own wait time waits this long for upstreams to answer whether they have the resource.
 ON_DEMAND_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """On what a client makes an answer depend.
+    """The preconditions of a request.
 
     Attributes:
-        if_none_match: the tags that it has, None where it says none.
-        if_match: the tags that it demands, each as it was written; None for any.
+        if_none_match: the tags that the client has; None without the header.
+        if_match: the tags that the client demands, as written; None for any.
     """
 
     if_none_match: frozenset[str] | None = None
     if_match: frozenset[str] | None = None
 
     def has(self, tag: str | None) -> bool:
-        """Whether the client has what this tag is of; None: there is nothing to have."""
+        """Whether the client has the content with this tag; None: there is no content."""
         return tag is not None and self.if_none_match is not None and bool(self.if_none_match & {tag, _ANY})
 
     def fails(self, tag: str | None) -> bool:
-        """Whether the client demands other content than this tag is of; None: there is none."""
+        """Whether the client demands other content than that with this tag; None: there is no content."""
         return self.if_match is not None and (tag is None or not self.if_match & {tag, _ANY})
 
 
@@ -63,16 +63,12 @@ class GetRequest:
     """One GET or HEAD.
 
     Attributes:
-        target: what its URL asks for.
-        node: who asks.
-        peer: where from.
-        preconditions: what the client has.
-        accept: the formats that it takes, as it says.
-        accept_encoding: the codings that it takes, as it says.
+        accept: the formats that the client accepts, as written.
+        accept_encoding: the codings that the client accepts, as written.
         patience_s: for how many seconds it waits for a change.
-        on_demand_patience_s: for how many seconds it waits for another server to say whether it has what is asked for.
-        preference: what it prefers of that, as it is applied: `wait=30`; empty for nothing.
-        base_url: the URL of the server, without a slash at its end, as the request has it.
+        on_demand_patience_s: for how many seconds it waits for upstreams to answer whether they have the resource.
+        preference: the applied `Prefer`, such as `wait=30`; empty for none.
+        base_url: the URL of the server as the client has it, without a final slash.
     """
 
     target: GetTarget
@@ -88,12 +84,12 @@ class GetRequest:
 
 
 def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequest:
-    """Read a request.
+    """Parse a GET or HEAD.
 
     Args:
-        request: a GET or HEAD.
-        authority: that of the server.
-        max_hold_s: the longest time that the operator lets it wait.
+        request: the request.
+        authority: the authority of the server.
+        max_hold_s: the operator's limit for the wait time.
 
     Raises:
         ProtocolError: it is malformed, or, with the code `NOT_FOUND`, its path has no type.
@@ -111,7 +107,7 @@ def read_get(request: web.Request, authority: str, max_hold_s: float) -> GetRequ
     if wait is not None:
         patience_s = on_demand_patience_s = patience_of(None, wait, max_hold_s, "wait")
     if deadline is not None:
-        # A proxy gives it up then.
+        # A proxy gives the request up then.
         longest_s = patience_of(deadline, None, max_hold_s)
         patience_s, on_demand_patience_s = min(patience_s, longest_s), min(on_demand_patience_s, longest_s)
     return GetRequest(
@@ -136,7 +132,7 @@ def _host_of(request: web.Request) -> str:
 
 
 def _path_of(target: str) -> str:
-    """Return the path and the query of a request; one to a proxy has a whole URL."""
+    """Return the path and the query of a request target; a request to a proxy has a whole URL."""
     if target.startswith("/"):
         return target
     scheme, mark, rest = target.partition("://")
@@ -144,12 +140,11 @@ def _path_of(target: str) -> str:
 
 
 def _listed(request: web.Request, name: str) -> str:
-    """Return a header that may come several times."""
     return ",".join(request.headers.getall(name, ()))[:MOST_HEADER_CHARACTERS]
 
 
 def tags_of(request: web.Request, name: str, *, is_weak: bool = False) -> frozenset[str] | None:
-    """Return the tags that a header lists, with their quotes, None where it is absent; weak ones only with `is_weak`."""
+    """Return the tags in a header, with their quotes, or None without the header; weak ones only with `is_weak`."""
     if name not in request.headers:
         return None
     found = _TAG.findall(_listed(request, name))

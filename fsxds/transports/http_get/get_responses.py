@@ -1,9 +1,7 @@
-"""The answers to GET: their headers, and their content, which is made once for all.
+"""The answers to GET: headers, and content, which is made once for all clients and cached within limits.
 
-Content that is made once for all who ask for it, and kept as long as there is room.
-
-What takes long is made in one thread, one after the other. What was begun is made to its end, and is there for others; what
-nobody waits for any more is not begun. So clients that ask for everything in every format, and go, take the time of one thread.
+Expensive content is made in one thread, item by item. Started work is finished and cached; work without waiting clients
+is not started. So clients that request everything in every format, and leave, occupy at most one thread.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ from fsxds.transports.rest.poll_responses import (
 
 # YAML takes twenty times as long as JSON.
 LARGE_YAML_BYTES = 8 * 1024
-# A list of more members takes longer than others should wait.
+# A longer list takes longer than other requests should wait.
 LARGE_LIST = 500
 
 NO_STORE = "no-store"
@@ -75,12 +73,12 @@ _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 @dataclass(frozen=True, slots=True)
 class GetRules:
-    """What the settings say about GET.
+    """The settings for GET.
 
     Attributes:
-        authority: that of the server; empty for none.
-        authorities: where the resources of others are, and those of the server where its URL is not as clients have it.
-        cors_origins: the origins whose pages may read answers; `*` is any.
+        authority: the authority of the server; empty for none.
+        authorities: URLs of other authorities; of the server's authority if clients see it under another URL.
+        cors_origins: pages of these origins may read answers; `*` is any.
     """
 
     authority: str = ""
@@ -89,24 +87,22 @@ class GetRules:
 
     @classmethod
     def of(cls, settings: Settings) -> GetRules:
-        """Return what the settings say."""
+        """Return the settings for GET."""
         return cls(settings.authority, at_urls(settings.authorities), settings.cors_origin or ())
 
     @property
     def elsewhere(self) -> frozenset[str]:
-        """The authorities whose resources are at URLs of their own."""
+        """Authorities that have a URL in the settings."""
         return frozenset(name for name, authority in self.authorities.items() if authority.url)
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What there is for a request, in the representation that its client takes.
+    """The answer to a request, in the representation that its client accepts.
 
     Attributes:
-        found: what there is.
-        urls: where others are that it names.
-        representation: None where there is no content.
-        version: what the entity tag is made of.
+        representation: None if there is no content.
+        version: the basis of the entity tag.
     """
 
     found: Found
@@ -116,12 +112,12 @@ class Selected:
 
     @property
     def tag(self) -> str | None:
-        """The entity tag; None where there is no content."""
+        """The entity tag; None if there is no content."""
         return None if self.representation is None else self.representation.tag_of(self.version)
 
 
 def select_representation(found: Found, get: GetRequest, rules: GetRules) -> Selected:
-    """Return what there is in the representation that a client takes. Raises HttpRejection where it takes none."""
+    """Select the representation that a client accepts. Raises HttpRejection if the client accepts none."""
     urls = Urls(get.base_url, rules.authority, rules.authorities, get.target.node)
     match found:
         case Absent() | Unavailable() | FoundRedirect():
@@ -149,18 +145,16 @@ def _is_collection(resource: Resource) -> bool:
 
 
 def _version_with(version: str, urls: Urls) -> str:
-    """Return the version of what has URLs in it."""
     authorities = (f"{name} {each.url}" for name, each in urls.authorities.items())
     texts = (version, urls.own, urls.authority, query_of(urls.node), *authorities)
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
 
 
 class GetResponses:
-    """Answers with what was selected.
+    """Makes responses from selected answers.
 
     Args:
-        catalogue: the types of resources.
-        is_private: returns whether answers are for those alone who asked.
+        is_private: returns whether answers are only for the client that asked.
     """
 
     def __init__(self, catalogue: Catalogue, is_private: Callable[[], bool]) -> None:
@@ -169,7 +163,7 @@ class GetResponses:
         self._printer = Printer(catalogue)
 
     async def send(self, request: web.Request, get: GetRequest, selected: Selected) -> web.StreamResponse:
-        """Answer with content. Raises ConnectionError where the client goes away meanwhile."""
+        """Answer with content. Raises ConnectionError if the client goes away meanwhile."""
         representation = selected.representation
         if representation is None:
             raise ValueError("there is no content")
@@ -182,18 +176,18 @@ class GetResponses:
         return await write_response(request, headers, Payload(content))
 
     def not_modified(self, get: GetRequest, selected: Selected) -> web.Response:
-        """Build the response that the client has this already."""
+        """Build the response to a client that has this content already."""
         return web.Response(status=304, headers=self.headers(get, selected))
 
     def redirection(self, get: GetRequest, selected: Selected, redirect: FoundRedirect) -> web.Response:
-        """Build the response that leads elsewhere."""
+        """Build the response for a redirect."""
         location = selected.urls.location_of(redirect, get.target.node)
-        # aiohttp gives the length of no content to GET alone.
+        # aiohttp sends the length of empty content only for GET.
         headers = {**self.headers(get, selected), "Location": location, "Content-Length": "0"}
         return web.Response(status=302, headers=headers)
 
     def headers(self, get: GetRequest, selected: Selected) -> dict[str, str]:
-        """Return the headers that content has, and 304 in its place."""
+        """Return the headers of content, or of a 304 in its place."""
         headers = {"Cache-Control": self._cache_control(selected.found), "Vary": _VARY}
         headers["X-Content-Type-Options"] = "nosniff"
         if selected.tag is not None:
@@ -255,10 +249,10 @@ def _listed_content(found: Found, urls: Urls, content_format: ContentFormat) -> 
     return index_page(content) if content_format is HTML_CONTENT else plain_content(content, content_format)
 
 
-# Some thousand resources in some representations; the largest one stays beside it, whatever its size is.
+# Some thousand resources in some representations; the largest one stays too, whatever its size.
 MOST_KEPT_BYTES = 64 * 1024 * 1024
 MOST_KEPT = 100_000
-# What an object takes beside its bytes.
+# The size of an object beside its bytes.
 _OBJECT_BYTES = 200
 
 Key: TypeAlias = tuple[Hashable, ...]
@@ -267,7 +261,7 @@ Make: TypeAlias = Callable[[], bytes]
 
 @dataclass(slots=True)
 class _Making:
-    """Content that is being made or is to be made, for how many requests, and what came of it."""
+    """Content in progress: the number of waiting requests, and the result."""
 
     has_ended: asyncio.Event
     work: Future[bytes] | None = None
@@ -277,9 +271,9 @@ class _Making:
 
 
 class KeptContent:
-    """Keeps content by what it is of. Touched from the event loop only; what is given to `find` may run in a thread.
+    """Caches content. Used on the event loop only, except that functions given to `find` may run in a thread.
 
-    `made` counts what was made.
+    `made` counts cache misses.
     """
 
     def __init__(self, most_bytes: int = MOST_KEPT_BYTES) -> None:
@@ -289,19 +283,19 @@ class KeptContent:
         self._executor = ThreadPoolExecutor(1, "fsxds-content")
 
     def close(self) -> None:
-        """Make nothing more."""
+        """Cancel all work that has not started."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, key: Key, make: Make, *, takes_long: bool) -> bytes:
-        """Return the content that is kept, or make it. Safe to cancel.
+        """Return cached content, or make it. Safe to cancel.
 
         Args:
-            key: what it is of, to the last byte.
-            make: returns it; it may be called in a thread.
-            takes_long: it is made in one.
+            key: identifies the content to the last byte.
+            make: returns the content.
+            takes_long: call `make` in the thread.
 
         Raises:
-            Exception: what `make` raises, for all who wait for it.
+            Exception: the error of `make`, for all waiting requests.
         """
         content = self._kept.get(key)
         if content is not None:
@@ -316,7 +310,7 @@ class KeptContent:
         finally:
             making.waiting -= 1
             if not making.waiting and making.work is not None and making.work.cancel():
-                # Somebody may ask for it before the thread finds that it was cancelled.
+                # A new request may come before the thread reports the cancellation.
                 self._making.pop(key, None)
         if making.error is not None:
             raise making.error
@@ -340,7 +334,7 @@ class KeptContent:
             making.has_ended.set()
 
         def receive(done: Future[bytes]) -> None:
-            # The server may have ended meanwhile.
+            # The event loop may be closed already.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(end, done)
 

@@ -1,4 +1,4 @@
-"""What lists and the index hold: names as URLs, and versions."""
+"""The content of lists and of the index: names as URLs, and versions."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from fsxds.protocol.get import FoundRedirect, Parameters
 from fsxds.settings.upstream_rules import Authority
 from fsxds.transports.http_get.representations import url_of
 
-# The type of resources that are lists themselves.
+# The type of list resources.
 LIST_COLLECTION = "envoy.config.listener.v3.ListenerCollection"
 
-# So many names of one type are in the index; its list has all of them.
+# Names of one type in the index; the type's list has all of them.
 MOST_NAMES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Urls:
-    """Where resources are.
+    """URLs of resources.
 
     Attributes:
-        base_url: that of this server as the client has it, without a slash at its end.
-        authority: that of this server; empty for none.
-        authorities: where those of others are.
-        node: the parameters that say which node asks; URLs of this server have them too, so that they lead into its view.
+        base_url: the URL of this server as the client has it, without a final slash.
+        authority: the authority of this server; empty for none.
+        authorities: other authorities with their URLs.
+        node: the parameters that name the node; URLs of this server repeat them, to lead into the node's view.
     """
 
     base_url: str
@@ -42,7 +42,7 @@ class Urls:
     node: Parameters = ()
 
     def of(self, message_type: str, name: str) -> str:
-        """Return the absolute URL of a resource by its canonical name; of one of another authority that is known, its own."""
+        """Return the absolute URL of a resource by its canonical name, at its authority's URL if that is known."""
         structured = parse_or_none(name)
         if structured is not None and structured.authority != self.authority:
             known = self.authorities.get(structured.authority)
@@ -55,19 +55,19 @@ class Urls:
         return self.own + self._for_node(f"/{message_type}/")
 
     def _for_node(self, url: str, name: ResourceName | None = None) -> str:
-        """Return the URL of a name, as the node asks for it."""
+        """Add the node's parameters to a URL, unless the name has them already."""
         own = {key for key, _ in name.context} if name is not None else set()
         query = query_of(tuple(pair for pair in self.node if pair[0] not in own))
         return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
     @property
     def own(self) -> str:
-        """The base of the URLs of this server: as the settings have it, else as the client has it."""
+        """The base of this server's URLs: from the settings, else as the client has it."""
         known = self.authorities.get(self.authority) if self.authority else None
         return known.url if known is not None and known.url else self.base_url
 
     def of_locator(self, locator: Mapping[str, PlainValue]) -> str:
-        """Return the URL of what a locator leads to, as proto JSON; that of an authority which is not known is its host."""
+        """Return the URL of a locator in proto JSON; the name of an unknown authority is taken as its host."""
         path, authority = str(locator.get("id", "")), str(locator.get("authority", ""))
         if locator.get("scheme") == "FILE":
             return str(FileName(f"/{path.lstrip('/')}"))
@@ -85,7 +85,7 @@ class Urls:
         )
 
     def location_of(self, redirect: FoundRedirect, node: Parameters) -> str:
-        """Return the URL that a redirect leads to, with the parameters that say which node asks; relative for one here."""
+        """Return the URL of a redirect with the node's parameters; it is relative if this server has the target."""
         name = redirect.name
         entry = f"#entry={redirect.entry}" if redirect.entry else ""
         known = self.authorities.get(name.authority)
@@ -95,7 +95,7 @@ class Urls:
 
 
 def collection_content(collection: Mapping[str, PlainValue], urls: Urls) -> list[PlainValue]:
-    """Return the entries of a list collection, given as proto JSON: URLs, and what is written in it (xRFC TP1, "HTTP transport")."""
+    """Return the entries of a list collection in proto JSON: URLs, or inline content (xRFC TP1, "HTTP transport")."""
     entries = cast("list[dict[str, dict[str, PlainValue]]]", collection.get("entries", []))
     return [
         {"name": urls.of_locator(each["locator"])} if "locator" in each else {"value": _inlined(each["inline_entry"])}
@@ -111,7 +111,7 @@ def _inlined(entry: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
 
 
 def list_content(row: ResourceType, resources: Iterable[Resource], urls: Urls) -> list[PlainValue]:
-    """Return the members of a list, each with its URL, and its version where that is no secret's."""
+    """Return the members of a list, each with its URL and, except for secrets, its version."""
     return [_entry(row, resource, urls) for resource in resources]
 
 
@@ -121,7 +121,7 @@ def _entry(row: ResourceType, resource: Resource, urls: Urls) -> dict[str, Plain
 
 
 def index_content(snapshot: Snapshot, urls: Urls) -> dict[str, PlainValue]:
-    """Return what there is: the types that have resources, with versions and the first names of each."""
+    """Return the types that have resources, with versions and the first names of each."""
     types = [_type_content(row, snapshot.resources(row.type_url), urls) for row in RESOURCE_TYPES]
     return {"authority": urls.authority, "types": [each for each in types if each["count"]]}
 

@@ -1,11 +1,11 @@
-"""The representations of resources over HTTP: formats, codings, which of them a client takes, entity tags and URLs.
+"""Representations of resources over HTTP: formats, codings, content negotiation, entity tags and URLs.
 
-Nothing here waits or reads: `content_of` and `compressed` may take long for large resources.
+Does no I/O, but `content_of` and `compressed` may take long for large resources.
 
 | rule | source |
 | --- | --- |
 | The most specific range of `Accept` that names a format decides about it; of equal ones the first in our order is sent. | RFC 9110, 12.5.1 |
-| A coding is sent only where `Accept-Encoding` names it or `*`. | RFC 9110, 12.5.3 |
+| A coding is sent only if `Accept-Encoding` names it or `*`. | RFC 9110, 12.5.3 |
 | Different bytes have different strong tags: all but plain JSON have a suffix. | RFC 9110, 8.8.3 |
 | The type is in the URL, and not in the content. | xRFC TP1, "HTTP transport" |
 """
@@ -26,11 +26,11 @@ from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue
 
-# So many choices of one header are looked at; browsers send less than ten.
+# Choices that are read in one header; browsers send less than ten.
 MOST_CHOICES = 100
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", re.ASCII)
 
-# What is made once per version is worth more time than what is made for each response.
+# Higher than for responses, as this content is made once per version.
 GZIP_LEVEL, BROTLI_QUALITY, ZSTANDARD_LEVEL = 6, 5, 6
 _GZIP_FORMAT = zlib.MAX_WBITS | 16
 
@@ -40,8 +40,8 @@ class ContentFormat:
     """A format of content.
 
     Attributes:
-        media_types: those by which clients ask for it; the first is sent as `Content-Type`.
-        suffix: of its entity tags, and of the names of files.
+        media_types: the names that clients use; the first is sent as `Content-Type`.
+        suffix: the suffix of its entity tags and file names.
     """
 
     media_types: tuple[str, ...]
@@ -58,7 +58,7 @@ YAML_CONTENT = ContentFormat(("application/yaml", "text/yaml", "application/x-ya
 PROTOBUF_CONTENT = ContentFormat(("application/x-protobuf", "application/octet-stream", "application/protobuf"), ".pb")
 HTML_CONTENT = ContentFormat(("text/html;charset=utf-8", "text/html"), ".html")
 
-# What a resource, a list of resources and the index are written in; the first one unless a client asks for another.
+# The formats of a resource, a list and the index; the first is the default.
 OF_RESOURCES = (JSON_CONTENT, YAML_CONTENT, PROTOBUF_CONTENT)
 OF_LISTS = (JSON_CONTENT, YAML_CONTENT)
 OF_INDEX = (JSON_CONTENT, YAML_CONTENT, HTML_CONTENT)
@@ -66,7 +66,7 @@ OF_INDEX = (JSON_CONTENT, YAML_CONTENT, HTML_CONTENT)
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """How content is sent: its format, and its coding, empty for none."""
+    """A format and a coding; an empty coding is none."""
 
     content_format: ContentFormat
     coding: str = ""
@@ -78,7 +78,7 @@ class Representation:
 
 
 def _gzip(content: bytes) -> bytes:
-    # Its head has no time, so that equal content stays equal.
+    # The gzip header has no time, so that equal content stays equal.
     compressor = zlib.compressobj(GZIP_LEVEL, wbits=_GZIP_FORMAT)
     return compressor.compress(content) + compressor.flush()
 
@@ -89,7 +89,7 @@ try:
 except ImportError:  # the extra "compression" is not installed
     pass
 else:
-    # A compressor is not for several threads at once.
+    # A compressor must not be used by several threads at once.
     _CODERS["zstd"] = lambda content: zstandard.ZstdCompressor(level=ZSTANDARD_LEVEL).compress(content)
 try:
     import brotli
@@ -100,18 +100,18 @@ else:
 _CODERS["gzip"] = _gzip
 
 CODINGS: Mapping[str, Callable[[bytes], bytes]] = MappingProxyType(_CODERS)
-"""What compresses content, by the names of codings; of those that a client takes alike, the first is sent."""
+"""Compressors by coding; of equally accepted ones, the first is used."""
 
 
 def compressed(content: bytes, coding: str) -> bytes:
-    """Return content in a coding; as it is where that is empty. Equal content gives equal bytes."""
+    """Compress content; an empty coding returns it as it is. Equal content gives equal bytes."""
     return CODINGS[coding](content) if coding else content
 
 
-# Clients of one sort send the same headers; those of others are long for nobody.
+# Clients of one kind send equal headers, so few entries suffice.
 @lru_cache(maxsize=256)
 def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFormat | None:
-    """Return the format that a client takes best, by its `Accept` (empty for all); None where it takes none."""
+    """Return the format that a client prefers, by its `Accept` (empty for all), or None if it accepts none."""
     if not accept.strip():
         return offered[0]
     ranges = tuple(_choices(accept))
@@ -121,12 +121,12 @@ def chosen_format(accept: str, offered: tuple[ContentFormat, ...]) -> ContentFor
 
 @lru_cache(maxsize=256)
 def chosen_coding(accept_encoding: str) -> str:
-    """Return the coding that a client takes best, by its `Accept-Encoding`; empty for none."""
+    """Return the coding that a client prefers, by its `Accept-Encoding`; empty for none."""
     qualities = dict(_choices(accept_encoding))
     if "x-gzip" in qualities:
         qualities.setdefault("gzip", qualities["x-gzip"])
     others = qualities.get("*", 0.0)
-    # It is no worse than what is said of `identity`, which is taken where nothing is said.
+    # The coding must be at least as preferred as `identity`, which is accepted by default.
     least = qualities.get("identity", 0.0)
     found = max(CODINGS, key=lambda coding: qualities.get(coding, others))
     quality = qualities.get(found, others)
@@ -134,7 +134,7 @@ def chosen_coding(accept_encoding: str) -> str:
 
 
 def _choices(header: str) -> Iterator[tuple[str, float]]:
-    """Yield what a header lists, in lower case without parameters, each with its quality."""
+    """Yield the choices of a header, in lower case without parameters, and their qualities."""
     for choice in header.lower().split(",", MOST_CHOICES)[:MOST_CHOICES]:
         name, *parameters = (part.strip() for part in choice.split(";"))
         quality = 1.0
@@ -147,7 +147,7 @@ def _choices(header: str) -> Iterator[tuple[str, float]]:
 
 
 def _rank(offered: ContentFormat, ranges: tuple[tuple[str, float], ...]) -> tuple[float, int]:
-    """Return with what quality a client takes a format, and how specifically it says so."""
+    """Return the quality that a client gives a format, and how specifically it does so."""
     best: tuple[int, float] = (0, 0.0)
     for name, quality in ranges:
         if name in {media_type.partition(";")[0] for media_type in offered.media_types}:
@@ -163,7 +163,7 @@ def content_of(resource: Resource, content_format: ContentFormat, printer: Print
     """Return a resource in a format: proto JSON without `@type`, the same as YAML, or the serialized message.
 
     Raises:
-        ApiError: it cannot be written as JSON; no resource that was loaded with the catalogue of the printer.
+        ApiError: it cannot be written as JSON; impossible for resources loaded with the printer's catalogue.
     """
     if content_format is PROTOBUF_CONTENT:
         return resource.body
@@ -184,7 +184,8 @@ def url_of(message_type: str, name: str, authority: str = "") -> str:
     Args:
         message_type: the type of the resource.
         name: its canonical name.
-        authority: that of the server; a name of another one, or a plain one that looks so, is a single part of the path.
+        authority: the authority of the server; a name of another authority, or a plain name in that form, is one path
+            part.
     """
     structured = parse_or_none(name)
     if structured is not None and structured.message_type == message_type:
@@ -196,5 +197,5 @@ def url_of(message_type: str, name: str, authority: str = "") -> str:
 
 
 def _without_empty_parts(path: str) -> str:
-    """Write slashes that follow each other so that proxies do not make one of them."""
+    """Escape repeated slashes, which proxies would merge."""
     return re.sub("(?<=/)/", "%2F", path)

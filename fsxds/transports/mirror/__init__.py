@@ -1,1 +1,1 @@
-"""Keep a directory that Envoy's filesystem subscriptions watch in step with the snapshot."""
+"""The mirror: a directory, watched by Envoy's filesystem subscriptions, that follows the snapshots."""

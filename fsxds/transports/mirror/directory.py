@@ -1,4 +1,4 @@
-"""The output directory on disk: its lock, its temporaries, and files that are replaced whole."""
+"""The output directory on disk: its lock, its temporary file, and atomic replacement of files."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from pathlib import Path, PurePosixPath
 from fsxds.disk_cache.directory_lock import DirectoryLock
 
 OURS = ".fsxds"
-"""The folder of the lock, the manifest and the temporaries: a rename among the direct children of a `watched_directory`
-makes Envoy reload every file below it (ENVOY.md E24), so temporaries need a place of their own on the same file system."""
+"""The folder of the lock, the manifest and the temporary file.
+
+A rename among the direct children of a `watched_directory` makes Envoy reload every file below it (ENVOY.md E24), so
+the temporary file needs a separate folder on the same file system.
+"""
 
 MANIFEST = PurePosixPath(OURS, "manifest.json")
 _LOCK = PurePosixPath(OURS, "lock")
 _TEMPORARY = PurePosixPath(OURS, "next.tmp")
 
 Signature = tuple[int, int, int, int]
-"""Inode, size, time of modification and mode: while it is the same, the file was not changed."""
+"""Inode, size, time of modification and mode: equal signatures mean an unchanged file."""
 
 
 class MirrorDirectory:
-    """One output directory. Every path is relative to it, every OSError is the caller's.
+    """One output directory. Paths are relative to it; the caller handles every OSError.
 
     Args:
-        root: made, with its parents, when it does not exist.
-        durable: what was written survives a power failure: an empty or torn `.pb` makes Envoy delete everything.
-        use: what the process that has it does, for the message to others.
+        durable: sync files so that they survive a power failure: an empty or torn `.pb` makes Envoy delete everything.
+        use: describes this process in the error that another process gets.
     """
 
     def __init__(self, root: Path, *, durable: bool, use: str = "mirrors into this directory") -> None:
@@ -38,10 +40,10 @@ class MirrorDirectory:
         self._unsynced: set[Path] = set()
 
     def hold(self) -> bool:
-        """Lock the directory for this process; return whether it was not locked before.
+        """Lock the directory for this process; return whether it was unlocked before.
 
         Raises:
-            UsageError: another process has it.
+            UsageError: another process holds the lock.
         """
         if self._lock.is_held:
             return False
@@ -53,7 +55,7 @@ class MirrorDirectory:
         self._lock.release()
 
     def signature(self, path: PurePosixPath) -> Signature | None:
-        """Return the signature of a file, None where there is no file of that name."""
+        """Return the signature of a file, or None if the path does not exist."""
         try:
             found = (self.root / path).lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -61,12 +63,12 @@ class MirrorDirectory:
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
     def read(self, path: PurePosixPath) -> bytes | None:
-        """Return the content of a file, None where there is none, or something else than a file."""
+        """Return the content of a file, or None if the path is not a regular file."""
         signature = self.signature(path)
         return (self.root / path).read_bytes() if signature and stat.S_ISREG(signature[3]) else None
 
     def obstacle(self, path: PurePosixPath) -> PurePosixPath | None:
-        """Return what is in the place of a file or of one of its folders and is none; None where there is no such obstacle."""
+        """Return the path of the file or a folder of it, if an entry of another kind is there; None for none."""
         for folder in _folders_of(path):
             signature = self.signature(folder)
             if signature is not None and not stat.S_ISDIR(signature[3]):
@@ -77,11 +79,10 @@ class MirrorDirectory:
     def replace(
         self, path: PurePosixPath, content: bytes, *, is_private: bool = False, changed_at_s: float | None = None
     ) -> Signature | None:
-        """Put a file in place whole, so that a reader sees the old one or the new one; return its signature.
+        """Replace a file atomically, so that a reader sees the old or the new one; return the new signature.
 
-        Envoy reloads a file only when another is renamed over it (ENVOY.md E23), so it is never written in place. Private
-        files are for our own user alone, and so are their folders, except for those that are there. `changed_at_s` is the
-        time of change that the file gets, None for now.
+        Envoy reloads a file only when another is renamed over it (ENVOY.md E23). `is_private` restricts the file and
+        new folders to our user. `changed_at_s` is the modification time; None for now.
         """
         target, temporary = self.root / path, self.root / _TEMPORARY
         self.make_folders(path, is_private=is_private)
@@ -104,7 +105,7 @@ class MirrorDirectory:
         return self.signature(path)
 
     def make_folders(self, path: PurePosixPath, *, is_private: bool = False) -> None:
-        """Make the folders of a file that are not there, for our own user alone if they are private."""
+        """Make the missing parent folders of a file; private ones give access to our user alone."""
         if (self.root / path).parent.exists():
             return
         mode = 0o700 if is_private else 0o755
@@ -114,12 +115,12 @@ class MirrorDirectory:
                 self._unsynced.add((self.root / folder).parent)
 
     def remove(self, path: PurePosixPath) -> None:
-        """Remove a file, whether it is there or not."""
+        """Remove a file if it exists."""
         (self.root / path).unlink(missing_ok=True)
         self._unsynced.add((self.root / path).parent)
 
     def remove_empty_folders(self, path: PurePosixPath) -> None:
-        """Remove those of a file's folders that are empty, the innermost first."""
+        """Remove the empty parent folders of a file, the innermost first."""
         for folder in reversed(_folders_of(path)):
             try:
                 (self.root / folder).rmdir()
@@ -133,7 +134,7 @@ class MirrorDirectory:
             self._unsynced.add((self.root / folder).parent)
 
     def sync(self) -> None:
-        """Make the renames and removals since the last call survive a power failure, once per folder."""
+        """Make the renames and removals since the last call durable, with one sync per folder."""
         while self._unsynced:
             folder = self._unsynced.pop()
             if self.durable:
@@ -145,5 +146,5 @@ class MirrorDirectory:
 
 
 def _folders_of(path: PurePosixPath) -> tuple[PurePosixPath, ...]:
-    """Return the folders of a file within the directory, the outermost first."""
+    """The parent folders of a file below the root, the outermost first."""
     return tuple(reversed(path.parents))[1:]

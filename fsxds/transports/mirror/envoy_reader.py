@@ -1,10 +1,10 @@
-"""What an Envoy has taken of mirrored files, and what it rejected, as the statistics of its admin page say.
+"""Derives from the statistics of an Envoy's admin page which mirrored files Envoy accepted and which it rejected.
 
 | rule | source |
 | --- | --- |
 | Clusters and listeners are taken when an update was accepted since they were written, their version shows, and none of them is warming. | ENVOY.md E57, E59 |
-| Routes are taken when each route configuration that changed, and that Envoy subscribes to, was accepted once more. | ENVOY.md E58 |
-| An update that was rejected since they were written is a NACK of them. | ENVOY.md E59 |
+| Routes are taken when each changed route configuration that Envoy subscribes to was accepted once more. | ENVOY.md E58 |
+| An update that was rejected after the files were written is a NACK of them. | ENVOY.md E59 |
 | An Envoy that shows the version of a list collection reads that file, and no listeners beside it. | ENVOY.md E79 |
 | A type that Envoy does not subscribe to is not waited for. | |
 """
@@ -43,18 +43,13 @@ _FILTER = "|".join((
 
 @dataclass(frozen=True, slots=True)
 class ListVersions:
-    """The versions of the list collections in the files.
-
-    Attributes:
-        now: those that were written last.
-        before: those that were in the files before.
-    """
+    """The versions of the list collections in the files, now and before the last write."""
 
     now: frozenset[Version] = frozenset()
     before: frozenset[Version] = frozenset()
 
     def after(self, now: frozenset[Version]) -> ListVersions:
-        """Return the versions when others were written."""
+        """Return the versions after a write."""
         return self if now == self.now else ListVersions(now, self.now)
 
 
@@ -63,25 +58,22 @@ NO_LISTS = ListVersions()
 
 @dataclass(frozen=True, slots=True)
 class FileRejection:
-    """What an Envoy rejected of the files: of a type the names that may be meant, and its words, None for none."""
+    """A rejection of a type: the names that may have caused it, and Envoy's message (None if unknown)."""
 
     type_url: TypeUrl
     names: frozenset[str]
     reason: str | None = None
 
     def nack(self, written: Snapshot) -> Nack:
-        """Return which versions are meant of those that were written."""
+        """Return the NACK of the versions that may be meant."""
         return nack_of(written.resources(self.type_url).everything, self.names, self.reason)
 
 
 class EnvoyReader:
-    """Follows what one Envoy reads. `mark` before files are written, `look` afterwards, and ask for `standing`.
-
-    Args:
-        page: its admin page.
+    """Follows one Envoy: call `mark` before files are written and `look` afterwards, then read `standing`.
 
     Attributes:
-        lists: the versions of the list collections that it may read.
+        lists: the versions of the list collections that the Envoy may read.
     """
 
     def __init__(self, page: EnvoyPage) -> None:
@@ -92,9 +84,9 @@ class EnvoyReader:
         self._listener_errors: str | None = None
 
     async def mark(self, changes: Mapping[TypeUrl, RowsChange] | None = None) -> None:
-        """Note what Envoy has of some resources, before others of these are written; None stands for all.
+        """Record Envoy's statistics on `changes` before their files are written; None stands for all types.
 
-        What was written before, and is not written now, may still be waited for.
+        Statistics about other types stay as recorded, because an earlier write may still be awaited.
         """
         self._now = now = await self._page.statistics(_FILTER)
         if changes is None or not now:
@@ -104,7 +96,7 @@ class EnvoyReader:
         self._before = kept | {name: value for name, value in now.items() if _is_about(name, changes)}
 
     async def look(self) -> bool:
-        """Ask what Envoy has now; return whether anything changed."""
+        """Fetch Envoy's statistics; return whether they changed."""
         last, self._now = self._now, await self._page.statistics(_FILTER)
         if self._now == last:
             return False
@@ -113,7 +105,7 @@ class EnvoyReader:
         return True
 
     def standing(self, step: Step, written: Snapshot) -> Standing | FileRejection:
-        """Return where Envoy is with a step, all of which is in the files since `written` was written."""
+        """Return Envoy's standing with a step that is entirely in the files since `written` was written."""
         return standing_of(step, written, (self._before, self._now), self._listener_errors, lists=self.lists)
 
 
@@ -125,20 +117,16 @@ def standing_of(
     *,
     lists: ListVersions = NO_LISTS,
 ) -> Standing | FileRejection:
-    """Return where an Envoy is with a step.
+    """Return an Envoy's standing with a step.
 
-    Args:
-        step: what changed.
-        written: what is in the files.
-        looks: the statistics before that was written, and those of now.
-        listener_errors: why it rejected listeners, in its words.
-        lists: the versions of the list collections that are in the files.
+    `written` is the snapshot in the files, `looks` are the statistics before the write and now, `listener_errors` is
+    Envoy's message (None if unknown).
     """
     before, now = looks
     if not now:
         return Standing.PENDING
     if any(_count(now, name) < _count(before, name) for name in before if name.endswith(".update_success")):
-        # It has started again since.
+        # Envoy restarted since.
         before = {}
     reads_list = bool({_listener_version(before), _listener_version(now)} & (lists.now | lists.before))
     standings = [
@@ -148,7 +136,7 @@ def standing_of(
         if type_url == _RDS
         else _standing_of_all(type_url, change, written, (before, now), listener_errors)
         for type_url, change in step.changed.items()
-        # A time to live or an alias is in no file.
+        # A TTL or an alias is in no file.
         if (change.fresh or change.removed) and (type_url in {_RDS, _LISTS} or type_url in _SCOPES)
     ]
     rejection = next((standing for standing in standings if isinstance(standing, FileRejection)), None)
@@ -162,7 +150,6 @@ def _standing_of_all(
     looks: tuple[Statistics, Statistics],
     listener_errors: str | None,
 ) -> Standing | FileRejection:
-    """Return where an Envoy is with clusters or listeners, all of which are in one file."""
     if type_url == _LISTS:
         return Standing.TAKEN
     (before, now), scope = looks, _SCOPES[type_url]
@@ -186,7 +173,7 @@ def _standing_of_list(
     looks: tuple[Statistics, Statistics],
     facts: tuple[ListVersions, str | None],
 ) -> Standing | FileRejection:
-    """Return where an Envoy is with listeners or list collections that reads one of these, which may be as it was."""
+    """Return the standing of an Envoy that reads a list collection, which may be unchanged."""
     (before, now), (lists, listener_errors), scope = looks, facts, _SCOPES[_LDS]
     if _has_grown(f"{scope}.update_rejected", before, now):
         return FileRejection(type_url, change.fresh, listener_errors)
@@ -204,7 +191,6 @@ def _listener_version(statistics: Statistics) -> Version:
 
 
 def _standing_of_routes(change: RowsChange, before: Statistics, now: Statistics) -> Standing | FileRejection:
-    """Return where an Envoy is with route configurations, of which each has a file and a subscription of its own."""
     successes, rejections = (
         {name for name, count in _by_route(counter, now).items() if count > _by_route(counter, before).get(name, 0)}
         for counter in ("success", "rejected")
@@ -216,7 +202,7 @@ def _standing_of_routes(change: RowsChange, before: Statistics, now: Statistics)
 
 
 def _by_route(counter: str, statistics: Statistics) -> dict[str, int]:
-    """Return a counter by the name of the route configuration; several listeners may subscribe to one."""
+    """Return a counter by route configuration name, summed over the listeners that subscribe to it."""
     counts: dict[str, int] = defaultdict(int)
     for name in statistics:
         found = _ROUTES.fullmatch(name)
@@ -226,7 +212,6 @@ def _by_route(counter: str, statistics: Statistics) -> dict[str, int]:
 
 
 def _is_about(name: str, changes: Mapping[TypeUrl, RowsChange]) -> bool:
-    """Whether a statistic counts updates of something that changes."""
     if found := _ROUTES.fullmatch(name):
         routes = changes.get(_RDS, RowsChange())
         return found["name"] in routes.fresh | routes.removed
@@ -246,29 +231,25 @@ def _count(statistics: Statistics, name: str) -> int:
 
 
 Statistics = Mapping[str, str]
-"""The values of statistics by their names, as the page writes them; empty where it did not answer."""
+"""The values of statistics by name, as the admin page prints them; empty if the page did not answer."""
 
 PATIENCE_S = 5.0
 _OK = 200
 
 
 class EnvoyPage:
-    """Asks an admin page. Where its Envoy ends or starts, or is busy, the answer is empty.
-
-    Args:
-        address: where it is.
-    """
+    """Queries an admin page. The answer is empty while the Envoy starts, ends or is busy."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
 
     async def statistics(self, pattern: str) -> Statistics:
-        """Return the statistics whose names match a regular expression, all of one moment."""
+        """Return the statistics that match a regular expression, all from the same moment."""
         text = await self._get("/stats", {"filter": pattern})
         return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
     async def listener_errors(self) -> str | None:
-        """Return which listeners Envoy rejected last, and why, as it words a NACK; without secrets, None for none."""
+        """Return Envoy's last rejection of listeners, worded like its NACK and without secrets; None if none."""
         content = await self._get("/config_dump", {"resource": "dynamic_listeners", "mask": "name,error_state.details"})
         errors = "\n".join(_errors(content))
         return mask_reason(f"Error adding/updating listener(s) {errors}") if errors else None
@@ -292,7 +273,7 @@ class EnvoyPage:
 
 
 def _errors(content: str) -> Iterator[str]:
-    """Yield `name: why` of each listener in a config dump that has an error."""
+    """Yield `name: details` for each listener in a config dump that has an error."""
     try:
         listeners = json.loads(content)["configs"]
     except (ValueError, KeyError, TypeError):
@@ -303,11 +284,11 @@ def _errors(content: str) -> Iterator[str]:
 
 
 class Audience(NamedTuple):
-    """Who reads a directory: the node of which it is the view, and what follows the Envoy; None where that is not known."""
+    """The readers of a directory: the node that has it as its view, and a reader of its Envoy (None if unknown)."""
 
     node: Node = Node("")
     reader: EnvoyReader | None = None
 
 
 ANYBODY = Audience()
-"""Who reads a directory is not known."""
+"""The readers of the directory are not known."""

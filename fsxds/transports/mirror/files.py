@@ -1,4 +1,4 @@
-"""Mirrored files as values, their names, and their content, to bytes and back: a DiscoveryResponse, or one `Resource`."""
+"""Mirrored files as values, their names, and their encoding as DiscoveryResponse or as one `Resource`."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ from fsxds.model.resources import Origin, Resource, version_of_body
 from fsxds.model.set_versions import version_of_set
 from fsxds.model.values import TypeUrl, Version
 
-# Most file systems end at 255 bytes; the suffix, and copies such as `name.bak`, need some of them.
+# Most file systems allow 255 bytes; the suffix, and copies such as `name.bak`, need some of them.
 LONGEST_BYTES = 200
-# Neither is a percent escape, so no other name can come out like it.
+# Neither is a percent escape, so no other name is encoded like it.
 EMPTY = "%empty"
 CUT = "%~"
 _KEPT_BYTES = 150
-# Paths of what has no file, of which a layout asks too.
+# A layout also asks for paths of resources that have no file.
 _SPARE_PATHS = 1000
 
 
 def file_name_of(name: str) -> str:
-    """Return a file name, without suffix, that no other resource name has.
+    """Return a file name, without suffix, that is unique to a resource name.
 
-    Letters, digits, `_`, `-` and dots stay; everything else, and a leading dot, becomes `%XX` per byte of UTF-8. What is
-    then longer than 200 bytes is cut and ends in `%~` and a digest of the name; only the manifest leads back from there.
-    Names that differ in case alone have names of files that differ in case alone: OUT needs a file system on which
-    they differ.
+    Letters, digits, `_`, `-` and dots stay; every other character, and a leading dot, becomes `%XX` per byte of UTF-8.
+    A result longer than 200 bytes is cut and ends in `%~` and a digest of the name; only the manifest leads back from
+    there. Names that differ in case alone need a case-sensitive file system.
     """
     if not name:
         return EMPTY
@@ -55,24 +54,26 @@ def file_name_of(name: str) -> str:
 
 
 COLLECTIONS = (BY_SHORT_NAME["lcds"].type_url,)
-"""The type of files with one `Resource` each, which Envoy is given as `lds_resources_locator: file:///…` (ENVOY.md E79)."""
+"""The types with one `Resource` per file, for Envoy's `lds_resources_locator: file:///...` (ENVOY.md E79)."""
 
 BUNDLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and row.full_state_in_sotw)
 SINGLES = tuple(row.type_url for row in RESOURCE_TYPES if row.rest_path and not row.full_state_in_sotw)
 SINGLES += COLLECTIONS
-"""The types of one file each, and those of one file per resource (ENVOY.md E16). VHDS and LEDS have no form as files."""
+"""The types with one file per type, and those with one file per resource (ENVOY.md E16).
+
+VHDS and LEDS have no form as files.
+"""
 
 FORMS = ("pb", "json", "yaml", "pb_text")
-"""What the names of files can end with for Envoy (ENVOY.md E22): it takes any other suffix for JSON."""
+"""The suffixes that Envoy distinguishes (ENVOY.md E22): it reads a file with any other suffix as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorFile:
-    """One file as it should be: a DiscoveryResponse, or one `Resource`.
+    """One file as it should be: a DiscoveryResponse, or one `Resource` if `is_wrapped`.
 
-    `path` is relative to the directory. `is_stand_in`: the resource is not in the tree; it is an empty ClusterLoadAssignment for
-    a cluster that names it, or there is none in a file for a listener that names an extension. `is_wrapped`: its content is one
-    `Resource`.
+    `path` is relative to the directory. `is_stand_in`: the resource is not in the tree. The file has an empty
+    ClusterLoadAssignment for a cluster that references one, or no resource for a listener that references an extension.
     """
 
     path: PurePosixPath
@@ -84,13 +85,13 @@ class MirrorFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the resources in it."""
+        """The names of the resources in the file."""
         return tuple(resource.name for resource in self.resources)
 
 
 @dataclass(frozen=True, slots=True)
 class FileOnDisk:
-    """One of our files that is there. `content` is what is in it, None where that is not known."""
+    """One of our files on disk. `content` is None if it is not known."""
 
     type_url: TypeUrl
     names: tuple[str, ...]
@@ -103,10 +104,9 @@ Held = Mapping[PurePosixPath, FileOnDisk]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What should be there in the end: `files`, and those of our files that stay as they are: `kept`.
+    """The files that should exist (`files`), and our files that stay as they are (`kept`).
 
-    `kept_resources` are kept although the snapshot does not have them, `left_sources` are config sources that could not be
-    pointed at a file.
+    `kept_resources` stay although the snapshot lacks them; `left_sources` could not be pointed at a file.
     """
 
     files: Mapping[PurePosixPath, MirrorFile]
@@ -116,14 +116,14 @@ class Layout:
 
 
 def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
-    """Return the path of a resource's file within the directory, or with None of a type's bundle.
+    """Return the path of a resource's file within the directory, or of the type's bundle if `name` is None.
 
-    That of a list collection is `lcds/<authority>/<path>`, without the folder where there is no authority.
+    A list collection is at `lcds/<authority>/<path>`, without the folder if it has no authority.
     """
     short_name = BY_TYPE_URL[type_url].short_name
     structured = parse_or_none(name or "") if type_url in COLLECTIONS else None
     if structured is not None:
-        # Its end is percent-encoded already, so that no path can be taken for one with parameters.
+        # The end of the path is percent-encoded already, so no path is mistaken for one with parameters.
         file_name = file_name_of(structured.without_authority.removeprefix(f"/{structured.message_type}/"))
         folders = f"{file_name_of(structured.authority)}/" if structured.authority else ""
         return PurePosixPath(f"{short_name}/{folders}{file_name}{suffix}")
@@ -131,24 +131,20 @@ def path_of(type_url: TypeUrl, name: str | None, suffix: str) -> PurePosixPath:
 
 
 class MirrorPaths:
-    """The paths of files, relative and absolute; making ten thousand takes longer than all else about an unchanged snapshot.
+    """A cache of paths: making ten thousand takes longer than the rest of the work on an unchanged snapshot.
 
-    `keep_only` after every layout forgets those of files that are gone.
-
-    Args:
-        suffix: of all files, such as `.pb`.
-        directory: the absolute path that they are in.
+    Call `keep_only` after every layout.
     """
 
     def __init__(self, suffix: str, directory: PurePosixPath) -> None:
         self._suffix = suffix
         self._directory = directory
-        # By type and name, as `path_of` takes them.
+        # By the arguments of `path_of`.
         self._relative: dict[tuple[TypeUrl, str | None], PurePosixPath] = {}
         self._absolute: dict[tuple[TypeUrl, str | None], PurePosixPath] = {}
 
     def relative(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
-        """Return what `path_of` returns."""
+        """Return the path within the directory, as `path_of`."""
         try:
             return self._relative[type_url, name]
         except KeyError:
@@ -156,7 +152,7 @@ class MirrorPaths:
             return path
 
     def absolute(self, type_url: TypeUrl, name: str | None) -> PurePosixPath:
-        """Return the path with the directory before it."""
+        """Return the path including the directory."""
         try:
             return self._absolute[type_url, name]
         except KeyError:
@@ -164,7 +160,7 @@ class MirrorPaths:
             return path
 
     def keep_only(self, files: Mapping[PurePosixPath, MirrorFile]) -> None:
-        """Forget other files than these, once they are more than these: looking after every layout would cost more."""
+        """Forget other paths once there are twice as many: a check per layout would cost more."""
         if len(self._relative) <= 2 * len(files) + _SPARE_PATHS:
             return
         keys = {(file.type_url, name) for file in files.values() for name in (*file.names, None)}
@@ -173,10 +169,9 @@ class MirrorPaths:
 
 
 def united(wanted: MirrorFile, before: MirrorFile | None) -> MirrorFile:
-    """Return a bundle with what is wanted and, beside it, what was there before.
+    """Return a bundle with the wanted resources and all further ones that were there before.
 
-    Its version is the wanted one where nothing had to be kept, else the digest of what it holds, so that it is not taken
-    for the wanted one.
+    If any are added, its version is a digest, so that the bundle is not mistaken for the wanted one.
     """
     names = set(wanted.names)
     others = tuple(resource for resource in before.resources if resource.name not in names) if before else ()
@@ -195,7 +190,7 @@ RESOURCE = "envoy.service.discovery.v3.Resource"
 
 
 class MirrorEncoding:
-    """Writes and reads the content of mirrored files in one form, one of `FORMS`."""
+    """Encodes and decodes the content of mirrored files in one of `FORMS`."""
 
     def __init__(self, catalogue: Catalogue, form: str) -> None:
         if form not in FORMS:
@@ -209,7 +204,7 @@ class MirrorEncoding:
         self._any: DynamicMessage = catalogue.message_class("google.protobuf.Any")
 
     def encode(self, file: MirrorFile) -> bytes:
-        """Return the bytes of a file: never with a ttl, and no response has `Resource` wrappers (ENVOY.md E18, E19)."""
+        """Encode a file: never with a TTL, and a response has no `Resource` wrappers (ENVOY.md E18, E19)."""
         packed = [self._any(type_url=resource.type_url, value=resource.body) for resource in file.resources]
         if file.is_wrapped:
             wrapper: Message = self._wrapper(name=file.names[0], version=file.version, resource=packed[0])
@@ -218,7 +213,7 @@ class MirrorEncoding:
         return self._format.encode(response, self._printer)
 
     def decode(self, content: bytes, path: PurePosixPath, type_url: TypeUrl) -> MirrorFile | None:
-        """Return what is in one of our files, of any form; None where it cannot be read."""
+        """Decode one of our files, of any form; return None if it cannot be read."""
         found = format_of(path)
         response = self._response_in(content, found, BY_TYPE_URL[type_url].message_type) if found else None
         if response is None:
@@ -247,23 +242,22 @@ class MirrorEncoding:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Put this file in place of the one that is there, if any."""
+    """Put this file in place, over the present one if any."""
 
     file: MirrorFile
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Give Envoy time to read what was written, before what relies on it follows.
+    """Give Envoy time to read the files so far: two files renamed at once race.
 
-    Two files renamed at once race: Envoy then rejects up to a fifth of the listeners, and does not try again
-    (ENVOY.md E26).
+    Envoy then rejects up to a fifth of the listeners, without a retry (ENVOY.md E26).
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove this one of our files."""
+    """Remove one of our files."""
 
     path: PurePosixPath
 
@@ -272,10 +266,7 @@ FileStep = Write | Pause | Remove
 
 
 class Phase(IntEnum):
-    """The phases of a change, with a pause between any two of them.
-
-    Clusters change before the routes and listeners that use them; what is not used any more goes last.
-    """
+    """The phases of a change, with pauses between them: clusters change before their users, unused files go last."""
 
     CLUSTERS = 0
     LISTENERS = 1
@@ -287,7 +278,7 @@ CLUSTERS = BY_SHORT_NAME["cds"]
 
 
 def steps_to(layout: Layout, held: Held) -> tuple[FileStep, ...]:
-    """Return the steps from what is held to a layout; none when all is as it should be."""
+    """Return the steps from the held files to a layout; empty if they already agree."""
     changed = [file for path, file in layout.files.items() if path not in held or held[path].content != file]
     phases: dict[Phase, list[FileStep]] = {phase: [] for phase in Phase}
     for file in sorted(changed, key=lambda file: (_rank(file, held), file.path)):
@@ -308,7 +299,6 @@ def _phase(file: MirrorFile, held: Held) -> Phase:
 
 
 def _unused_files(layout: Layout, held: Held) -> list[PurePosixPath]:
-    """Return what is to be removed, users first."""
     unused = [path for path in held if path not in layout.files and path not in layout.kept]
     ranks = {path: BY_TYPE_URL[held[path].type_url].file_order for path in unused}
     return sorted(unused, key=lambda path: (-ranks[path], path))

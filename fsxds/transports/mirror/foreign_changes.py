@@ -1,4 +1,4 @@
-"""Hear at once when others remove or change mirrored files, and undo that less and less often while they go on."""
+"""Detects at once when others remove or change mirrored files, and limits how often their changes are undone."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from fsxds.model.values import BackOff
 from fsxds.source.listing import identity_of
 from fsxds.source.notifications import Notifications
 
-# So many changes in a row are undone at once; whoever makes more of them writes the files too.
+# This many changes in a row are undone at once; a process that makes more of them also writes the files.
 AT_ONCE = 3
 BACK_OFF = BackOff()
-# Between two looks at the files, at least: somebody may write others beside them all the time.
+# The minimum time between two looks at the files: other files beside them may be written all the time.
 LOOK_EVERY_S = 0.05
 
 
 class ForeignChanges:
-    """Says when to look at the mirrored files before the next rescan. It runs from `start` to `stop`, in the event loop.
+    """Decides when to look at the mirrored files before the next rescan.
 
-    Without inotify, and for changes by other machines, it says nothing.
+    Runs from `start` to `stop`, in the event loop. Without inotify, and for changes by other machines, it detects
+    nothing.
 
     Attributes:
-        hurry: is called when there is something to look at.
+        hurry: called when the files should be looked at.
     """
 
     def __init__(self, hurry: Callable[[], None]) -> None:
         self.hurry = hurry
         self._notifications: Notifications | None = None
-        # Threads take turns: one that arms outlives the task that waits for it.
+        # A lock, because a thread that arms outlives the task that waits for it.
         self._turn = threading.Lock()
         self._is_noted = False
-        # Times of the event loop. No look is due before the first one.
+        # Times of the event loop. No look is due before the first notification.
         self._next_look_s = 0.0
         self._is_calm_at_s = 0.0
         self._restorations = 0
@@ -44,7 +45,8 @@ class ForeignChanges:
         loop = asyncio.get_running_loop()
 
         def note(*_: object) -> None:
-            # In a thread of watchdog, for each file that fsxds writes too: once is enough until the next look.
+            # Runs in a thread of watchdog, also for each file that fsxds writes: one call until the next look is
+            # enough.
             if not self._is_noted:
                 loop.call_soon_threadsafe(self._note)
 
@@ -61,30 +63,30 @@ class ForeignChanges:
                 notifications.stop()
 
     async def watch(self, find_folders: Callable[[], Collection[Path]]) -> None:
-        """Watch these folders, found in a thread, from now on; what happened in them before is to be looked at."""
+        """Watch these folders from now on, and schedule a look if any is new; `find_folders` runs in a thread."""
         if await asyncio.to_thread(self._arm, find_folders):
             self._note()
 
     def _arm(self, find_folders: Callable[[], Collection[Path]]) -> bool:
         identities = {}
         for folder in find_folders():
-            # One that somebody removes just now has an event in its parent.
+            # A folder that is removed meanwhile causes an event in its parent.
             with contextlib.suppress(OSError):
                 identities[str(folder)] = identity_of(str(folder))
         with self._turn:
             return self._notifications is not None and self._notifications.arm(identities).is_new
 
     def due_s(self, latest_s: float) -> float:
-        """Return when to look, at latest as said; both are times of the event loop."""
+        """Return when to look, at `latest_s` at the latest; both are times of the event loop."""
         return min(latest_s, self._next_look_s) if self._is_noted else latest_s
 
     def begin_look(self) -> None:
-        """Note that the files are looked at now."""
+        """Record that the files are looked at now."""
         self._is_noted = False
         self._next_look_s = max(self._next_look_s, asyncio.get_running_loop().time() + LOOK_EVERY_S)
 
     def restored(self) -> float:
-        """Note that files were written again; return for how long the next ones are left as others make them, in seconds."""
+        """Record that files were restored; return for how many seconds further changes by others are left."""
         now_s = asyncio.get_running_loop().time()
         self._restorations = 1 if now_s >= self._is_calm_at_s else self._restorations + 1
         surplus = self._restorations - AT_ONCE

@@ -1,7 +1,8 @@
 """List collections as Envoy reads them from files: with all of their listeners inline.
 
-Envoy skips an entry that is a locator, without a word, and a collection of such alone removes every listener (ENVOY.md E80).
-So what a locator leads to is written in its place, and a collection of which nothing is left is not written at all.
+Envoy silently skips an entry that is a locator, and a collection with only such entries removes every listener
+(ENVOY.md E80). So the resource that a locator leads to is written in its place, and a collection that ends up empty is
+not written.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ LISTENER = BY_SHORT_NAME["lds"]
 COLLECTION = BY_SHORT_NAME["lcds"]
 
 FindListeners = Callable[[Locator], "tuple[Resource, ...] | str"]
-"""Returns the listeners that a locator leads to, one unless it is a glob; or why there are none."""
+"""Returns the listeners that a locator leads to, at most one unless it is a glob; or the reason why there are none."""
 
 ListenerFinder = Callable[[Snapshot], FindListeners]
-"""Finds in a snapshot what locators lead to."""
+"""Returns, for a snapshot, the function that finds its listeners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,9 @@ class InlinedCollection:
     """A list collection without locators.
 
     Attributes:
-        resource: the collection; its version is that of what is in it.
-        left_out: the listeners that are not in it, with the reasons.
-        is_void: its author wrote entries, and all are left out: it would have Envoy remove all listeners.
+        resource: the collection; its version is that of the inlined content.
+        left_out: the listeners that were left out, with the reasons.
+        is_void: all entries of the author were left out: the collection would make Envoy remove all listeners.
     """
 
     resource: Resource
@@ -53,9 +54,10 @@ def by_name(snapshot: Snapshot) -> FindListeners:
 
 
 def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> InlinedCollection:
-    """Return a collection with what its locators lead to in their place; of listeners of one name or address, the first stays.
+    """Return a collection with its locators replaced by listeners; for each name or address, the first listener stays.
 
-    Two would have Envoy reject the collection, and remove the others all the same (ENVOY.md E56, E80).
+    Two with the same name or address make Envoy reject the collection, and still remove all further ones (ENVOY.md E56,
+    E80).
     """
     message: DynamicMessage = catalogue.message_class(COLLECTION.message_type).FromString(collection.body)
     if not any(entry.HasField("locator") for entry in message.entries):
@@ -87,7 +89,6 @@ def inlined(catalogue: Catalogue, collection: Resource, find: FindListeners) -> 
 
 
 def _entries(entry: DynamicMessage, find: FindListeners) -> Iterator[DynamicMessage | str]:
-    """Yield the inline entries for one entry, or why there is none."""
     if not entry.HasField("locator"):
         yield entry
         return

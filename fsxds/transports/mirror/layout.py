@@ -1,4 +1,4 @@
-"""Which files a snapshot makes, and what is in them: config sources that point at files, empty ones where some are missing."""
+"""Decides the files for a snapshot and their content, including config sources that point at files, and stand-ins."""
 
 from __future__ import annotations
 
@@ -29,25 +29,19 @@ from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, SINGLES, Held, L
 from fsxds.transports.mirror.inlining import LISTENER, ListenerFinder, by_name, inlined
 
 Find = Callable[[RequestedResources], PurePosixPath | None]
-"""Returns the absolute path of the file that has what a config source is asked for, None where no file can have it."""
+"""Returns the absolute path of the file with the resources that a config source requests; None if no file has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewrittenResource:
-    """A resource whose config sources point at files.
-
-    `paths` are the files by what the sources are asked for; None for those that stay as they were written.
-    """
+    """A resource with config sources that point at `paths`; None for a source that stays as written."""
 
     resource: Resource
     paths: Mapping[RequestedResources, PurePosixPath | None]
 
 
 class MirrorConfigSources:
-    """Reads and rewrites the config sources of resources; each version of a resource is worked on once.
-
-    `keep_only` after every snapshot forgets what is not served any more. `catalogue` has the message types.
-    """
+    """Reads and rewrites the config sources of resources, once per version. Call `keep_only` after every snapshot."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -57,7 +51,7 @@ class MirrorConfigSources:
         self._rewritten: dict[tuple[TypeUrl, Version], RewrittenResource] = {}
 
     def eds_names(self, clusters: Iterable[Resource]) -> frozenset[str]:
-        """Return the names of the ClusterLoadAssignments that clusters take their endpoints from."""
+        """Return the names of the ClusterLoadAssignments that clusters use."""
         return frozenset(name for cluster in clusters if (name := self._eds_name(cluster)) is not None)
 
     def _eds_name(self, cluster: Resource) -> str | None:
@@ -67,7 +61,7 @@ class MirrorConfigSources:
         return self._eds_names[key]
 
     def routes_of_scopes(self, scopes: Iterable[Resource]) -> tuple[str, ...]:
-        """Return the names of the route configurations that ScopedRouteConfigurations name, sorted."""
+        """Return the sorted names of the route configurations in scopes."""
         messages: Iterable[DynamicMessage] = map(self._finder.parse, scopes)
         names = {message.route_configuration_name for message in messages}
         return tuple(sorted(names - {""}))
@@ -75,8 +69,7 @@ class MirrorConfigSources:
     def rewrite(self, resource: Resource, find: Find) -> RewrittenResource:
         """Return the resource with `path_config_source` instead of each ADS, REST, gRPC or `self` source.
 
-        `initial_fetch_timeout` stays, sources that are paths already stay, and the resource keeps its version: that of
-        what its author wrote.
+        `initial_fetch_timeout` and path sources stay, as does the version: that of the author's content.
         """
         key = resource.type_url, resource.version
         known = self._rewritten.get(key)
@@ -101,13 +94,13 @@ class MirrorConfigSources:
         return RewrittenResource(resource if body is None else replace(resource, body=body), paths)
 
     def keep_only(self, resources: Iterable[Resource]) -> None:
-        """Forget all versions but those of these resources."""
+        """Forget the versions of other resources."""
         keys = {(resource.type_url, resource.version) for resource in resources}
         self._eds_names = {key: value for key, value in self._eds_names.items() if key in keys}
         self._rewritten = {key: value for key, value in self._rewritten.items() if key in keys}
 
     def empty_assignment(self, name: str, origin: Origin) -> Resource:
-        """Return a ClusterLoadAssignment of that name without endpoints."""
+        """Return a ClusterLoadAssignment without endpoints."""
         message_class = self.catalogue.message_class(BY_TYPE_URL[EDS].message_type)
         body = message_class(cluster_name=name).SerializeToString(deterministic=True)
         return Resource(EDS, name, body, version_of_body(EDS, body), origin)
@@ -116,11 +109,7 @@ class MirrorConfigSources:
 class LayoutMaker:
     """Makes the layout of one snapshot after another.
 
-    Args:
-        suffix: of all files, such as `.pb`.
-        sources: reads the clusters, and rewrites config sources.
-        directory: the absolute path that rewritten config sources point into; None leaves them as they are.
-        finder: finds what locators lead to.
+    `directory` is the absolute path for rewritten config sources; None leaves these as they are.
     """
 
     def __init__(
@@ -137,15 +126,13 @@ class LayoutMaker:
         self.paths = MirrorPaths(suffix, directory or PurePosixPath())
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return which files should be there for a snapshot, given what is there."""
+        """Return the layout for a snapshot, given our files on disk."""
         layout = _LayoutBuilder(snapshot, held, self).build()
         self.paths.keep_only(layout.files)
         return layout
 
 
 class _LayoutBuilder:
-    """One layout while it is made."""
-
     def __init__(self, snapshot: Snapshot, held: Held, maker: LayoutMaker) -> None:
         self._snapshot = snapshot
         self._held = held
@@ -157,11 +144,11 @@ class _LayoutBuilder:
         self._kept: set[PurePosixPath] = set()
         self._remarks: list[Remark] = []
         self._left: list[Remark] = []
-        # Types whose missing resources are not removed: they may be defined in a file that was never good, or nowhere yet.
+        # Types with missing resources that are not removed: a file that was never good, or none yet, may define them.
         self._unsure = snapshot.incomplete | snapshot.withheld | snapshot.undeclared
 
     def build(self) -> Layout:
-        """Return the layout: which files there are is decided before what is in them."""
+        """Decide which files exist, then their content."""
         for type_url in SINGLES:
             self._keep_missing_singles(type_url)
         wanted = {type_url: self._served(type_url) for type_url in (*SINGLES, *BUNDLES)}
@@ -209,12 +196,11 @@ class _LayoutBuilder:
         return f"kept: a file that may define {noun} was never good; repair it or remove it"
 
     def _add(self, type_url: TypeUrl, name: str, resources: tuple[Resource, ...], *, is_stand_in: bool = False) -> None:
-        """Add the file of one resource, with the version of just that selection."""
         path = self._paths.relative(type_url, name)
         self._files[path] = MirrorFile(path, type_url, self._version_of_one(type_url, name), resources, is_stand_in)
 
     def _version_of_one(self, type_url: TypeUrl, name: str) -> Version:
-        # Not by `version_of`, which remembers what clients ask for: there may be a hundred thousand files.
+        # Not by `version_of`, which remembers every selection: there may be a hundred thousand files.
         if type_url in self._snapshot.authored:
             return Version(self._snapshot.authored[type_url])
         resource = self._snapshot.resources(type_url).get(name)
@@ -234,7 +220,7 @@ class _LayoutBuilder:
             yield made.resource
 
     def _keep_collection(self, path: PurePosixPath, left_out: tuple[str, ...]) -> None:
-        """Leave a collection as it is: written without what is not known, it would have Envoy remove listeners."""
+        """Leave a collection as it is: written without unknown listeners it would make Envoy remove them."""
         if path in self._held:
             self._kept.add(path)
         what = "kept as it was" if path in self._held else "not written"
@@ -248,7 +234,7 @@ class _LayoutBuilder:
 
     def _add_bundle(self, type_url: TypeUrl, resources: tuple[Resource, ...]) -> None:
         path = self._paths.relative(type_url, None)
-        # There may be one of another form, from before that was changed.
+        # There may be a bundle in another form, from before the form was changed.
         paths = [at for at in self._held if self._held[at].type_url == type_url]
         before = self._held.get(path) or (self._held[paths[0]] if paths else None)
         if before is None or type_url not in self._unsure:
@@ -268,7 +254,7 @@ class _LayoutBuilder:
         return MirrorFile(self._paths.relative(type_url, None), type_url, version, resources)
 
     def _add_stand_ins(self) -> None:
-        """Write an empty ClusterLoadAssignment where a cluster names a removed one: Envoy would keep its endpoints (ENVOY.md E27)."""
+        """Write an empty ClusterLoadAssignment for a removed one in use: Envoy would keep endpoints (ENVOY.md E27)."""
         bundle = self._files.get(self._paths.relative(CDS, None))
         clusters = bundle.resources if bundle else self._held_clusters()
         for name in sorted(self._sources.eds_names(clusters)):
@@ -281,7 +267,7 @@ class _LayoutBuilder:
         return tuple(resource for content in contents if content for resource in content.resources)
 
     def _add_stand_in(self, type_url: TypeUrl, name: str) -> None:
-        """Write no endpoints; or that there is no such extension, so that Envoy takes the default at once (ENVOY.md E87)."""
+        """Write no endpoints, or no extension, so that Envoy takes its default at once (ENVOY.md E87)."""
         origin = Origin(self._paths.relative(type_url, name), 1)
         resources = (self._sources.empty_assignment(name, origin),) if type_url == EDS else ()
         self._add(type_url, name, resources, is_stand_in=True)
@@ -304,7 +290,7 @@ class _LayoutBuilder:
         self._left.append(Remark(subject, reason))
 
     def _will_be(self, type_url: TypeUrl, name: str) -> bool:
-        """Whether there will be a file of this resource, other than as a stand-in."""
+        """Whether there will be a file of this resource that is not a stand-in."""
         if type_url not in self._snapshot.withheld and name in self._snapshot.resources(type_url):
             return True
         return bool(self._kept) and self._paths.relative(type_url, name) in self._kept
@@ -324,11 +310,10 @@ class _LayoutBuilder:
         return type_url in {EDS, ECDS} and type_url not in self._snapshot.incomplete | self._snapshot.withheld
 
     def _routes_of_scopes(self) -> tuple[str, ...]:
-        """Return the routes that scopes name: Envoy asks for all of them through one path, which can hold but one."""
+        """Return the route names in scopes: Envoy requests all of them through one path, which can hold only one."""
         return self._sources.routes_of_scopes(self._served(SRDS)) or tuple(self._snapshot.resources(RDS))
 
 
 def _some(names: Iterable[str]) -> str:
-    """Name a few of many."""
     first, *rest = sorted(names)
     return f"{first!r}" if not rest else f"{first!r} and {len(rest)} more"

@@ -1,4 +1,4 @@
-"""Which files of the output directory are ours: the manifest on disk, and what this process wrote."""
+"""The record of our files in the output directory: the manifest on disk, and the files that this process wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fsxds.transports.mirror.files import BUNDLES, COLLECTIONS, FORMS, SINGLES, 
 from fsxds.transports.mirror.resource_layout import is_path_of_resource
 
 LAYOUT = 1
-"""The version of the format: a manifest of another one is not read."""
+"""The version of the format: a manifest of another version is not read."""
 
 # A list collection may be in a folder of its authority: `lcds/example.com/edge.yaml`.
 _WITH_AUTHORITIES = {BY_TYPE_URL[type_url].short_name for type_url in COLLECTIONS}
@@ -25,9 +25,9 @@ _OF_AUTHORITY = 3
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One of our files: the type and the names in it, and whether it is a stand-in (see `MirrorFile`).
+    """One of our files: the type and names in it, and whether it is a stand-in (see `MirrorFile`).
 
-    `digest` is the SHA-256 of its bytes, None while it is about to be written: it is ours then, whatever it holds.
+    `digest` is the SHA-256 of its bytes; None while it is about to be written: it is ours with any content then.
     """
 
     type_url: TypeUrl
@@ -40,7 +40,7 @@ ManifestRows = Mapping[PurePosixPath, ManifestRow]
 
 
 def encode_manifest(rows: ManifestRows) -> bytes:
-    """Write the manifest: the same rows make the same bytes."""
+    """Encode the manifest; equal rows yield equal bytes."""
     files = [_fields(path, row) for path, row in sorted(rows.items())]
     return json.dumps({"layout": LAYOUT, "files": files}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
@@ -51,10 +51,10 @@ def _fields(path: PurePosixPath, row: ManifestRow) -> dict[str, object]:
 
 
 def decode_manifest(content: bytes) -> dict[PurePosixPath, ManifestRow]:
-    """Read a manifest.
+    """Decode a manifest.
 
     Raises:
-        ValueError: it is not one, or it names a file that fsxds cannot have written.
+        ValueError: it is not a manifest, or it names a file that fsxds cannot have written.
     """
     try:
         document = json.loads(content)
@@ -73,7 +73,7 @@ def _row(fields: Mapping[str, object]) -> ManifestRow:
 
 
 def _checked(path: PurePosixPath) -> PurePosixPath:
-    """Reject what would lead out of the directory: rows are files that may be overwritten and removed."""
+    """Reject paths that lead out of the directory: the files of rows may be overwritten and removed."""
     stem, _, form = path.name.rpartition(".")
     if form in FORMS and is_path_of_resource(path):
         return path
@@ -90,7 +90,7 @@ def _checked(path: PurePosixPath) -> PurePosixPath:
 class MirrorRecords:
     """The files of one directory that fsxds wrote, across restarts.
 
-    `load` comes first; `announce` before any file changes, `save` after, so that a crash leaves no file that is not known.
+    Call `load` first, `announce` before any file changes and `save` after, so that a crash leaves no unrecorded file.
     """
 
     def __init__(self, directory: MirrorDirectory, encoding: MirrorEncoding) -> None:
@@ -101,15 +101,15 @@ class MirrorRecords:
         # The manifest as it is on disk.
         self._manifest = b""
         self._manifest_signature: Signature | None = None
-        # What is in a file while it has the signature.
+        # The content of a file while the file has this signature.
         self._known: dict[PurePosixPath, tuple[Signature | None, MirrorFile]] = {}
 
     def forget(self) -> None:
-        """Have the next `load` read the manifest again: another process may have had the directory."""
+        """Make `load` read the manifest again: another process may have used the directory."""
         self._is_loaded = False
 
     def load(self) -> None:
-        """Read the manifest, unless it is known. Where it is damaged, no file is known to be ours."""
+        """Read the manifest, unless it is loaded. If it is damaged, we own no file."""
         if self._is_loaded:
             return
         self._known = {}
@@ -118,13 +118,13 @@ class MirrorRecords:
         try:
             self._rows = decode_manifest(self._manifest) if self._manifest else {}
         except ValueError:
-            # Then equal files are adopted, and others reported with what to do.
+            # Equal files are then adopted, and other files are reported with a remedy.
             self._rows = {}
         self._is_loaded = True
 
     @property
     def paths(self) -> Collection[PurePosixPath]:
-        """Our files."""
+        """The paths of our files."""
         return self._rows.keys()
 
     def owns(self, path: PurePosixPath) -> bool:
@@ -132,13 +132,13 @@ class MirrorRecords:
         return path in self._rows
 
     def owns_content(self, path: PurePosixPath, content: bytes | None) -> bool:
-        """Whether one of our files still has the content that fsxds wrote; None stands for one that is not there."""
+        """Whether one of our files still has the content that fsxds wrote; None for a missing file."""
         return content is not None and self._rows[path].digest in {None, hashlib.sha256(content).hexdigest()}
 
     def changed_by_others(self) -> dict[PurePosixPath, Signature | None]:
-        """Return our files that others removed or wrote since, with what is there now.
+        """Return our files, and the manifest, if others removed or wrote them, with their current signatures.
 
-        The manifest is one of them: the lock may have been removed with the folder of both.
+        The lock may have been removed with the folder of both.
         """
         known = {path: signature for path, (signature, _) in self._known.items()}
         if self._manifest:
@@ -147,9 +147,9 @@ class MirrorRecords:
         return {path: signature for path, signature in found.items() if signature != known[path]}
 
     def held(self, snapshot: Snapshot) -> dict[PurePosixPath, FileOnDisk]:
-        """Return our files that are there, and forget those that are not.
+        """Return our files that exist, and forget missing ones.
 
-        Bundles that would lose something to this snapshot are read, if need be: to keep it, or to keep it for a while.
+        A bundle that would lose resources with this snapshot is read, so that these can be kept for a while.
         """
         held: dict[PurePosixPath, FileOnDisk] = {}
         for path, row in list(self._rows.items()):
@@ -171,11 +171,11 @@ class MirrorRecords:
         return content
 
     def announce(self, files: Iterable[MirrorFile]) -> None:
-        """Write down what will be ours."""
+        """Record in the manifest that these files will be ours."""
         self._write(self._rows | {file.path: _row_of(file, None) for file in files})
 
     def record(self, file: MirrorFile, content: bytes, signature: Signature | None) -> None:
-        """Remember what is in a file while it has this signature."""
+        """Record the content of a file with this signature."""
         self._rows[file.path] = _row_of(file, hashlib.sha256(content).hexdigest())
         self._known[file.path] = signature, file
 
@@ -185,7 +185,7 @@ class MirrorRecords:
         self._known.pop(path, None)
 
     def save(self) -> None:
-        """Write the manifest, if it is not what is on disk."""
+        """Write the manifest if it differs from the one on disk."""
         self._write(self._rows)
 
     def _write(self, rows: dict[PurePosixPath, ManifestRow]) -> None:

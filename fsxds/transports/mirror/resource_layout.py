@@ -1,7 +1,7 @@
-"""The layout `resources`: one `Resource` for each file, at the path of its name; a folder is what a glob stands for.
+"""The layout `resources`: one `Resource` per file, at the path of its name; a glob corresponds to a folder.
 
-`xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the plain name `foo/bar` of the type, as in URLs.
-Names of other authorities are in `@<authority>/<type>/…`. Source: xRFC TP1, "File transport".
+`xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the plain name `foo/bar` of the type, as in
+URLs. Names of other authorities are in `@<authority>/<type>/...`. Source: xRFC TP1, "File transport".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import TypeUrl
 from fsxds.transports.mirror.files import FORMS, Held, Layout, MirrorFile, file_name_of
 
-# A longer one is one file name, which is cut: systems end at 4096 bytes.
+# A longer path becomes one file name, which is cut: systems allow 4096 bytes.
 LONGEST_PATH = 1000
 
 _OTHERS = "@"
@@ -24,9 +24,9 @@ _ENDS = tuple(f".{form}" for form in FORMS)
 
 
 def path_of_resource(row: ResourceType, name: str, authority: str) -> PurePosixPath:
-    """Return the path of a resource's file in the directory, without suffix; authority is that of the tree.
+    """Return the path of a resource without suffix; `authority` is that of the tree.
 
-    No two structured names have the same; that of a plain name may be that of a structured one as well.
+    It is unique among structured names; a plain name may share it with a structured one.
     """
     found = parse_or_none(name) or ResourceName("", row.message_type, name)
     written, question_mark, parameters = found.without_authority.removeprefix(f"/{found.message_type}/").partition("?")
@@ -37,34 +37,29 @@ def path_of_resource(row: ResourceType, name: str, authority: str) -> PurePosixP
 
 
 def _folder_name_of(segment: str) -> str:
-    """Return the name of a folder, which is never that of a file."""
+    """Return the name of a folder, which is never the name of a file."""
     name = file_name_of(segment)
     stem, dot, end = name.rpartition(".")
     return f"{stem}%2E{end}" if dot and f".{end}" in _ENDS else name
 
 
 def is_path_of_resource(path: PurePosixPath) -> bool:
-    """Whether a file may be one of this layout."""
+    """Whether a file may be part of this layout."""
     parts = path.parts[1:] if path.parts[:1] and path.parts[0].startswith(_OTHERS) else path.parts
     return len(parts) > 1 and parts[0] in BY_MESSAGE_TYPE and ".." not in parts
 
 
 class ResourceLayoutMaker:
-    """Makes the layout of one snapshot after another.
-
-    Args:
-        suffix: of all files, such as `.yaml`.
-        authority: that of the tree; empty for none.
-    """
+    """Makes the layout of one snapshot after another; `authority` is that of the tree, empty for none."""
 
     def __init__(self, suffix: str, authority: str) -> None:
         self.suffix = suffix
         self.authority = authority
-        # Of what is laid out: making them takes longer than all else.
+        # A cache: making the paths takes longer than the rest of the layout.
         self._paths: dict[Key, PurePosixPath] = {}
 
     def lay_out(self, snapshot: Snapshot, held: Held) -> Layout:
-        """Return which files should be there for a snapshot, given what is there."""
+        """Return the layout for a snapshot, given our files on disk."""
         files: dict[PurePosixPath, MirrorFile] = {}
         remarks: list[Remark] = []
         paths: dict[Key, PurePosixPath] = {}
@@ -100,7 +95,7 @@ def _served(snapshot: Snapshot) -> Iterator[Resource]:
 
 
 def _goes_before(file: MirrorFile, other: MirrorFile, held: Held) -> bool:
-    """Whether of two resources at one path this one has the file: that which has it now, else the structured name."""
+    """Whether `file` gets the path that `other` has too: the present owner stays, else the structured name wins."""
     present = held.get(file.path)
     if present is not None and present.names in {file.names, other.names}:
         return present.names == file.names

@@ -1,4 +1,4 @@
-"""Keep a directory of files, for Envoys that watch paths, in step with one snapshot after another."""
+"""Keeps a directory of files, for Envoys that watch paths, in step with one snapshot after another."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ from fsxds.transports.mirror.resource_layout import ResourceLayoutMaker
 Value = TypeVar("Value")
 
 BACK_OFF = BackOff()
-# Between two looks at an Envoy that is to read what was written; the second is for one whose page did not change.
+# The pause between two looks at an Envoy that should read new files, and its limit while the page does not change.
 READ_EVERY_S, READ_EVERY_AT_MOST_S = 0.05, 1.0
 
-# The layout of a file for each resource.
+# The layout with one file per resource.
 RESOURCES = "resources"
 EVERYTHING = frozenset((WILDCARD,))
-# The types of which a server can be asked for everything.
+# The types with a wildcard subscription.
 LISTED = tuple(row for row in RESOURCE_TYPES if row is not BY_SHORT_NAME["vhds"])
 
 
@@ -66,12 +66,10 @@ class MirrorOptions:
     Attributes:
         form: `pb`, `json`, `yaml` or `pb_text`.
         rewrite_config_sources: point the config sources inside of resources at the files.
-        durable: sync each file to the disk before it takes the place of the old one.
-        pause_s: how long Envoy gets to read what was written before what relies on it follows.
-        rescan_s: how often to look whether others removed or changed a file.
-        finder: finds what the locators in list collections lead to.
-        layout: `envoy`, what Envoy subscribes to, or `resources`, a file for each resource.
-        authority: that of the tree.
+        durable: sync each file before it replaces the old one.
+        pause_s: how long Envoy gets to read files before files that rely on them follow.
+        rescan_s: how often to check for changes by others.
+        layout: `envoy`, for Envoy's subscriptions, or `resources`, one file per resource.
     """
 
     form: str = "pb"
@@ -86,10 +84,10 @@ class MirrorOptions:
 
     @classmethod
     def of(cls, settings: Settings, rule: MirrorRule, finder: ListenerFinder) -> MirrorOptions:
-        """Return how the files of a directory are written: as its rule says, and else the settings.
+        """Return the options for a directory, from its rule, else from the settings.
 
         Raises:
-            UsageError: they are not for Envoy, and something is said of an Envoy that reads them.
+            UsageError: the layout is not for Envoy, but an option for Envoys is set.
         """
         layout = rule.layout or settings.mirror_layout
         of_envoy = _first(rule.config_sources, settings.mirror_config_sources) or rule.admin is not None
@@ -113,12 +111,9 @@ def _first(of_rule: Value | None, of_settings: Value) -> Value:
 
 
 class Mirror:
-    """Keeps the files of one directory equal to snapshots; a context manager that gives the directory back.
+    """Keeps the files of one directory equal to snapshots; a context manager that holds the directory.
 
-    Blocking: call it outside of the event loop. Calls take turns.
-
-    Attributes:
-        lists: the versions of the list collections that it wrote.
+    Blocking: call it outside of the event loop. Calls are serialized by a lock.
     """
 
     def __init__(self, root: Path, catalogue: Catalogue, options: MirrorOptions | None = None) -> None:
@@ -143,7 +138,7 @@ class Mirror:
         self._left_changed: dict[PurePosixPath, Signature | None] = {}
 
     def change(self, options: MirrorOptions) -> None:
-        """Write by these options from now on; form and config sources stay as they were."""
+        """Use other options from now on; the form and the rewriting of config sources stay."""
         self._options = options
         if isinstance(self._layouts, LayoutMaker):
             self._layouts.finder = options.finder
@@ -158,28 +153,28 @@ class Mirror:
 
     @property
     def rescan_s(self) -> float:
-        """How often to ask whether something changed."""
+        """How often to call `has_changed`."""
         return self._options.rescan_s
 
     @property
     def pause_s(self) -> float:
-        """How long Envoy gets to read what was written."""
+        """How long Envoy gets to read new files."""
         return self._options.pause_s
 
     def has_changed(self) -> bool:
-        """Whether one of our files was removed or changed by others since the last write; OSError where that cannot be known."""
+        """Whether others removed or changed a file of ours since the last write; OSError if that is unknown."""
         with self._turn:
             return self._records.changed_by_others() != self._left_changed
 
     def folders(self) -> frozenset[Path]:
-        """Return the directory and those below it that hold our files."""
+        """Return the directory and its folders with our files."""
         with self._turn:
             return frozenset(self.root / folder for path in self._records.paths for folder in path.parents)
 
     def __enter__(self) -> Self:
-        """Take the directory at once; UsageError when another process has it.
+        """Lock the directory; UsageError if another process holds it.
 
-        One that cannot be made or read yet is no error here: each `write` tries again.
+        If the directory cannot be made or read yet, each `write` tries again.
         """
         self._is_interrupted.clear()
         with self._turn, contextlib.suppress(OSError):
@@ -187,13 +182,13 @@ class Mirror:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the directory back, when a write that is under way has ended."""
+        """Interrupt a current write, wait for its end, and release the directory."""
         self.interrupt()
         with self._turn:
             self._directory.release()
 
     def interrupt(self) -> None:
-        """Let a write that is under way end after its present file, and all others do nothing, until entered again."""
+        """End a current write after its present file; further writes do nothing until entered again."""
         self._is_interrupted.set()
 
     def _take(self) -> None:
@@ -202,11 +197,11 @@ class Mirror:
         self._records.load()
 
     def write(self, snapshot: Snapshot) -> FilesWritten:
-        """Bring the files in step with a snapshot, from whatever is there.
+        """Bring the files in step with a snapshot, from any present state.
 
         Raises:
-            OSError: some were not written; calling again goes on from there.
-            UsageError: another process has the directory.
+            OSError: some were not written; call again to continue.
+            UsageError: another process holds the directory.
         """
         with self._turn:
             started_s = time.monotonic()
@@ -224,7 +219,7 @@ class Mirror:
                 self._do(work)
             finally:
                 self._records.save()
-            # What others did while this wrote is for the next look.
+            # The next look detects changes that others made during this write.
             self._left_changed = dict(self._records.changed_by_others().items() & changed.items())
             return FilesWritten(
                 generation=snapshot.generation,
@@ -239,7 +234,7 @@ class Mirror:
             )
 
     def _blocked(self, steps: Iterable[FileStep]) -> Iterator[Remark]:
-        """Yield the files to write in whose place is something that fsxds did not write; an equal file is adopted."""
+        """Yield the files that are not written, because others wrote the present ones; equal files are adopted."""
         for file in {step.file.path: step.file for step in steps if isinstance(step, Write)}.values():
             if (obstacle := self._directory.obstacle(file.path)) is not None:
                 reason = f"{obstacle} is not what fsxds wrote, and stays; move it away to have this file written"
@@ -268,10 +263,10 @@ class Mirror:
         self._directory.sync()
 
     def _put(self, file: MirrorFile, work: _Work) -> bool:
-        """Write a file unless it has these bytes already; return whether it was written."""
+        """Write a file unless it has these bytes already; return whether it did."""
         content = self._encoding.encode(file)
         is_secret = BY_TYPE_URL[file.type_url].is_secret
-        # A key inside a cluster is as secret; what `fsxds export` would withhold, others of the machine are not to read.
+        # A key inside a cluster is as secret: other users must not read resources that `fsxds export` would withhold.
         is_private = is_secret or any(self._credentials.are_in(one.type_url, one.body) for one in file.resources)
         signature = self._directory.signature(file.path)
         is_open = is_private and signature is not None and signature[3] & 0o077 != 0
@@ -279,7 +274,7 @@ class Mirror:
         if is_new:
             self._announce(work)
             if not is_secret:
-                # Files that others read may be beside it.
+                # The folder may also have files that others read.
                 self._directory.make_folders(file.path)
             signature = self._directory.replace(file.path, content, is_private=is_private)
             work.written.append(file.path)
@@ -287,7 +282,6 @@ class Mirror:
         return is_new
 
     def _drop(self, path: PurePosixPath, work: _Work) -> None:
-        """Remove one of our files, unless something else was put in its place."""
         if self._records.owns_content(path, self._directory.read(path)):
             self._announce(work)
             self._directory.remove(path)
@@ -305,8 +299,6 @@ class Mirror:
 
 
 class _Work:
-    """The steps of one snapshot, and what came of them."""
-
     def __init__(self, steps: tuple[FileStep, ...]) -> None:
         self.steps = steps
         self.is_announced = False
@@ -316,53 +308,51 @@ class _Work:
 
 
 def write_once(snapshot: Snapshot, mirror: Mirror) -> FilesWritten:
-    """Write one snapshot and give the directory back; raises as `Mirror.write`."""
+    """Write one snapshot and release the directory; raises as `Mirror.write`."""
     with mirror:
         return mirror.write(snapshot)
 
 
 class Mirroring:
-    """Keeps a directory in step with what a node is served; a snapshot that was overtaken is skipped.
+    """Keeps a directory in step with the snapshots of a node's channel; skips a snapshot that a newer one overtook.
 
-    Files that others remove or change are written again: at once, or with a growing pause while they go on, and in any case
-    at the next rescan.
+    Files that others change are written again: at once, with a growing pause if they go on, or at the next rescan.
 
-    A step of a rollout is taken when its files are written and `MirrorOptions.pause_s` has passed: Envoys have read them then.
-    Where a reader knows the Envoy, it is taken when that has taken it, and rejected when that rejects it.
+    A step of a rollout is taken when its files are written and `MirrorOptions.pause_s` has passed: Envoys have read
+    them then. If a reader follows the Envoy, its answer counts instead.
 
-    A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, … 30 seconds, and with each
-    newer snapshot. A snapshot on which it failed three times in a row by an error of fsxds is set aside: the files stay as
-    they are until the next one.
+    A full disk, a read-only or missing directory is reported and tried again after 1, 2, 4, ... 30 seconds, and with
+    each newer snapshot. A snapshot that failed three times in a row by an error of fsxds is set aside until the next
+    one.
 
     Attributes:
-        root: the directory.
-        node: of which the directory is the view.
-        has_written: is set when the first snapshot is in the directory.
+        node: the node that the directory is the view of.
+        has_written: set when the first snapshot is in the directory.
     """
 
     transport: Final = "mirror"
 
     def __init__(self, channels: Channels, mirror: Mirror, observer: Observer, audience: Audience = ANYBODY) -> None:
         self._channels = channels
-        # That of the node, while `keep_mirrored` runs.
+        # The channel of the node, while `keep_mirrored` runs.
         self._channel: Channel
         self._mirror = mirror
         self._observer = observer
         self._attempts = Attempts(lambda error: observer(SnapshotSetAside("mirror", error)))
-        # What is in the directory, and its number, 0 when its channel has served something else since.
+        # The snapshot in the directory, and its generation; 0 if the channel has served another snapshot since.
         self._written: Snapshot | None = None
         self._generation = 0
-        # How that differs from what was there before, until its Envoy has answered, where it is known.
+        # The difference to the files before, until the Envoy, if it is known, has answered.
         self._unanswered: Step | None = None
-        # That of which a rejection was reported, and the rejection while the files are as its Envoy rejected them.
+        # The snapshot with a reported rejection, and the rejection while the files are as the Envoy rejected them.
         self._rejected: Snapshot | None = None
         self._rejection: FileRejection | None = None
         self._since_s = self._reached_s = 0.0
-        # Somebody waits for the Envoy to take it.
+        # Set while a rollout waits for the Envoy.
         self._is_awaited = asyncio.Event()
         self._ask_for_everything()
         self._failures = 0
-        # Reached when there may be another channel, or the files, to look at.
+        # Rescheduled when there may be another channel, or changed files, to look at.
         self._limit: asyncio.Timeout | None = None
         self._foreign = ForeignChanges(self._hurry)
         self.root = mirror.root
@@ -372,32 +362,32 @@ class Mirroring:
 
     @property
     def name(self) -> str:
-        """What it is called in the log."""
+        """Its name in the log."""
         return str(self.root)
 
     @property
     def identity(self) -> str:
-        """Whose vote it has a part of: its own."""
+        """The voter that it counts as: itself."""
         return self.name
 
     node_count = 1
 
     @property
     def has_returned(self) -> bool:
-        """Whether it has shown that it stays: it is a part of this process."""
+        """Whether it has shown that it stays: always, as a part of this process."""
         return True
 
     @property
     def is_away(self) -> bool:
-        """Whether nothing can be sent to it: files can be written at any time."""
+        """Whether it cannot be reached: never, since files can be written at any time."""
         return False
 
     def standing(self, step: Step) -> Standing:
-        """Return whether the files have what a step brings, and their Envoy has taken or rejected it, where it is known."""
+        """Return whether the step's files are written and the Envoy, if known, has answered."""
         return Standing.PENDING if self._generation < step.snapshot.generation else self._standing(step)
 
     def _standing(self, step: Step) -> Standing:
-        """Return whether its Envoy has answered what was written; report the rejection."""
+        """Return whether the Envoy has answered; report a rejection."""
         if self._reader is None or self._written is None:
             return Standing.TAKEN
         standing = self._reader.standing(step, self._written)
@@ -411,16 +401,15 @@ class Mirroring:
         return Standing.TAKEN
 
     def _look_at_answer(self) -> None:
-        """Look whether its Envoy has answered what was written; no step may wait for that."""
         if self._unanswered is not None and self._standing(self._unanswered) is Standing.TAKEN:
             self._unanswered = None
 
     def selected(self, _: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names of a type that it has files of: all."""
+        """Return the selected names of a type: all."""
         return names
 
     def sync_state(self) -> SyncState:
-        """Return how the directory, and its Envoy where it is known, stand with what the channel serves."""
+        """Return how the directory, and its Envoy if known, compare to the current snapshot."""
         served = self._channel.store.current
         return combined_state(
             SyncState.STALE
@@ -430,7 +419,7 @@ class Mirroring:
         )
 
     def status(self) -> ClientStatus:
-        """Return what was written, and what of it an Envoy is known to have taken or rejected."""
+        """Return the written types, with the answer of the Envoy if known."""
         return ClientStatus(self.node, self.transport, self._watches(), self._since_s)
 
     def _watches(self) -> Iterator[WatchStatus]:
@@ -445,18 +434,20 @@ class Mirroring:
                 yield _watch_of(rows, known, self._reached_s, self._generation)
 
     def wake(self) -> None:
-        """Do nothing: it waits for what is served by itself."""
+        """Do nothing: `keep_mirrored` waits for new snapshots."""
 
     def follow(self, channel: Channel) -> None:
-        """Look at another channel from now on, which the mirror has joined already."""
-        # What it serves may have been published before what is written.
+        """Follow another channel, which the mirror has already joined."""
+        # Its snapshot may have been published before the written one.
         self._channel, self._generation = channel, 0
         end_wait(self._limit, asyncio.get_running_loop().time())
 
     async def keep_mirrored(self) -> Never:
         """Write each newer snapshot until cancelled, which ends a write after its present file.
 
-        UsageError, when another process has the directory, is the caller's, and so is ProtocolError, when the node has no view.
+        Raises:
+            UsageError: another process holds the directory.
+            ProtocolError: the node has no view.
         """
         self._ask_for_everything()
         self._channel = await self._channels.channel_of(self.node, holds=True)
@@ -477,19 +468,19 @@ class Mirroring:
             await self._foreign.stop()
 
     def _ask_for_everything(self) -> None:
-        """Have other servers asked for all that they have: nobody knows which files are read."""
+        """Subscribe to all resources of other servers: which files are read is unknown."""
         for row in LISTED:
             self._channels.on_demand.ask(self, row.type_url, EVERYTHING)
 
     def _with_unanswered(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot by which nothing is removed that another server may have, which has not answered yet."""
+        """Mark types as incomplete until other servers have answered, so that no resource of theirs is removed."""
         unanswered = frozenset(
             row.type_url for row in LISTED if self._channels.on_demand.unanswered(row.type_url, EVERYTHING)
         )
         return replace(snapshot, incomplete=snapshot.incomplete | unanswered) if unanswered else snapshot
 
     async def keep_read(self, reader: EnvoyReader) -> Never:
-        """Look at the Envoy while somebody waits for it, until cancelled."""
+        """Poll the Envoy while a rollout waits for it, until cancelled."""
         while True:
             await self._is_awaited.wait()
             self._is_awaited.clear()
@@ -502,7 +493,7 @@ class Mirroring:
             await asyncio.sleep(READ_EVERY_S)
 
     async def _next(self) -> Snapshot:
-        """Return the next snapshot to write: a newer one, or the same again when others removed or changed a file."""
+        """Return the next snapshot: a newer one, or the same again after changes by others."""
         while True:
             until_s = asyncio.get_running_loop().time() + self._mirror.rescan_s
             with contextlib.suppress(TimeoutError):
@@ -511,17 +502,17 @@ class Mirroring:
             try:
                 has_changed = await asyncio.to_thread(self._mirror.has_changed)
             except OSError:
-                has_changed = True  # Writing will report what is wrong.
+                has_changed = True  # `write` reports the error.
             if has_changed and self._channel.store.current is not None:
                 return self._channel.store.current
 
     def _hurry(self) -> None:
-        """Let the wait for a snapshot end when the files are to be looked at, but not the one after a failure."""
+        """End the wait if a look at the files is due, but not after a failure."""
         if not self._failures and self._limit is not None and (until_s := self._limit.when()) is not None:
             end_wait(self._limit, self._foreign.due_s(until_s))
 
     async def _newer_than(self, generation: int, until_s: float) -> Snapshot:
-        """Wait for a newer snapshot. Raises TimeoutError when there is none in time, or perhaps in another channel."""
+        """Wait for a newer snapshot; TimeoutError if there is none in time, or the channel may have changed."""
         async with asyncio.timeout_at(until_s) as limit:
             self._limit = limit
             try:
@@ -536,7 +527,7 @@ class Mirroring:
         try:
             report = await asyncio.to_thread(self._mirror.write, self._with_unanswered(snapshot))
         except asyncio.CancelledError:
-            # The thread goes on; the process shall not wait for ten thousand files.
+            # The thread continues, but the process does not wait for ten thousand files.
             self._mirror.interrupt()
             raise
         except OSError as error:
@@ -576,7 +567,6 @@ def _changes(before: Snapshot, after: Snapshot) -> dict[TypeUrl, RowsChange]:
 
 
 def _watch_of(rows: Rows, standing: Standing | FileRejection, since_s: float, generation: int) -> WatchStatus:
-    """Return the state of a type that was written; its Envoy, where it is known, stands so with what changed."""
     rejection = standing if isinstance(standing, FileRejection) and standing.type_url == rows.type_url else None
     if rejection is not None:
         state = SyncState.NACK

@@ -1,1 +1,1 @@
-"""Serve snapshots by REST long poll."""
+"""The REST long poll transport."""

@@ -1,4 +1,4 @@
-"""POST /v3/discovery:* over aiohttp: which path answers, error responses, and polls that are held."""
+"""POST /v3/discovery:* over aiohttp: routing, error responses, and held polls."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from fsxds.transports.rest.poll_responses import ErrorResponse, ResponseBodies, 
 from fsxds.transports.rest.polling_clients import RestClient, RestClients
 from fsxds.transports.web_pages import check_host, check_page, is_envoy
 
-# Codes of those who may not ask for what they asked for.
+# Error codes of requests that access rules deny.
 DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
-# An Envoy that is denied gets its answer after this time, or just before it would give up.
+# A denied Envoy gets its answer after this time, or just before its own timeout.
 DENIED_PAUSE_S = 5.0
 DEADLINE_HEADER = "x-envoy-expected-rq-timeout-ms"
 PREFIX = "/v3/discovery:"
@@ -56,16 +56,11 @@ class StatusRegistry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RestContext:
-    """What answers at the address of polls: a capability that answers more there gets it by `join(context, application)`.
+    """The dependencies of the REST listener. A capability adds its paths by `join(context, application)`.
 
     Attributes:
-        exchange: takes requests for resources.
-        catalogue: the API that resources and requests are of.
-        observer: receives what happens to requests.
-        clients: gets the status of those that poll.
-        address: where it listens; None where any name leads.
-        relays: knows the relays that are above and below.
-        posts: handlers of more paths that are posted to.
+        address: the listener's address; None accepts any `Host`.
+        posts: handlers of more POST paths.
         documents: handlers of paths that name no resource.
     """
 
@@ -81,7 +76,7 @@ class RestContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceivedPoll:
-    """A poll, who sent it, and for how many seconds it may be held."""
+    """A poll, its sender, and for how many seconds it may be held."""
 
     poll: PollRequest
     asker: Asker
@@ -89,10 +84,9 @@ class ReceivedPoll:
 
 
 def make_application(rest: RestJson) -> web.Application:
-    """Make the application that answers polls.
+    """Make the application that answers polls; its shutdown answers all held polls at once.
 
-    Run it with `server.listening`: handlers must be cancelled when their client goes. On its shutdown all held polls are
-    answered at once.
+    Run it with `http_server.listening`, because handlers must be cancelled when their client goes.
     """
     application = rest.edge.application(rest.handlers)
     application[REST] = rest
@@ -111,14 +105,11 @@ def make_application(rest: RestJson) -> web.Application:
 
 
 class RestJson:
-    """Answers REST requests. What a poll is answered, and when, is decided in `protocol.poll`.
+    """Answers REST requests; `protocol.poll` decides the answer to a poll, and its time.
 
     Attributes:
-        exchange: takes polls.
-        handlers: what answers each path that is posted to.
-        elsewhere: answers what is at other paths, all but POST where no resource can be; None where there is nothing.
-        edge: passes requests to them.
-        relays: knows the relays that are above and below.
+        handlers: of POST, by path.
+        elsewhere: handles other paths, except POST to paths that cannot name a resource; None if there is none.
     """
 
     def __init__(self, context: RestContext) -> None:
@@ -143,7 +134,7 @@ class RestJson:
         self._bodies = ResponseBodies(Printer(context.catalogue))
 
     async def name_relays(self, _: web.Request, response: web.StreamResponse) -> None:
-        """Add the header that names the relays which a response passed."""
+        """Add the header with the relays that a response passed."""
         response.headers[HEADER] = self.relays.downwards
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -162,7 +153,7 @@ class RestJson:
         return await handler(request)
 
     def _check_page(self, request: web.Request) -> None:
-        """Check that no page of others asks. Raises ProtocolError."""
+        """Raise ProtocolError if a page of another origin sends the request."""
         settings, may_be_linked = self.exchange.limiter.settings, request.method in {"GET", "HEAD"}
         own_origin, origins = origin_of(request), settings.cors_origin or ()
         check_page(request.headers, own_origin=own_origin, origins=origins, may_be_linked=may_be_linked)
@@ -180,7 +171,7 @@ class RestJson:
             raise
 
     async def _pause(self, request: web.Request) -> None:
-        """Keep an Envoy waiting that is denied: it would ask again after its `refresh_delay`, 20 times a second (ENVOY.md E4)."""
+        """Delay the answer to a denied Envoy: it repeats after its `refresh_delay`, 20 times a second (ENVOY.md E4)."""
         deadline = request.headers.get(DEADLINE_HEADER)
         if deadline is not None:
             await self.exchange.pause(
@@ -196,7 +187,7 @@ class RestJson:
 
     async def _answer_poll_of(self, row: ResourceType, request: web.Request) -> web.StreamResponse:
         peer = peer_of_request(request)
-        # Before its body is read: a stranger is not to make the server read it.
+        # Before the body is read, so that strangers cannot make the server read one.
         self.exchange.access.current.check_peer(peer)
         self.exchange.access.current.check_type(peer, row.type_url)
         poll, patience_s = await self._read(request, row)
@@ -204,17 +195,17 @@ class RestJson:
         received = ReceivedPoll(poll, Asker(peer, poll.node, subscription.type_url, subscription.asked), patience_s)
         self.exchange.check(received.asker)
         known = self._memory.node_of(poll.node)
-        # The first poll of one name has no version, and may come from a client that holds other things.
+        # The first poll of one name has no version, even if the client holds other resources.
         holds = poll.version_info is not None or (known is not None and poll.subscription not in known.watches)
         watch = None if known is None else known.watches.get(poll.subscription)
         sent = None if watch is None else watch.sent
         is_here = sent is not None and sent.may_leave(poll.version_info)
         if known is not None and sent is not None and not is_here:
-            # It was led on elsewhere: its place here is another one by now.
+            # Another process served the client meanwhile, so its place here is outdated.
             self._clients.forget(known)
         channel = await self.exchange.channel_of(received.asker, holds=holds, holds_of=poll.holds_of, is_here=is_here)
         channel = self._clients.channel_of(self._memory.node_of(poll.node), channel)
-        # Of one moment: steps that follow each other may be published whenever this waits.
+        # Read once: a later step may publish during each wait.
         snapshot = channel.store.current
         decided = self._receive(poll, snapshot), snapshot
         identity = self.exchange.access.current.identity_of(peer, poll.node)
@@ -224,7 +215,7 @@ class RestJson:
             with self.exchange.asking(received.asker):
                 decision, snapshot = await self._hold(client, received, decided)
             if isinstance(decision, Send) and snapshot is not None:
-                # Who was not held has what it asked for just now.
+                # The time matters only for a poll that was held: an immediate answer reports no new change.
                 detected_s = None if decision is decided[0] else client.channel.detected_s
                 response, is_answered = await self._send(request, poll, decision.selection, snapshot)
                 if is_answered:
@@ -232,7 +223,7 @@ class RestJson:
             else:
                 response, is_answered = self._without_update(request, poll, decision), True
         finally:
-            # Also when this is cancelled, because the client gave its poll up, or fails.
+            # Also if this fails, or is cancelled because the client gave up its poll.
             self._memory.receive_end(poll, asyncio.get_running_loop().time(), is_given_up=not is_answered)
             self._clients.receive_end(client)
         return response
@@ -249,7 +240,7 @@ class RestJson:
     async def _read(self, request: web.Request, row: ResourceType) -> tuple[PollRequest, float]:
         """Return the poll, and for how many seconds it may be held. Raises ProtocolError.
 
-        The body goes at the end of this: a poll that is held must not hold its 77 kB.
+        A function, so that the body is freed here: a held poll must not hold its 77 kB.
         """
         deadline = request.headers.get(DEADLINE_HEADER)
         timeout = request.query.get("timeout") if request.query_string else None
@@ -262,12 +253,10 @@ class RestJson:
         return poll, patience_s
 
     def _forget(self, node: PollingNode) -> None:
-        """Let a node that is not remembered any more leave its channel."""
         self._clients.forget(node)
         self._observer(LimitReached("max-nodes", node.node.peer))
 
     def _receive(self, poll: PollRequest, snapshot: Snapshot | None) -> Decision:
-        """Take a poll as it arrives; return what to do."""
         now_s = asyncio.get_running_loop().time()
         decision, acknowledgement = self._memory.receive_request(poll, snapshot, now_s)
         if acknowledgement is not None:
@@ -277,10 +266,10 @@ class RestJson:
     async def _hold(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
-        """Wait while a poll is to be held; return what to answer, and of which snapshot. Wait: nothing new came in time.
+        """Wait while the poll is to be held; return the decision and its snapshot. `Wait`: no update in time.
 
         Raises:
-            ProtocolError: its sender may ask for this no longer, or too much is held.
+            ProtocolError: the sender may no longer ask, or too many polls are held.
         """
         if not isinstance(decided[0], Wait):
             return decided
@@ -305,20 +294,20 @@ class RestJson:
     async def _send(
         self, request: web.Request, poll: PollRequest, selection: Selection, snapshot: Snapshot
     ) -> tuple[web.StreamResponse, bool]:
-        """Answer with a selection; return also whether the client was there to receive it."""
+        """Answer with a selection; return also whether the client received it."""
         is_received = False
         try:
             payload = await self._bodies.payload_of(selection, snapshot, is_whole=poll.subscription.wildcard)
             response, is_received = await send(request, payload)
         finally:
-            # Also when this is cancelled or fails: the next poll is no ACK or NACK of this version.
+            # Also if this fails or is cancelled: the next poll is no ACK or NACK of this version.
             if not is_received:
                 self._memory.receive_lost(poll)
         return response, is_received
 
 
 def _is_resource(path: str) -> bool:
-    """Whether a path begins with a type, so that what is there can be read, and not posted to."""
+    """Whether a path begins with a resource type, so it is for GET, not for POST."""
     return path.removeprefix("/").partition("/")[0] in BY_MESSAGE_TYPE
 
 

@@ -1,4 +1,4 @@
-"""The edge of every HTTP request: what goes wrong ends this request alone, and is answered in JSON."""
+"""The edge of HTTP requests: an error ends only its own request, and is answered in JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRONG_FRAMING = ErrorResponse(
     400, 3, "transfer-encoding: `chunked` alone is known, over HTTP/1.1; send that, or a content-length"
 )
 WRONG_EXPECTATION = ErrorResponse(417, 3, "the one expectation that can be met is `expect: 100-continue`")
-# The HTTP status and the gRPC code of an error of a client by its code; all others are 400 and INVALID_ARGUMENT.
+# HTTP status and gRPC code by error code; any other code is 400 and INVALID_ARGUMENT.
 STATUSES = {
     TOO_LARGE: (413, 8),
     TOO_SLOW: (408, 4),
@@ -30,21 +30,21 @@ STATUSES = {
     "PERMISSION_DENIED": (403, 7),
     "UNAUTHENTICATED": (401, 16),
 }
-# When to ask again after a limit: soon where a peer asked too fast, later where others have to go first.
+# `Retry-After` of limits: soon for a fast peer, later if other clients have to leave first.
 _AGAIN = {"max-requests-per-peer": (429, "1")}
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-"""Answers a request. Raises ProtocolError where the client made a mistake."""
+"""Answers a request. Raises ProtocolError for a mistake of the client."""
 
 
 def origin_of(request: web.Request) -> str:
-    """Return the origin of pages that were read where a request came to."""
+    """Return the origin of pages that the request's listener serves."""
     return f"{request.scheme}://{request.headers.get('Host')}"
 
 
 class HttpRejection(FsxdsError):  # noqa: N818 - it says what becomes of the request
-    """A request is answered with this error, which is none of the protocol."""
+    """Answers a request with an HTTP error outside of the protocol."""
 
     def __init__(self, response: ErrorResponse) -> None:
         super().__init__(response.message)
@@ -52,13 +52,11 @@ class HttpRejection(FsxdsError):  # noqa: N818 - it says what becomes of the req
 
 
 class HttpEdge:
-    """Passes requests to a handler, and answers those on which it fails. An error of fsxds ends one request alone.
+    """Passes requests to a handler, and turns its errors into responses.
 
     Args:
-        name: of the listener, such as `REST`; the log calls a request `REST request`.
-        handler: answers each of them.
-        observer: receives what was rejected, and errors.
-        admit: is asked first, with the address of the peer; LimitError rejects the request.
+        name: the listener's name for the log, such as `REST`.
+        admit: is called first, with the peer's address; its LimitError rejects the request.
     """
 
     def __init__(
@@ -70,23 +68,23 @@ class HttpEdge:
         self._admit = admit
 
     def application(self, paths: Iterable[str] = ()) -> web.Application:
-        """Make the application whose requests are answered; run it with `listening`, which cancels handlers of clients that go.
+        """Make the application of this edge; run it with `listening`, which cancels handlers of clients that go.
 
-        `paths` are those that are asked for often, so that they are found at once.
+        Frequent `paths` are routed first.
         """
         application = web.Application(middlewares=(self._answer_elsewhere,))
-        # A dot is no line feed, which a path may have.
+        # A dot does not match a line feed, which a path may have.
         for path in (*paths, r"/{path:[\s\S]*}"):
             application.router.add_route("*", path, self.answer, expect_handler=self._check_expectation)
         return application
 
     @web.middleware
     async def _answer_elsewhere(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer what has no path, such as `OPTIONS *`, for which aiohttp has an answer of its own."""
+        """Answer requests without a path, such as `OPTIONS *`, instead of aiohttp's own answer."""
         return await (handler(request) if request.match_info.http_exception is None else self.answer(request))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request of any kind."""
+        """Answer any request."""
         return self._count(request, await self._answer(request))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -98,7 +96,7 @@ class HttpEdge:
                 return response
             if not _is_framed(request):
                 response = self.reject(request, WRONG_FRAMING)
-                # Where its body ends, another parser may see otherwise.
+                # Another parser may see the end of the body elsewhere.
                 response.force_close()
                 return response
             self._admit(request.remote or "")
@@ -106,9 +104,9 @@ class HttpEdge:
         except (ProtocolError, HttpRejection) as error:
             return self._reject_client(request, error)
         except ConnectionError:
-            # The body was read and the response written in there, and no other connection: the client went away.
+            # Raised only by reading the body or writing the response: the client went away.
             return error_response(CLIENT_GONE)
-        # The edge of every request: an error of fsxds ends this one alone.
+        # The edge of every request: an error of fsxds ends only this one.
         except Exception as error:  # noqa: BLE001
             self._observer(InternalError(f"{self._name} request", error))
             return error_response(INTERNAL)
@@ -126,16 +124,16 @@ class HttpEdge:
         return self.reject(request, ErrorResponse(status, code, str(error), _HEADERS.get(status, {})), error.subject)
 
     def reject(self, request: web.Request, error: ErrorResponse, subject: str = "") -> web.Response:
-        """Make the response to a request that was rejected, and report it; `subject` is that of the event."""
+        """Report a rejected request, with the event's `subject`, and make its response."""
         self._observer(RequestRejected(request.remote or "", error.status, error.message, subject))
         response = error_response(error)
         if not request.content.is_eof():
-            # The rest of its body is not read.
+            # The rest of the body stays unread.
             response.force_close()
         return response
 
     async def _check_expectation(self, request: web.Request) -> web.StreamResponse | None:
-        """Reject an expectation that is unknown. `100-continue` is answered where the body is read, and only then."""
+        """Reject unknown expectations. `100-continue` is answered only when the body is read."""
         is_known = request.version < HttpVersion11 or is_continue_expected(request)
         return None if is_known else self._count(request, self.reject(request, WRONG_EXPECTATION))
 
@@ -145,7 +143,7 @@ class HttpEdge:
 
 
 def _is_framed(request: web.Request) -> bool:
-    """Whether every parser agrees where a request ends (RFC 9112, section 6.1). aiohttp takes any white space for none."""
+    """Whether all parsers agree on the end of a request (RFC 9112, section 6.1). aiohttp allows any white space."""
     if "Transfer-Encoding" not in request.headers:
         return True
     codings = [value for name, value in request.raw_headers if name.lower() == b"transfer-encoding"]

@@ -1,4 +1,4 @@
-"""Run an HTTP server until its context ends, then stop it with grace."""
+"""Runs an HTTP server until its context ends, then stops it gracefully."""
 
 from __future__ import annotations
 
@@ -36,61 +36,60 @@ from fsxds.transports.sockets import (
     replace_unix,
 )
 
-# Thousands of Envoys may come back at once after a restart; the kernel cuts it down to net.core.somaxconn.
+# Thousands of Envoys may reconnect at once after a restart; the kernel limits this to net.core.somaxconn.
 BACKLOG = 4096
-# Envoy copes when an idle connection is closed: with polls 2 to 3 s apart and connections closed after 2.5 s, 17 of 18
-# were closed, with polls 75 s apart 1 of 2, and no update failed. asyncio reads what has come before it looks at the time,
-# so a poll that is there already when the time is up is answered.
+# Envoy copes with closed idle connections: with polls 2 to 3 s apart and connections closed after 2.5 s, 17 of 18 were
+# closed, with polls 75 s apart 1 of 2, and no update failed. asyncio reads received data before it looks at the time,
+# so a poll that has arrived by then is answered.
 KEEPALIVE_S = 75.0
 # Between the first byte of a request, or the connection, and the end of the request's head.
 HEAD_S = 10.0
-# The rest of the body of a rejected request is read for so long, and so much of it: a client that is cut off while it
-# sends may never read why.
+# Time and size limits for the unread body of a rejected request: a client that is cut off while it sends may never read
+# the reason.
 LINGER_S = 1.0
 LINGER_BYTES = 1024 * 1024
-# A client that reads nothing of its answer for so long is cut off: the kernel holds half a megabyte for each.
+# A client that reads nothing of its answer for this time is cut off: the kernel holds half a megabyte for each.
 SEND_S = 30.0
 ACCEPT_PAUSE_S = 0.1
-# A connection that came last before the end has so long to ask, where another process takes over.
+# Time for the request of a connection made last before the end, if another process takes over.
 LAST_REQUEST_S = 1.0
-# So many connections are accepted before other work goes on.
+# Connections accepted in a row before other work runs.
 ACCEPTED_AT_ONCE = 64
-# Descriptors that connections leave to files, gRPC and the parser; where there are few, a quarter of them.
+# Descriptors left to files, gRPC and the parser; at most a quarter of a small limit.
 SPARE_FILES = 256
-# So many connections above the limit are told why they are rejected; others are closed.
+# This many connections above the limit get an answer with the reason; more are closed.
 MOST_SURPLUS = 256
-# An Envoy sends a dozen headers, of some hundred bytes in all; a token in one may take some thousand.
+# An Envoy sends a dozen headers, of some hundred bytes in all; a token may take some thousand.
 MOST_HEADERS = 128
 MOST_HEADER_BYTES = 8190
 MALFORMED = "the request is not well-formed HTTP"
-# So much of the parser's words is sent.
+# Length of the parser's message in responses.
 MOST_WORDS = 200
 
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
-# Below the size of an Envoy's request, far above that of anything that is kept for a held poll.
+# Below the size of an Envoy's request, far above that of any object kept for a held poll.
 LARGE_BUFFER_BYTES = 64 * 1024
-# As many as polls are held by default.
+# The default number of held polls.
 MOST_CONNECTIONS = 100_000
 _M_MMAP_THRESHOLD = -3  # malloc.h
 _M_ARENA_MAX = -8
-# Each arena of threads reserves 64 MB of address space: ten took 670 of 864 MB of an idle server, of which 105 were in use.
-# Python lets one thread run at a time.
+# Each arena of threads reserves 64 MB of address space: ten took 670 of 864 MB of an idle server, which used 105.
+# Python runs one thread at a time.
 MOST_ARENAS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    """What a listener has beside its address.
+    """Settings of a listener.
 
     Attributes:
         option: names the address in errors.
         tls: None for plain text.
-        access: who may connect to a unix socket.
-        max_connections: returns how many connections it may have; those beyond are answered with 503.
-        is_shared: other processes may listen at the same address: no connection is to be lost when this one ends.
-        observer: receives the clients that do not read, and requests that are no HTTP.
-        name: of the listener, as in `RequestAnswered`.
+        max_connections: returns the limit; connections beyond are answered with 503.
+        is_shared: other processes may listen at the same address, so that no connection may be lost at the end.
+        observer: receives clients that do not read, and malformed requests.
+        name: the listener's name in `RequestAnswered`.
     """
 
     option: str = "http"
@@ -106,7 +105,7 @@ DEFAULT_OPTIONS = ListenerOptions()
 
 
 def raise_open_files_limit() -> int:
-    """Raise the limit of open files as far as this process may, and return it: a held poll takes one."""
+    """Raise the limit of open files as far as allowed, and return it; each held poll takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Some systems report "unlimited" and reject it.
     with contextlib.suppress(ValueError, OSError):
@@ -116,11 +115,11 @@ def raise_open_files_limit() -> int:
 
 
 def keep_large_buffers_apart() -> None:
-    """Make the C library map every large buffer by itself, so that all of it is given back when it is freed.
+    """Make the C library map large buffers separately, so that freed ones return to the system.
 
-    asyncio reads Envoy's 77 kB requests into buffers between which the small objects of held polls settle; the heap
-    then never shrinks: 41 kB per held poll against 14 kB, for 0.08 ms more of CPU per request. Also make it keep few heaps, so
-    that a limit of address space (`ulimit -v`) is left for what is used. Only glibc has these settings.
+    asyncio reads Envoy's 77 kB requests into buffers between which the small objects of held polls settle, so that the
+    heap never shrinks: 41 kB per held poll against 14 kB, for 0.08 ms more of CPU per request. Also limit the number of
+    heaps, to save address space (`ulimit -v`). Only glibc has these settings.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -136,25 +135,26 @@ async def listening(
     grace_s: float,
     options: ListenerOptions = DEFAULT_OPTIONS,
 ) -> AsyncIterator[Address]:
-    """Serve `application` at `address` while the context lasts, and yield the address that was bound.
+    """Serve `application` at `address` while the context lasts, and yield the bound address.
 
-    A handler is cancelled when its client goes. At the end no new connection is taken beside those that are made already, the
-    application's `on_shutdown` runs, and requests in progress end, within `grace_s` seconds, and as long as they go on.
+    Cancels a handler when its client goes. At the end, accepts only connections that are made already, runs the
+    application's `on_shutdown`, and lets requests in progress end, within `grace_s` seconds and while they make
+    progress.
 
     Raises:
-        UsageError: when the address cannot be bound.
+        UsageError: the address cannot be bound.
     """
     runner = web.AppRunner(
         application,
         handler_cancellation=True,
-        # What waits longer is in `_stop`.
+        # `_stop` covers longer waits.
         shutdown_timeout=grace_s,
     )
     with explained(address, options.option):
         listeners = await _bind(address, options)
     stopping = asyncio.Event()
     try:
-        # Its file is removed before the sockets are closed: afterwards another process may put its own in this place.
+        # The file is removed before the sockets are closed: afterwards another process may have replaced it.
         with ExitStack() as file:
             file.enter_context(listened_at(address))
             await runner.setup()
@@ -177,7 +177,7 @@ async def _bind(address: Address, options: ListenerOptions) -> list[socket.socke
 
 @asynccontextmanager
 async def _accepting(listeners: list[socket.socket], make_connection: MakeProtocol) -> AsyncIterator[None]:
-    """Accept connections while the context lasts, and those that are made by then; then the sockets are closed."""
+    """Accept connections while the context lasts, then those already made, and close the sockets."""
     for listener in listeners:
         listener.listen(BACKLOG)
         listener.setblocking(False)
@@ -190,16 +190,16 @@ async def _accepting(listeners: list[socket.socket], make_connection: MakeProtoc
                 for acceptor in acceptors:
                     acceptor.cancel()
     except BaseExceptionGroup as group:
-        # An error inside of the context is raised as it is.
+        # Raise a single error of the context as it is.
         if len(group.exceptions) > 1:
             raise
         raise group.exceptions[0] from None
 
 
 async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> None:
-    """Accept connections until cancelled, then those that wait, and close the socket: the kernel resets what is left in it.
+    """Accept connections until cancelled, then the waiting ones, and close the socket; the kernel resets any left.
 
-    asyncio's own way to do so logs thousands of errors when descriptors run out.
+    Not by asyncio's server, which logs thousands of errors when descriptors run out.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as connecting:
@@ -215,7 +215,8 @@ async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> Non
         try:
             await _keep_accepting(listener, accept_one)
         except asyncio.CancelledError:
-            # No `await` from here on: what comes after the last one is lost. A flood is not followed for ever.
+            # No `await` from here on: connections that arrive after the last accept are lost. Limited, to end in a
+            # flood.
             with contextlib.suppress(OSError):
                 for _ in range(BACKLOG):
                     accept_one()
@@ -223,7 +224,7 @@ async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> Non
 
 
 async def _keep_accepting(listener: socket.socket, accept_one: Callable[[], None]) -> Never:
-    """Accept until cancelled. Not by `loop.sock_accept`: that may lose the connection that it has when it is cancelled."""
+    """Accept until cancelled. Not by `loop.sock_accept`, which may lose a connection when it is cancelled."""
     accepted = 0
     while True:
         try:
@@ -256,16 +257,16 @@ async def _connect(loop: asyncio.AbstractEventLoop, connection: socket.socket, m
 
 
 def _has_room(descriptor: int, share: float) -> bool:
-    """Whether a connection with this descriptor leaves that share of the spare ones free.
+    """Whether a connection with this descriptor leaves that share of the spare descriptors free.
 
-    The kernel assigns the lowest descriptor that is free, so its number shows how many are in use in the process.
+    The kernel assigns the lowest free descriptor, so the number shows how many the process uses.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return descriptor < limit - share * min(SPARE_FILES, limit // 4)
 
 
 def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: asyncio.Event) -> MakeProtocol:
-    """Return what makes connections whose requests a runner answers, when it stops with `connection: close`."""
+    """Return the factory of connections; responses say `connection: close` once `stopping` is set."""
     loop, server = asyncio.get_running_loop(), runner.server
     if server is None:
         raise RuntimeError("the runner is set up before")
@@ -292,7 +293,7 @@ def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: a
 
 
 class _HttpRequest(web.Request):
-    """A request, also one that aiohttp cannot read. Its response has no `Server`: aiohttp's shows its version and Python's."""
+    """A request. Its response has no `Server` header, which would show the versions of aiohttp and Python."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         await super()._prepare_hook(response)
@@ -300,11 +301,11 @@ class _HttpRequest(web.Request):
 
 
 class Connection(web.RequestHandler):
-    """One connection, with limits that aiohttp does not have.
+    """A connection with limits that aiohttp lacks.
 
     Attributes:
-        surplus: why its requests are to be rejected: there were too many connections when it came. Empty for one that is served.
-        layer: its TLS, where it has some.
+        surplus: the reason to reject its requests, if there were too many connections; else empty.
+        layer: its TLS; None for plain text.
         has_asked: whether the head of a request was received.
     """
 
@@ -320,7 +321,7 @@ class Connection(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to have none
             keepalive_timeout=KEEPALIVE_S,
             lingering_time=LINGER_S,
-            # aiohttp would decompress also what is not read.
+            # aiohttp would also decompress bodies that are not read.
             auto_decompress=False,
             logger=_server_log(),
             max_line_size=MOST_HEADER_BYTES,
@@ -337,7 +338,7 @@ class Connection(web.RequestHandler):
         self._read_after_answer = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the limit on the head of a request; a connection too many, or for which file descriptors run out, gets 503."""
+        """Start the time limit of the head; mark a connection above the limits, or short of descriptors, for a 503."""
         super().connection_made(transport)
         self._peer = _limit_sending(transport)
         server, most = self._manager, self._options.max_connections()
@@ -351,7 +352,7 @@ class Connection(web.RequestHandler):
         self._limit_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget a connection; the kernel gives one up whose client takes nothing of what is left to send."""
+        """Stop the timers; report a client that did not read until the kernel gave up the connection."""
         self._forget_limit()
         self._forget_unread()
         if isinstance(exc, TimeoutError):
@@ -359,7 +360,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request, or of one that was rejected."""
+        """Take bytes of a request, or discard those after a rejection."""
         if self._is_answered:
             self._read_after_answer += len(data)
             if self._read_after_answer > LINGER_BYTES:
@@ -370,24 +371,24 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def pause_writing(self) -> None:
-        """Start the limit on what the client takes to read."""
+        """Start the time limit for the client to read."""
         super().pause_writing()
         self._limit_unread()
 
     def resume_writing(self) -> None:
-        """Forget that limit: the client reads."""
+        """Stop the time limit for the client to read."""
         self._forget_unread()
         super().resume_writing()
 
     def begin(self) -> None:
-        """Note that the head of a request was received."""
+        """Record that the head of a request was received."""
         self.has_asked = self._is_busy = True
         self._forget_limit()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Write a response as aiohttp does, and note whether the connection stays. Returns what aiohttp returns."""
+        """Write a response like aiohttp, and record whether the connection stays open."""
         finished = await super().finish_response(request, resp, start_time)
         self._is_busy = False
         self._is_answered = not resp.keep_alive
@@ -400,7 +401,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Log an error as aiohttp does, report a request that it cannot read, and make its answer, in JSON."""
+        """Log like aiohttp, report a malformed request, and make its answer in JSON."""
         super().handle_error(request, status, exc, message)
         fact = (message or "").partition("\n")[0][:MOST_WORDS]
         error = INTERNAL
@@ -447,19 +448,19 @@ class Connection(web.RequestHandler):
 
 
 def _limit_sending(transport: asyncio.BaseTransport) -> str:
-    """Have the kernel give up a connection whose client takes nothing of what it holds; return the client's address."""
+    """Have the kernel give up the connection if the client does not read; return the client's address."""
     connection = transport.get_extra_info("socket")
     peer = transport.get_extra_info("peername")
     if not isinstance(peer, tuple):
         return ""
-    # Only Linux has this; elsewhere what does not fit into the kernel's buffers counts alone. The client may be gone.
+    # Only Linux has this option; elsewhere only the data beyond the kernel's buffers counts. The client may be gone.
     with contextlib.suppress(AttributeError, OSError):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * SEND_S))
     return str(peer[0])
 
 
 async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float) -> None:
-    """Answer the requests in progress, write what the sockets still hold, and cut off clients that do not read it."""
+    """Answer requests in progress, flush the sockets, and cut off clients that do not read."""
     connections = [] if runner.server is None else runner.server.connections
     sending = [
         Sending(each.transport, each.layer if isinstance(each, Connection) else None)
@@ -487,7 +488,7 @@ async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float)
 
 
 async def _until_asked(connections: list[web.RequestHandler], limit_s: float) -> None:
-    """Return when no connection is open whose first request is not there yet, or after `limit_s` seconds."""
+    """Wait for the first request of each open connection, for at most `limit_s` seconds."""
     loop = asyncio.get_running_loop()
     ends_at_s = loop.time() + limit_s
     new = [each for each in connections if isinstance(each, Connection) and not each.has_asked]
@@ -497,14 +498,14 @@ async def _until_asked(connections: list[web.RequestHandler], limit_s: float) ->
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A connection that may have something left to send."""
+    """A connection with possibly unsent data."""
 
     transport: asyncio.Transport
     layer: TlsLayer | None
 
     @property
     def unsent(self) -> int:
-        """How many bytes wait, encrypted or not."""
+        """Return the number of unsent bytes, encrypted or not."""
         try:
             own = self.transport.get_write_buffer_size()
         except (RuntimeError, AttributeError):
@@ -525,12 +526,11 @@ def _server_log() -> logging.Logger:
     return log
 
 
-# Malformed HTTP and broken bodies are mistakes of clients, and are answered as such; a client may go away at any byte.
+# Malformed HTTP and broken bodies are mistakes of clients, which get an answer; a client may go away at any byte.
 _OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
 def _lower_those_of_clients(record: logging.LogRecord) -> bool:
-    """Make what aiohttp reports of a client a debug message, whatever its level was."""
     if record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS):
         record.levelno, record.levelname = logging.DEBUG, "DEBUG"
     return True

@@ -1,4 +1,4 @@
-"""REST requests to protocol values: how long a poll may be held, its body, and the DiscoveryRequest in it, read once."""
+"""Parses REST requests: the hold time of a poll, its body, and the DiscoveryRequest, with a cache."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from fsxds.protocol.subscription import Subscription
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s)?", re.ASCII)
 
 MOST_REMEMBERED = 8192
-# What is kept of one request: Envoy asks for one name. Who asks for thousands is parsed each time, so that the
-# requests that are remembered never hold more than some 100 MB, and as much again of nodes.
+# The limit for a cached request: Envoy asks for one name. Requests for thousands are parsed each time, so that the
+# cache never exceeds about 100 MB, and as much again for nodes.
 MOST_KEPT_CHARACTERS = 4096
 
-# Envoy's own request takes 77 kB, nearly all of it the list of its extensions (ENVOY.md E1). `--max-body` is for polls.
+# Envoy's own request takes 77 kB, mostly the list of its extensions (ENVOY.md E1). `--max-body` is for polls.
 MAX_REQUEST_BYTES = 1024 * 1024
 # Envoy sends it at once; a slow link takes some seconds.
 BODY_S = 30.0
-# The codes of errors that have an HTTP status of their own.
+# Error codes with their own HTTP status.
 TOO_LARGE, TOO_SLOW, UNKNOWN_CODING = "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"
-# The header of a compressed body, as zlib has it.
+# Formats of compressed bodies, as `wbits` of zlib.
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 _DISCOVERY_REQUEST = "envoy.service.discovery.v3.DiscoveryRequest"
@@ -53,7 +53,7 @@ NOT_JSON = "the body is not JSON; send a DiscoveryRequest in JSON"
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether a Content-Type is `application/json`, any other `…/json`, or `…+json`: none that a page sends unasked."""
+    """Whether a Content-Type is `.../json` or `...+json`, which no page can send without a preflight."""
     if content_type is None or content_type == "application/json":
         return content_type is not None
     return content_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
@@ -70,13 +70,13 @@ def patience_of(
     """Return for how many seconds a request may be held; 0.0 means answer at once.
 
     Args:
-        deadline_text: the header `x-envoy-expected-rq-timeout-ms`: milliseconds.
-        timeout_text: the parameter `?timeout=`: seconds, also written as `30s` or `500ms`.
-        max_hold_s: the longest hold the operator allows.
-        parameter: what that parameter is called.
+        deadline_text: the header `x-envoy-expected-rq-timeout-ms`, in milliseconds.
+        timeout_text: the parameter `?timeout=`, in seconds, or as `30s` or `500ms`.
+        max_hold_s: the operator's limit.
+        parameter: the name of that parameter.
 
     Raises:
-        ProtocolError: when one of them cannot be read.
+        ProtocolError: one of them cannot be parsed.
     """
     expected_ms = None if deadline_text is None else _milliseconds("x-envoy-expected-rq-timeout-ms", deadline_text, 1)
     query_ms = None if timeout_text is None else _milliseconds(parameter, timeout_text, 1000)
@@ -94,9 +94,10 @@ def _milliseconds(name: str, text: str, milliseconds_each: int) -> float:
 async def read_body(
     request: web.Request, most_bytes: int = MAX_REQUEST_BYTES, count: Callable[[int], object] = lambda _: None
 ) -> bytes:
-    """Read the body of a request, chunked or not, compressed or not, and leave no copy with the request.
+    """Read the body of a request, chunked or compressed or not; the request keeps no copy.
 
-    It may have `most_bytes`, as it is sent and decompressed. `count` is told how many bytes came, each time, and may raise.
+    `most_bytes` limits the size as sent and as decompressed. `count` gets the size of each received part, and may
+    raise.
 
     Raises:
         ProtocolError: the body is broken, or, with their codes, too large, too slow, or of an unknown coding.
@@ -106,7 +107,7 @@ async def read_body(
         raise _too_large(most_bytes)
     if is_continue_expected(request):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        # What aiohttp takes for the beginning of the answer.
+        # Or aiohttp would take it for the beginning of the answer.
         request.writer.output_size = 0
     try:
         async with asyncio.timeout(BODY_S):
@@ -133,7 +134,6 @@ async def _read_raw(content: StreamReader, most_bytes: int, count: Callable[[int
 
 
 def _decoded(body: bytes, coding: str, most_bytes: int) -> bytes:
-    """Decompress a body as far as one may be large."""
     if coding in {"", "identity"}:
         return body
     if coding not in _WINDOW_BITS:
@@ -157,14 +157,12 @@ def _too_large(most_bytes: int) -> ProtocolError:
 
 
 class RestRequestReader:
-    """Reads requests, and remembers what it read: an Envoy sends the same 77 kB with every poll (ENVOY.md E1).
+    """Parses requests, with a cache, as an Envoy sends the same 77 kB with every poll (ENVOY.md E1).
 
-    `parsed` counts the requests that were not remembered.
+    `parsed` counts the requests that missed the cache.
 
     Args:
-        catalogue: has the fields that a request may have.
-        most_remembered: a request is remembered while fewer than this many others came after it.
-        authority: returns that of structured names which have none.
+        authority: returns the authority of structured names that have none.
     """
 
     def __init__(
@@ -180,16 +178,16 @@ class RestRequestReader:
         self._remembered: Lru[tuple[bytes, ResourceType, str, bool, str], PollRequest] = Lru(most_remembered)
 
     def read(self, body: bytes, row: ResourceType, peer: str, *, from_envoy: bool) -> PollRequest:
-        """Return the poll that `body` is.
+        """Parse a body, or return the cached poll.
 
         Args:
             body: a DiscoveryRequest in proto JSON, in either spelling; unknown fields of an Envoy are ignored.
-            row: the type that the path of the request serves.
+            row: the type that the request's path serves.
             peer: the IP address of the client, empty on a unix socket.
-            from_envoy: the request bears Envoy's own deadline.
+            from_envoy: the request has Envoy's deadline header.
 
         Raises:
-            ProtocolError: with the field, what is wrong with it, and the remedy.
+            ProtocolError: with the field, the problem, and the remedy.
         """
         key = hashlib.sha256(body).digest(), row, peer, from_envoy, self._authority()
         poll = self._remembered.get(key)
@@ -221,7 +219,7 @@ class RestRequestReader:
             error_detail=None if detail is None else _reason(detail),
             from_envoy=from_envoy,
         )
-        # An Envoy sends the fields of its version, and no person types them.
+        # An Envoy sends the fields of its version, which no person types.
         if not poll.node.agent.lower().startswith("envoy"):
             try:
                 json.loads(body, object_pairs_hook=self._unique)
@@ -231,7 +229,7 @@ class RestRequestReader:
         return poll
 
     def _unique(self, pairs: list[tuple[str, object]]) -> None:
-        """Reject an object with a key twice, of which readers of JSON take either."""
+        """Reject an object with a duplicate key, as JSON readers differ in which value they take."""
         keys = set[str]()
         for key, _ in pairs:
             if key in keys:
@@ -240,7 +238,7 @@ class RestRequestReader:
             keys.add(key)
 
     def _check_fields(self, fields: Mapping[str, object]) -> None:
-        """Reject what a DiscoveryRequest does not have: a misspelt `resource_names` would ask for everything."""
+        """Reject unknown fields of a DiscoveryRequest: a misspelt `resource_names` would request all resources."""
         known = {name: _without_details(value) if name in _ERROR_DETAIL else value for name, value in fields.items()}
         for fault in self._converter.convert(cast("PlainValue", known), _DISCOVERY_REQUEST).faults:
             if fault.severity is Severity.ERROR:
@@ -255,12 +253,12 @@ def _weight(poll: PollRequest) -> int:
 
 
 def _without_details(value: object) -> object:
-    # They are of any type, also of one that the catalogue does not have.
+    # Details may have any type, also one that the catalogue lacks.
     return {name: each for name, each in value.items() if name != "details"} if isinstance(value, dict) else value
 
 
 def _field(message: Mapping[str, object], name: str) -> object:
-    """Return the value of a field in either spelling, None where it is absent or null."""
+    """Return the value of a field in either spelling, or None if it is absent or null."""
     other = camel_case(name)
     if other == name or other not in message:
         return message.get(name)
@@ -327,14 +325,14 @@ def _check_type_url(type_url: str, row: ResourceType) -> None:
 
 
 def _node(node: Mapping[str, object], peer: str) -> Node:
-    # Its features matter to streams alone.
+    # The node's features matter to streams alone.
     texts = _text("node.id", node.get("id")), _text("node.cluster", node.get("cluster"))
     agent = _text("node.user_agent_name", _field(node, "user_agent_name"))
     return Node(*texts, peer, agent=agent, attributes=_attributes(node), serialized=serialized_node(node))
 
 
 def _attributes(node: Mapping[str, object]) -> Attributes:
-    """Return what views match of a node; what has another form than a node's is left out."""
+    """Return the node's attributes that views match; malformed ones are left out."""
     version = _field(node, "user_agent_version")
     if not version:
         build = _members(_members(_field(node, "user_agent_build_version")).get("version"))
@@ -350,7 +348,7 @@ def _members(value: object) -> Mapping[str, object]:
 
 
 def serialized_node(node: Mapping[str, object]) -> bytes:
-    """Return a node in proto JSON as `Node.serialized`; empty where protobuf cannot read it, or where it is very large."""
+    """Return a node in proto JSON as `Node.serialized`; empty if protobuf cannot read it or it is very large."""
     try:
         text = json.dumps({name: value for name, value in node.items() if name != "extensions"}, ensure_ascii=False)
     except RecursionError:
@@ -358,7 +356,7 @@ def serialized_node(node: Mapping[str, object]) -> bytes:
     return _serialized(text) if len(text) <= MOST_KEPT_NODE_BYTES else b""
 
 
-# An Envoy sends the same node with every poll, and reading it takes a tenth of a millisecond.
+# An Envoy sends the same node with every poll, and parsing it takes a tenth of a millisecond.
 @lru_cache(maxsize=2048)
 def _serialized(text: str) -> bytes:
     try:
@@ -369,7 +367,7 @@ def _serialized(text: str) -> bytes:
 
 
 def strict_loads(body: bytes) -> Any:
-    """Read JSON as orjson does, for where it is not installed: UTF-8 only, no NaN. Raises ValueError or RecursionError."""
+    """Parse JSON like orjson, if that is not installed: UTF-8 only, no NaN. Raises ValueError or RecursionError."""
 
     def reject_constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is no JSON")

@@ -1,4 +1,4 @@
-"""Responses over REST: bodies in proto JSON, of which each resource is written once, error responses, and 304."""
+"""REST responses: bodies in proto JSON, with each resource rendered once; error responses, and 304."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from fsxds.model.values import TypeUrl, Version
 from fsxds.protocol.poll import nonce_of
 from fsxds.protocol.subscription import Selection
 
-# How long rendering may occupy the event loop at a time: polls that need none wait no longer.
+# Time for which rendering may occupy the event loop: polls without rendering wait no longer.
 RENDER_SLICE_S = 0.005
-# A resource of more bytes than this takes longer than a slice, and is written in a thread.
+# A larger resource takes longer than a slice, and is rendered in a thread.
 LARGE_RESOURCE_BYTES = 128 * 1024
 # Level 1 takes 1.6 ms per MB, level 6 takes 4; smaller bodies are not worth a thread.
 GZIP_LEVEL = 1
 SMALL_BODY_BYTES = 64 * 1024
 _GZIP_FORMAT = zlib.MAX_WBITS | 16
 
-# A reader that is slow holds a copy of what was handed to its socket, so a large body is handed over in slices.
-# Below a megabyte the buffers of the socket take most of it, and one write is cheaper.
+# For a slow reader, the socket keeps a copy of the data written, so a large body is written in slices. Below a megabyte
+# the socket's buffers take most of it, and one write is cheaper.
 LARGE_BODY_BYTES = 1_000_000
 SLICE_BYTES = 256 * 1024
-# With TLS, asyncio keeps a buffer as large as the largest write for as long as the connection lasts.
+# With TLS, asyncio keeps a buffer of the size of the largest write for as long as the connection lasts.
 TLS_SLICE_BYTES = 16 * 1024
 
 JSON = {"Content-Type": "application/json"}
@@ -41,7 +41,7 @@ _ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 class Payload:
-    """The body of a response in one or more pieces, as it is and compressed."""
+    """The body of a response in one or more pieces, plain and compressed."""
 
     __slots__ = ("_gzipped", "pieces", "size")
 
@@ -56,32 +56,32 @@ class Payload:
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
     async def gzipped(self) -> Payload:
-        """Return the body compressed with gzip; it is compressed once, in a thread where it is large."""
+        """Return the body compressed with gzip, cached; a large body is compressed in a thread."""
         if self._gzipped is None:
             if self.size < SMALL_BODY_BYTES:
                 self._gzipped = Payload(_gzip(self.pieces))
             else:
-                # Another request may compress it meanwhile: that is too rare for a lock, and the bytes are equal.
+                # Another request may compress it too: too rare for a lock, and the bytes are equal.
                 self._gzipped = Payload(await asyncio.to_thread(_gzip, self.pieces))
         return self._gzipped
 
 
 def _gzip(pieces: Iterable[bytes]) -> bytes:
-    # Its head has no time, so that equal bodies stay equal.
+    # The gzip header has no time, so that equal bodies stay equal.
     compressor = zlib.compressobj(GZIP_LEVEL, wbits=_GZIP_FORMAT)
     return b"".join((*map(compressor.compress, pieces), compressor.flush()))
 
 
 @dataclass(slots=True)
 class _TypeBodies:
-    """What was written of one type.
+    """The rendered resources of one type.
 
     Attributes:
         fragments: the JSON of resources by their version.
-        swept_at: the newest generation that the fragments were swept for.
+        swept_at: the generation of the last sweep.
         rows: the resources of that generation.
-        whole: the last body with all resources of the type, and what it is of.
-        rendering: set when the rendering that goes on now ends; None while there is none.
+        whole: the last body with all resources of the type, and its key.
+        rendering: is set when the current rendering ends; None if there is none.
     """
 
     fragments: dict[Version, bytes] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class _TypeBodies:
 
 
 class JsonPrinter(Protocol):
-    """What writes resources as JSON."""
+    """Writes resources as JSON."""
 
     def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
         """Return a serialized resource as proto JSON with its `@type`."""
@@ -101,7 +101,7 @@ class JsonPrinter(Protocol):
 class ResponseBodies:
     """Makes response bodies; equal selections give equal bytes.
 
-    `rendered` counts the resources that were written as JSON.
+    `rendered` counts the resources that were rendered.
     """
 
     def __init__(self, printer: JsonPrinter) -> None:
@@ -110,17 +110,13 @@ class ResponseBodies:
         self._types: dict[TypeUrl, _TypeBodies] = {}
 
     async def payload_of(self, selection: Selection, snapshot: Snapshot, *, is_whole: bool) -> Payload:
-        """Return the body of a response with `selection`.
+        """Return the body of a response with `selection` from `snapshot`.
 
-        What is being written for another response is waited for. Safe to cancel: what was written so far is kept.
-
-        Args:
-            selection: what is sent.
-            snapshot: where it was selected; what is kept of older ones is dropped.
-            is_whole: it holds all resources of its type, so that other clients will be sent the same bytes.
+        Waits for another rendering of this type. Safe to cancel: finished fragments are kept. `is_whole`: other clients
+        will get the same bytes, because the selection has all resources of its type.
         """
         bodies = self._types.setdefault(selection.type_url, _TypeBodies())
-        # Authored versions may be equal where the resources are others.
+        # Authored versions may be equal for different resources.
         key = selection.version, selection.resources
         while True:
             if is_whole and bodies.whole is not None and bodies.whole[0] == key:
@@ -131,7 +127,7 @@ class ResponseBodies:
                 await bodies.rendering.wait()
                 continue
             await self._render(bodies, selection, snapshot)
-            # Nobody drops what was written before this goes on: that is done by the next rendering.
+            # Only the next rendering drops fragments, and none starts before this continues.
             break
         payload = Payload(_join(selection, bodies.fragments))
         if is_whole:
@@ -168,7 +164,7 @@ def _missing(bodies: _TypeBodies, resources: Collection[Resource]) -> bool:
 
 
 def _sweep(bodies: _TypeBodies, snapshot: Snapshot, type_url: TypeUrl) -> None:
-    """Drop what was removed or changed since the last call, once per generation; its cost follows the change."""
+    """Drop fragments of changed or removed resources, once per generation; the cost follows the change."""
     if snapshot.generation <= bodies.swept_at:
         return
     before, rows = bodies.rows, snapshot.resources(type_url)
@@ -177,7 +173,7 @@ def _sweep(bodies: _TypeBodies, snapshot: Snapshot, type_url: TypeUrl) -> None:
         for name in (change.fresh | change.removed) & before.keys():
             bodies.fragments.pop(before[name].version, None)
     if len(bodies.fragments) > len(rows):
-        # Some were written for a response with an older snapshot, after that was swept.
+        # Some fragments are of a response with an older snapshot, rendered after its sweep.
         current = {resource.version for resource in rows.values()}
         bodies.fragments = {version: text for version, text in bodies.fragments.items() if version in current}
     bodies.swept_at, bodies.rows, bodies.whole = snapshot.generation, rows, None
@@ -192,13 +188,11 @@ def _join(selection: Selection, fragments: dict[Version, bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """How a request is answered with an error.
+    """An error, as the answer to a request.
 
     Attributes:
-        status: the HTTP status.
         code: the gRPC status code that a gateway would give.
         message: the fact and the remedy.
-        headers: more headers.
     """
 
     status: int
@@ -220,17 +214,17 @@ CLIENT_GONE = ErrorResponse(499, 1, "the client went away")
 
 
 def not_modified() -> web.Response:
-    """Build the response that there is no update; it has no body."""
+    """Build the response without an update or a body."""
     return web.Response(status=304)
 
 
 async def send(request: web.Request, payload: Payload) -> tuple[web.StreamResponse, bool]:
-    """Answer with a body, compressed where the request asks for it, and write all of it before this returns.
+    """Write a body, compressed if the request accepts that, to its end.
 
-    A client may go away at any byte of it, which is no error.
+    A client may go away at any byte, which is no error.
 
     Returns:
-        The response, and whether all of it was handed over to a client that was still there then.
+        The response, and whether the whole body was handed to a client that was still connected.
     """
     headers = JSON
     accepted = request.headers.get("Accept-Encoding")
@@ -245,7 +239,7 @@ async def send(request: web.Request, payload: Payload) -> tuple[web.StreamRespon
 
 
 async def write_response(request: web.Request, headers: Mapping[str, str], payload: Payload) -> web.StreamResponse:
-    """Write a whole response; of one to HEAD the headers alone. Raises ConnectionError when its reader goes away."""
+    """Write a whole response, for HEAD only its headers. Raises ConnectionError when the client goes away."""
     largest_write, slice_bytes = (
         (TLS_SLICE_BYTES, TLS_SLICE_BYTES) if request.secure else (LARGE_BODY_BYTES, SLICE_BYTES)
     )
@@ -266,7 +260,7 @@ async def write_response(request: web.Request, headers: Mapping[str, str], paylo
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Whether an Accept-Encoding names gzip, and not with a quality of zero."""
+    """Whether an Accept-Encoding names gzip, with a quality above zero."""
     for choice in accepted.lower().split(","):
         coding, _, quality = choice.partition(";")
         if coding.strip() in {"gzip", "x-gzip"}:

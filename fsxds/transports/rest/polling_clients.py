@@ -1,4 +1,4 @@
-"""The nodes that poll, as clients of the channels that they follow: each is one, whatever it polls for."""
+"""Polling nodes as clients of their channels: one client per node, for all of its polls."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from fsxds.rollout import Standing, Step
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.store import end_wait
 
-# A node without an open poll has no connection that could end: it is taken as gone after this time.
+# A node without an open poll has no connection that could end, so it counts as gone after this time.
 GONE_AFTER_S = 600.0
 LOOK_EVERY_S = 30.0
 
 
 class RestClient:
-    """One node that polls.
+    """One polling node.
 
     Attributes:
-        polls: what is known of its polls.
-        channel: what it is served.
-        identity: whose vote it has a part of, as of its last poll.
-        limits: the time limits of its polls that are held.
+        identity: the identity that shares one vote, as of its last poll.
+        limits: the timeouts of its held polls.
     """
 
     __slots__ = ("channel", "identity", "limits", "polls")
@@ -41,48 +39,48 @@ class RestClient:
 
     @property
     def node(self) -> Node:
-        """The client as it described itself."""
+        """The node as it described itself."""
         return self.polls.node
 
     @property
     def name(self) -> str:
-        """What the client is called in the log."""
+        """The name for the log."""
         return self.node.id
 
     node_count = 1
 
     @property
     def has_returned(self) -> bool:
-        """Whether the client has shown that it stays: it polled again after an answer."""
+        """Whether the client has shown that it stays, by a poll after an answer."""
         return self.polls.has_returned
 
     @property
     def is_away(self) -> bool:
-        """Whether nothing can be sent to the client before its next poll."""
+        """Whether the client has no open poll, so that it cannot be reached."""
         return not self.polls.has_open_polls
 
     def standing(self, step: Step) -> Standing:
-        """Return where the client is with a step."""
+        """Return the client's position in a step."""
         return self.polls.standing(step)
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return those of some names of a type that the client subscribes to."""
+        """Return the subset of `names` of a type that the client subscribes to."""
         return self.polls.selected(type_url, names)
 
     def sync_state(self) -> SyncState:
-        """Return how the client stands with what its channel serves."""
+        """Return the state of the client relative to its channel's snapshot."""
         snapshot = self.channel.store.current
         return combined_state(() if snapshot is None else self.polls.sync_states(snapshot))
 
     def status(self) -> ClientStatus:
-        """Return what the client was sent, ACKed and NACKed."""
+        """Return the resources that the client was sent, ACKed and NACKed."""
         return self.polls.status(self.channel.store.current)
 
     def wake(self) -> None:
-        """Do nothing: polls that are held wait for what is served by themselves."""
+        """Do nothing: held polls wait for snapshots on their own."""
 
     def follow(self, channel: Channel) -> None:
-        """Have all polls that are held look at another channel, which the client has joined already."""
+        """Wake all held polls to check another channel, which the client has already joined."""
         self.channel = channel
         now_s = asyncio.get_running_loop().time()
         for limit in self.limits:
@@ -90,25 +88,25 @@ class RestClient:
 
 
 class RestClients:
-    """Knows the client of each node, as long as it polls."""
+    """Knows the client of each polling node."""
 
     def __init__(self) -> None:
         self._clients: dict[PollingNode, RestClient] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """How many nodes poll."""
+        """Return the number of polling nodes."""
         return len(self._clients)
 
     def statuses(self) -> Iterator[ClientStatus]:
-        """Yield the status of each client; one that leaves while the iterator is used may be among them."""
+        """Yield the status of each client, possibly including clients that leave meanwhile."""
         for client in tuple(self._clients.values()):
             yield client.status()
 
     def channel_of(self, polls: PollingNode | None, channel: Channel) -> Channel:
-        """Return what a node is served: what it follows, as long as it is of the view of `channel`, to which it belongs now.
+        """Return the channel that the node follows, if it has the same view as `channel`, else `channel`.
 
-        Whoever decides that it belongs there has it move, by steps.
+        The node belongs to `channel` now; rollout steps move it there.
         """
         client = None if polls is None else self._clients.get(polls)
         if client is None or client not in client.channel.clients:
@@ -118,7 +116,7 @@ class RestClients:
         return client.channel if is_same else channel
 
     def receive_poll(self, poll: PollRequest, polls: PollingNode | None, channel: Channel, identity: str) -> RestClient:
-        """Return the client of a poll, which follows a channel from now on; one that is not remembered joins none."""
+        """Return the client of a poll, joined to `channel`; a client that is not remembered joins none."""
         if polls is None:
             return RestClient(PollingNode(poll.node), channel)
         client = self._clients.get(polls)
@@ -138,20 +136,20 @@ class RestClients:
         return client
 
     def receive_recognized(self, polls: PollingNode) -> None:
-        """Note that a node holds what it is served now: another process sent it that."""
+        """Record that a node holds the current version, which another process sent it."""
         client = self._clients.get(polls)
         if client is not None:
             client.channel.progressed(client)
 
     def receive_end(self, client: RestClient) -> None:
-        """Note that one of a client's polls ended; a client that polls no more leaves its channel."""
+        """Record the end of a poll; a client that polls no more leaves its channel."""
         if client.polls.is_polling:
             client.channel.progressed(client)
         else:
             self.forget(client.polls)
 
     def forget(self, polls: PollingNode) -> None:
-        """Let the client of a node leave its channel."""
+        """Remove the client of a node from its channel."""
         client = self._clients.pop(polls, None)
         if client is not None:
             client.channel.leave(client)
@@ -161,7 +159,7 @@ class RestClients:
             self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._forget_silent)
 
     def _forget_silent(self) -> None:
-        """Forget the clients that have not polled for long; look again later, if any are left."""
+        """Forget clients without a poll for long, and start the timer again if any are left."""
         self._timer = None
         silent_since_s = asyncio.get_running_loop().time() - GONE_AFTER_S
         for polls in [one for one in self._clients if one.is_silent_since(silent_since_s)]:

@@ -1,7 +1,7 @@
-"""TLS between the socket of an HTTP connection and what answers its requests.
+"""TLS between the socket of an HTTP connection and its request handler.
 
-It is asyncio's own, with less memory. What asyncio reads into takes 256 KiB for each connection, of which a server that
-holds polls has thousands.
+asyncio's TLS with less memory: asyncio's read buffer takes 256 KiB per connection, and a server that holds polls has
+thousands of connections.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from fsxds.events.client_events import HandshakeFailed
 from fsxds.events.event import Observer
 
-# A client that says nothing, or stops within the handshake, is cut off.
+# A client that is silent, or stops during the handshake, is cut off.
 HANDSHAKE_S = 10
-# So long a client has to take the rest of what it was sent, and to say goodbye in its turn.
+# Time for a client to read the remaining data and to close its side.
 GOODBYE_S = 30
-# A record of TLS has 16 KiB at most.
+# A TLS record has at most 16 KiB.
 RECORD_BYTES = 16 * 1024
 
-# What clients do wrong most often, by the name that OpenSSL has for it.
+# The most frequent mistakes of clients, by OpenSSL's names.
 _REMEDIES = {
     "HTTP_REQUEST": "it speaks plain HTTP; give it an https:// URL, or an Envoy cluster a transport_socket",
     "WRONG_VERSION_NUMBER": "it does not speak TLS; give an Envoy cluster a transport_socket",
@@ -34,19 +34,14 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class HttpTls:
-    """TLS of a listener.
-
-    Attributes:
-        context: returns what the next handshake is to be done with.
-        observer: receives the handshakes that fail.
-    """
+    """TLS of a listener; `context` returns the context of the next handshake."""
 
     context: Callable[[], ssl.SSLContext]
     observer: Observer
 
 
 class TlsLayer(SSLProtocol):
-    """TLS of one connection. What `make` returns is called as if it had the socket, once the handshake is done."""
+    """TLS of one connection. Makes the inner protocol by `make` after the handshake."""
 
     max_size = RECORD_BYTES
 
@@ -76,20 +71,20 @@ class TlsLayer(SSLProtocol):
 
     @property
     def unsent(self) -> int:
-        """How many encrypted bytes wait for room in the socket."""
+        """Return the number of encrypted bytes that the socket has not taken yet."""
         try:
             return 0 if self._below is None else self._below.get_write_buffer_size()
         except (RuntimeError, AttributeError):
             return 0  # It is closed.
 
     def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
-        """Send a client that is rejected the alert that says why: asyncio would close the connection before."""
+        """Send a rejected client the alert with the reason, before asyncio closes the connection."""
         if handshake_exc is not None:
             self._process_outgoing()  # type: ignore[attr-defined]  # typeshed does not list it
         super()._on_handshake_complete(handshake_exc)
 
     def _receive_handshake(self, handshake: asyncio.Future[None]) -> None:
-        # Clients that go away, or ask only whether the port is open, are not worth a line.
+        # Clients that go away, or only probe the port, are not reported.
         if isinstance(error := handshake.exception(), ssl.SSLError):
             self._observer(HandshakeFailed(self._peer, _words_of(error)))
 
@@ -98,14 +93,13 @@ MakeConnection = Callable[[TlsLayer], asyncio.Protocol]
 
 
 class _Unconnected(asyncio.Protocol):
-    """Stands for a connection until the handshake is done: strangers get no more memory than TLS needs."""
+    """Takes the place of a connection during the handshake, so that strangers use no more memory than TLS needs."""
 
     def __init__(self, make: MakeConnection, layer: TlsLayer) -> None:
         self._make = make
         self._layer = layer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Put the connection into this place."""
         connection = self._make(self._layer)
         transport.set_protocol(connection)
         connection.connection_made(transport)

@@ -245,4 +245,5 @@ def _names_of_endpoints(clusters: Iterable[Resource]) -> Iterator[str]:
 
 
 def _marks(snapshot: Snapshot) -> tuple[object, ...]:
-    return dict(snapshot.authored), snapshot.incomplete, snapshot.withheld, snapshot.undeclared
+    marks = snapshot.incomplete, snapshot.withheld, snapshot.undeclared
+    return dict(snapshot.authored), dict(snapshot.unresolved), *marks

@@ -114,7 +114,6 @@ async def shared(
     Raises:
         UsageError: an address is taken, or cannot be shared; or a setting works only with one process.
     """
-    _reject_unshared(settings)
     async with AsyncExitStack() as stack:
         is_second = settings.reuse_port
         http = await _shared_address(stack, "http", settings.http, is_taken_over=is_second)
@@ -132,11 +131,6 @@ async def shared(
 
         reader.change(of_first)
         yield of_first(settings), workers
-
-
-def _reject_unshared(settings: Settings) -> None:
-    if settings.redirects == "client":
-        raise UsageError("--workers: redirects are followed here; leave --redirects client out")
 
 
 async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, is_taken_over: bool) -> str:

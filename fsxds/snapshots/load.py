@@ -481,6 +481,7 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.incomplete,
         snapshot.withheld,
         snapshot.undeclared,
+        dict(snapshot.unresolved),
     )
 
 

@@ -24,13 +24,14 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from fsxds.model.name_table import Chunk, begins
 from fsxds.model.resource_types import RESOURCE_TYPES
-from fsxds.model.resources import Resource, Rows, Snapshot, version_of_body
-from fsxds.model.values import TypeUrl
+from fsxds.model.resources import Origin, Resource, Rows, Snapshot, key_of, version_of_body
+from fsxds.model.values import TypeUrl, Version
 from fsxds.snapshots.parsed_bytes import DamagedBytesError, decode_resources, encode_resources
 
 Member = TypeVar("Member")
@@ -81,13 +82,16 @@ def object_of(snapshot: Snapshot, *, is_packed: bool = False) -> KeptObject:
 
 def facts_of(snapshot: Snapshot) -> bytes:
     """Return the facts of a snapshot beside its resources."""
-    facts = {
+    facts: dict[str, object] = {
         "types": [row.type_url for row in RESOURCE_TYPES],
         "authored": dict(sorted(snapshot.authored.items())),
         "incomplete": sorted(snapshot.incomplete),
         "withheld": sorted(snapshot.withheld),
         "undeclared": sorted(snapshot.undeclared),
     }
+    # Without one, the bytes are those of earlier releases.
+    if snapshot.unresolved:
+        facts["unresolved"] = [_redirect_row(snapshot.unresolved[key]) for key in sorted(snapshot.unresolved)]
     return json.dumps(facts, separators=(",", ":")).encode()
 
 
@@ -102,9 +106,29 @@ def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int
             incomplete=frozenset(map(TypeUrl, found["incomplete"])),
             withheld=frozenset(map(TypeUrl, found["withheld"])),
             undeclared=frozenset(map(TypeUrl, found["undeclared"])),
+            unresolved=MappingProxyType({key_of(one): one for one in map(_redirect_of, found.get("unresolved", ()))}),
         )
     except _DAMAGE as error:
         raise DamagedBytesError(f"a snapshot is damaged: {type(error).__name__}") from error
+
+
+def _redirect_row(redirect: Resource) -> list[object]:
+    """Return a redirect without a target as JSON; it has no body."""
+    origin = redirect.origin
+    return [
+        *(redirect.type_url, redirect.name, redirect.redirect, redirect.version, redirect.ttl_s, redirect.aliases),
+        *(str(origin.path), origin.line, origin.document),
+    ]
+
+
+def _redirect_of(row: Sequence[Any]) -> Resource:
+    type_url, name, locator, version, ttl_s, aliases, path, line, document = row
+    return Resource(
+        *(TypeUrl(type_url), str(name), b"", Version(version), Origin(PurePosixPath(path), int(line), int(document))),
+        aliases=tuple(map(str, aliases)),
+        ttl_s=None if ttl_s is None else float(ttl_s),
+        redirect=str(locator),
+    )
 
 
 def _table(rows: Rows) -> KeptObject:

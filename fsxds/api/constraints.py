@@ -69,7 +69,7 @@ _UNVALIDATED = frozenset(
         f"{_BALANCERS}wrr_locality.v3.WrrLocality",
     }
 )
-"""Messages that Envoy takes from an Any as they are."""
+"""Messages that Envoy takes from an Any or a TypedStruct as they are."""
 
 _UNRULED = frozenset({"xds.core.v3.CollectionEntry"})
 """Messages to whose rules Envoy holds nobody, but to those of what is in their Anys (ENVOY.md E79)."""
@@ -166,13 +166,16 @@ class FieldRules:
 
     def check(self, message: Message) -> Walk:
         """Return what there is to report of a message and all within it. It never raises."""
-        walk = _Walk(self._visit)
+        walk = _Walk(self._enter)
         with suppress(TooManyFaultsError):
             self._visit(message, None, walk)
         return walk
 
-    def _visit(self, message: Message, path: Path, walk: Walk) -> None:
-        visit = self._visit_of(descriptor_of(message), _Mode())
+    def _enter(self, message: Message, path: Path, walk: Walk) -> None:
+        self._visit(message, path, walk, is_ruled=descriptor_of(message).full_name not in _UNVALIDATED)
+
+    def _visit(self, message: Message, path: Path, walk: Walk, *, is_ruled: bool = True) -> None:
+        visit = self._visit_of(descriptor_of(message), _Mode(is_ruled=is_ruled))
         if visit is not None:
             visit(message, path, walk)
 

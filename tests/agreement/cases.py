@@ -13,8 +13,9 @@ import yaml
 from fsxds.api.catalogue import Catalogue
 from fsxds.model.resource_types import BY_SHORT_NAME
 from tests.agreement.edits import edited, shown
+from tests.agreement.extension_mutations import ALL
 from tests.agreement.mutation_values import snake_case
-from tests.agreement.mutations import ALL, Mutation, Pool, Scene, holds_place
+from tests.agreement.mutations import Mutation, Pool, Scene, holds_place
 from tests.agreement.places import Place, places
 from tests.agreement.seeds import Seed, seeds
 

@@ -1,7 +1,7 @@
 """The layout `resources`: one `Resource` for each file, at the path of its name; a folder is what a glob stands for.
 
 `xdstp://<own authority>/<type>/foo/bar` is `<type>/foo/bar.yaml`, and so is the plain name `foo/bar` of the type, as in URLs.
-Names of other authorities are in `@<authority>/<type>/…`. Source: xRFC TP1, "File transport".
+Names of other authorities are in `@<authority>/<type>/…`. Source: xRFC TP1, "File transport". Envoy reads none of these, but for lists (ENVOY.md E88).
 """
 
 from __future__ import annotations

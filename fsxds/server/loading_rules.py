@@ -23,7 +23,7 @@ from fsxds.model.tree_trust import (
 )
 from fsxds.model.values import Problem, Severity, SourceFile, SourceTree
 from fsxds.runtime.views import Views
-from fsxds.server.parse_worker import ParseRules
+from fsxds.server.parse_worker import ParseRules, Progress, no_progress
 from fsxds.server.parsing import ParseLimits, parse_now
 from fsxds.settings.naming_rules import NamingRules
 from fsxds.settings.options import Settings
@@ -201,29 +201,26 @@ def _unasked(settings: Settings) -> frozenset[str] | None:
 
 def load_once(directory: Path, settings: Settings, catalogue: Catalogue, check: Check) -> Loaded:
     """Load a tree once, as serving would."""
-    (views,) = load_trees((scan_once(directory, settings),), settings, catalogue, check, directory)
+    rules = LoadingRules.of(settings, catalogue, check, directory)
+    (views,) = load_trees((scan_once(directory, settings),), rules, cache_of(directory, settings, rules.parsing))
     return only_view(views)
 
 
 def load_trees(
-    trees: Iterable[SourceTree], settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()
+    trees: Iterable[SourceTree], rules: LoadingRules, cache: ParseCache | None, progress: Progress = no_progress
 ) -> tuple[LoadedViews, ...]:
-    """Load each tree as one view, as serving would; a file in several of them is parsed once.
-
-    The results are cached under `directory`.
-    """
+    """Load each tree as one view, as serving would; a file in several of them is parsed once."""
     require_libyaml()
-    rules = LoadingRules.of(settings, catalogue, check, directory)
     acceptance = replace(rules.acceptance, locate_up_to_bytes=None)
     trees = tuple(trees)
     files = {(file.path, file.digest): file for tree in trees for file in tree.files}
-    cache = cache_of(directory, settings, rules.parsing)
-    parsed = dict(zip(files, parse_now(tuple(files.values()), rules.parsing, rules.limits, cache), strict=True))
+    results = parse_now(tuple(files.values()), rules.parsing, rules.limits, cache, progress)
+    parsed = dict(zip(files, results, strict=True))
 
     def parse(files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
         return tuple(parsed[file.path, file.digest] for file in files)
 
-    loaded = (with_ignored(load(tree, None, parse, acceptance), tree.ignored, check) for tree in trees)
+    loaded = (with_ignored(load(tree, None, parse, acceptance), tree.ignored, acceptance.check) for tree in trees)
     return tuple(with_served(whole_tree(one), rules.resolution, None) for one in loaded)
 
 

@@ -15,12 +15,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
-from typing import Self
+from typing import Self, TypeAlias
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.disk_cache.parsed_files import code_digest
@@ -192,9 +192,23 @@ class ParseWorker:
             raise WorkerDiedError from error
 
 
-def parse_all(parser: FileParser, files: tuple[SourceFile, ...]) -> tuple[ParsedFile, ...]:
+Progress: TypeAlias = Callable[[int, int], None]
+"""Receives the numbers of parsed files and of all files."""
+
+
+def no_progress(_parsed: int, _all: int) -> None:
+    """Ignore the progress."""
+
+
+def parse_all(
+    parser: FileParser, files: tuple[SourceFile, ...], progress: Progress = no_progress
+) -> tuple[ParsedFile, ...]:
     """Parse files in order; an error of fsxds in one of them is a problem of that file."""
-    return tuple(parse_one(parser, file) for file in files)
+    parsed: list[ParsedFile] = []
+    for file in files:
+        parsed.append(parse_one(parser, file))
+        progress(len(parsed), len(files))
+    return tuple(parsed)
 
 
 def parse_one(parser: FileParser, file: SourceFile) -> ParsedFile:

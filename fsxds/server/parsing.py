@@ -22,8 +22,10 @@ from fsxds.server.parse_worker import (
     OutOfTimeError,
     ParseRules,
     ParseWorker,
+    Progress,
     WorkerDiedError,
     WorkerStartError,
+    no_progress,
     parse_all,
 )
 from fsxds.snapshots.parse import FileParser
@@ -175,7 +177,9 @@ class Parsing:
         self._unlearned_here = _make_unlearned()
         # Files that `parse` waits for; `look_again` reports new results of the others.
         self._awaited: set[ParseJob] = set()
-        self._progress = asyncio.Event()
+        self._finished = asyncio.Event()
+        # Receives the number of files parsed apart, and of all that `parse` waits for.
+        self.progress: Progress = no_progress
         self._changed = asyncio.Event()
         self._added = asyncio.Event()
 
@@ -303,13 +307,15 @@ class Parsing:
 
     async def _until_done(self) -> None:
         patience_s = self._limits.first_patience_s if self._is_first else self._limits.patience_s
+        total = len(self._awaited)
         while self._awaited:
-            self._progress.clear()
+            self._finished.clear()
             try:
                 async with asyncio.timeout(patience_s):
-                    await self._progress.wait()
+                    await self._finished.wait()
             except TimeoutError:
                 break
+            self.progress(total - len(self._awaited), total)
         self._awaited = set()
         self._is_first = False
 
@@ -399,7 +405,7 @@ class Parsing:
         before, job.parsed = job.parsed, parsed
         if job in self._awaited:
             self._awaited.discard(job)
-            self._progress.set()
+            self._finished.set()
         elif before != parsed:
             self._look_again()
 
@@ -452,14 +458,18 @@ def _out_of_time(file: SourceFile, limit_s: float) -> ParsedFile:
 
 
 def parse_now(
-    files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None = None
+    files: tuple[SourceFile, ...],
+    rules: ParseRules,
+    limits: ParseLimits,
+    cache: ParseCache | None = None,
+    progress: Progress = no_progress,
 ) -> tuple[ParsedFile, ...]:
     """Parse files while the caller waits: many by several processes, few by this one."""
-    parsed = _parse_by_workers(files, rules, limits, cache)
+    parsed = _parse_by_workers(files, rules, limits, cache, progress)
     if parsed is None:
         found = [None] * len(files) if cache is None else cache.find(files)
         unknown = tuple(file for file, known in zip(files, found, strict=True) if known is None)
-        results = parse_all(rules.make_parser(), unknown)
+        results = parse_all(rules.make_parser(), unknown, progress)
         if cache is not None:
             for file, result in zip(unknown, results, strict=True):
                 cache.add(file, result)
@@ -471,25 +481,26 @@ def parse_now(
 
 
 def _parse_by_workers(
-    files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None
+    files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None, progress: Progress
 ) -> tuple[ParsedFile, ...] | None:
     """Parse files by several processes; None if not worth it, or not possible."""
     size_bytes = sum(file.size_bytes for file in files)
     if limits.workers == 1 or size_bytes < PARSE_BY_WORKERS_ABOVE_BYTES or _is_in_event_loop():
         return None
     with suppress(WorkerStartError):
-        return asyncio.run(_parse_patiently(files, rules, limits, cache))
+        return asyncio.run(_parse_patiently(files, rules, limits, cache, progress))
     return None
 
 
 async def _parse_patiently(
-    files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None
+    files: tuple[SourceFile, ...], rules: ParseRules, limits: ParseLimits, cache: ParseCache | None, progress: Progress
 ) -> tuple[ParsedFile, ...]:
     patient = replace(limits, first_patience_s=math.inf)
     parsed: tuple[ParsedFile, ...] = ()
     try:
         async with asyncio.TaskGroup() as tasks:
             with Parsing(rules, patient, cache=cache) as parsing:
+                parsing.progress = progress
                 keeping = tasks.create_task(parsing.keep_parsing())
                 parsed = await parsing.parse(files)
                 keeping.cancel()

@@ -6,7 +6,8 @@
 | A server before the one that answers is asked again within 5 s; as soon as it answers, those after it are left. | The one that answers goes on until then, so there is no gap. |
 | A server that answered for a minute is asked again at once when it is lost, and counts as failed when that fails. | A server that restarts is back before another one has sent everything. |
 | All pauses are random up to a bound that doubles from 0.5 to 30 s (full jitter). | A thousand relays that lost one server do not come back at one moment. |
-| The bound is 0.5 s again when a server answered for a minute, and for no other reason. | A server that answers and dies again and again is asked as seldom as one that is down. |
+| The bound is 0.5 s again when a server answered for a minute. | It was well. |
+| The bound is 4 s at most after any answer. | A server that restarts repeatedly is followed soon; one that answers and dies again and again is not asked at full speed. |
 | A server without a response in time gets twice as long the next time, up to eight times. | A slow server that is the only one is not asked in vain forever. |
 """
 
@@ -19,6 +20,8 @@ from fsxds.model.values import BackOff
 PAUSES = BackOff(first_s=0.5, longest_s=30.0, well_after_s=60.0)
 LONGEST_PATIENCE = 8
 ASKED_WITHIN_S = 5.0
+# The number of failures before an answer that count afterwards: the next pause is at most 4 s.
+MOST_BEFORE_ANSWER = 3
 
 
 @dataclass(slots=True)
@@ -60,7 +63,8 @@ class ServerOrder:
 
     def answered(self, place: int) -> None:
         """Record the first response of a server on a connection."""
-        self._servers[place] = _Server(is_answering=True, failures=self._servers[place].failures)
+        failures = min(self._servers[place].failures, MOST_BEFORE_ANSWER)
+        self._servers[place] = _Server(is_answering=True, failures=failures)
 
     def left(self, place: int) -> None:
         """Record that a server was left, because one before it answers."""

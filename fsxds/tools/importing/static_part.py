@@ -25,7 +25,8 @@ from fsxds.model.resources import Reference
 
 CLUSTER, SECRET = (BY_SHORT_NAME[name].type_url for name in ("cds", "sds"))
 
-_NODE = "envoy.config.core.v3.YamlNode"
+# Its `cluster` is the name of a group of Envoys.
+_NODE = "envoy.config.core.v3.Node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class _StaticSearch:
 
     def _keep_what_the_rest_names(self) -> None:
         for field, value in self._bootstrap.ListFields():
-            if field.name in {"static_resources", "node"}:
+            if field.name == "static_resources":
                 continue
             for part in _messages(value):
                 self._keep_all_of(part, f"{field.name} of the bootstrap uses it")

@@ -1,4 +1,4 @@
-"""Loads the views of trees once, for commands: the requested views, or all that the settings define."""
+"""Loads views of trees once, for commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, only_view, with_served
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
-"""Chooses the views to load, given all views and the folders that may be layers; UsageError if it finds none."""
+"""Chooses views to load, given all and the folders that may be layers; UsageError for none."""
 
 
 class ViewLoader:
@@ -33,7 +33,7 @@ class ViewLoader:
         self._settings, self._catalogue, self._check, self._directory = settings, catalogue, check, directory
 
     def load(self, trees: Iterable[SourceTree], choose: Choose) -> tuple[LoadedViews, ...]:
-        """Load the chosen views of trees; without views in the settings, the whole trees."""
+        """Load the chosen views of trees; without views in the settings, whole trees."""
         trees = tuple(trees)
         chosen = [tuple(choose(self.views, self.folders_of(tree))) for tree in trees]
         if self.views.names:
@@ -44,7 +44,7 @@ class ViewLoader:
         return self.load_whole(trees)
 
     def load_whole(self, trees: Iterable[SourceTree]) -> tuple[LoadedViews, ...]:
-        """Load trees as one view each, whatever views the settings have."""
+        """Load trees as one view each, whatever the settings."""
         return loading_rules.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
 
     def load_one(self, tree: SourceTree, choose: Callable[[Views, Collection[str]], View]) -> Loaded:
@@ -53,11 +53,11 @@ class ViewLoader:
         return only_view(views)
 
     def folders_of(self, tree: SourceTree) -> frozenset[str]:
-        """Return the folders of a tree, all possible layers."""
+        """Return a tree's folders, all possible layers."""
         return LayeredTree.of(tree, self.views, None).folders
 
     def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:
-        """Load views by their layers; a missing layer that none of them has is not reported."""
+        """Load views by layers; missing layers of other views are not reported."""
         require_libyaml()
         rules = loading_rules.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory)
         wanted = {layers: self.views.variables_of(layers) for layers in views}

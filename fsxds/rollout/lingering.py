@@ -29,7 +29,7 @@ LISTENERS = BY_SHORT_NAME["lds"].type_url
 
 @dataclass(frozen=True, slots=True)
 class Lingering:
-    """How long a resource lingers; None until clients have taken the changed listeners."""
+    """How long a resource lingers; `ends_at_s` is None until clients have taken the changed listeners."""
 
     listeners: frozenset[str]
     ends_at_s: float | None = None

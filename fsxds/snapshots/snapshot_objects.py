@@ -1,4 +1,4 @@
-"""Stores snapshots as objects found by digests of their content: common parts of snapshots are one object.
+"""Stores snapshots as objects found by digests, so that snapshots share objects of common content.
 
 | object | names | is found by |
 | --- | --- | --- |
@@ -9,12 +9,11 @@
 | pack, with some resources of a chunk | their large bodies | the same |
 | large body | | its version |
 
-So an edit makes few objects, however many resources there are: among 100 000 about 20 kB, and 4 kB if they are packed.
-Packed objects are more numerous, which costs writers and readers of all of them. `snapshot_near` reads only the objects
-that a given snapshot does not contain.
+So an edit makes few objects: among 100 000 resources about 20 kB, and 4 kB if they are packed. Packed objects are more
+numerous, which costs writers and readers of all of them.
 
-The digest of a chunk excludes data that clients do not see: the line of a resource is the one at the time when the
-chunk was first kept. Otherwise a line added at the top of a file would make all of its chunks new.
+The digest of a chunk excludes data that clients do not see: a resource has its line from when the chunk was first kept.
+Otherwise a line added at the top of a file would make all of its chunks new.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 class KeptObject(NamedTuple):
-    """An object to keep. Its content and the objects that it names are computed only if it is new."""
+    """An object to keep; its content and children are computed only if it is new."""
 
     digest: Digest
     content: Callable[[], bytes]
@@ -64,7 +63,7 @@ class KeptObject(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A kept object, with the digests of the objects that it names, in order."""
+    """A kept object, with the digests of those that it names, in order."""
 
     content: bytes
     children: tuple[Digest, ...]
@@ -75,7 +74,7 @@ Read: TypeAlias = Callable[[Digest], Content]
 
 
 def object_of(snapshot: Snapshot, *, is_packed: bool = False) -> KeptObject:
-    """Return a snapshot as an object. Equal content makes equal objects; the generation is not included."""
+    """Return a snapshot's object, which does not depend on the generation."""
     table = _packed_table if is_packed else _table
     return _named(facts_of(snapshot), tuple(table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES))
 
@@ -96,7 +95,7 @@ def facts_of(snapshot: Snapshot) -> bytes:
 
 
 def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int = 0) -> Snapshot:
-    """Return a snapshot with facts and resources. Raises DamagedBytesError if the facts are invalid."""
+    """Make a snapshot. Raises DamagedBytesError if the facts are invalid."""
     try:
         found = json.loads(facts)
         return Snapshot(
@@ -184,7 +183,7 @@ def _packs(chunk: Chunk[Resource]) -> Iterator[tuple[Resource, ...]]:
 
 
 def chunk_digest(chunk: Chunk[Resource]) -> Digest:
-    """Return the digest of a chunk: its type, and for each resource its client-visible data and its file."""
+    """Return the digest of a chunk's client-visible data and files."""
     return _digest_of_rows(b"chunk", chunk.values)
 
 
@@ -213,7 +212,9 @@ def _body(resource: Resource) -> KeptObject:
 
 
 def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, generation: int = 0) -> Snapshot:
-    """Return a kept snapshot, without its last changes; parts equal to `near` are shared and not read.
+    """Return a kept snapshot, without its last changes.
+
+    Parts equal to `near` are shared and not read.
 
     Raises:
         DamagedBytesError: an object is missing or damaged.
@@ -228,7 +229,7 @@ def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, gene
 
 
 def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near: Snapshot | None) -> Rows:
-    """Return the rows of a type; none for a type that was unknown when they were kept."""
+    """A type that was unknown when the rows were kept has none."""
     old = Rows(type_url) if near is None else near.resources(type_url)
     at_hand: dict[Digest, Chunks] = {chunk.once(chunk_digest): (chunk,) for chunk in old.chunks}
     at_hand |= {_group(chunks).digest: chunks for chunks in _grouped(old)}
@@ -243,7 +244,7 @@ def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near:
 def _new_rows(
     type_url: TypeUrl, digest: Digest, read: Read, at_hand: Mapping[Digest, Chunks], found: set[Chunk[Resource]]
 ) -> Iterator[Resource]:
-    """Yield the resources below an object that are not in chunks at hand, and add those chunks to `found`."""
+    """Yield resources that are not in chunks at hand, and add those chunks to `found`."""
     if digest in at_hand:
         found.update(at_hand[digest])
         return
@@ -261,14 +262,14 @@ def _new_rows(
 
 
 def digests_in(snapshot: Snapshot) -> frozenset[Digest]:
-    """Return the digests of the chunks and groups of a snapshot, which `snapshot_near` does not read."""
+    """Return the digests that `snapshot_near` does not read."""
     tables = snapshot.by_type.values()
     chunks = (chunk.once(chunk_digest) for rows in tables for chunk in rows.chunks)
     return frozenset((*chunks, *(_group(each).digest for rows in tables for each in _grouped(rows))))
 
 
 def _is_same(resource: Resource, other: Resource | None) -> bool:
-    """Whether two resources are equal in the digest of a chunk."""
+    """Whether two resources are equal in a chunk's digest."""
     return other is not None and resource.equals_for_clients(other) and resource.origin.path == other.origin.path
 
 
@@ -289,10 +290,10 @@ def _inflated(body: Content) -> bytes:
 
 
 def joined(digests: Iterable[Digest]) -> bytes:
-    """Return digests as bytes."""
+    """Join digests."""
     return b"".join(digests)
 
 
 def parted(digests: bytes) -> tuple[Digest, ...]:
-    """Return the digests in the bytes of `joined`."""
+    """Reverse `joined`."""
     return tuple(digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES))

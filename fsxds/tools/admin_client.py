@@ -33,7 +33,7 @@ class NotDoneError(FsxdsError):
 
 @dataclass(frozen=True, slots=True)
 class AdminServer:
-    """The admin address of a running fsxds, as in `--admin`; plain text without `tls`, no bearer token if empty."""
+    """The admin address of a running fsxds; plain text without `tls`."""
 
     address: str
     tls: ClientTls | None = None
@@ -47,7 +47,7 @@ class AdminServer:
 
 
 async def ask_admin(server: AdminServer, method: str, path: str, words: Mapping[str, str | int]) -> Any:
-    """Return the JSON response of a running fsxds to a request: `GET`, or `POST` for a change.
+    """Return the JSON response to a `GET`, or to a `POST` for a change.
 
     Raises:
         NotDoneError: the subject does not exist, or the request cannot be done now.

@@ -1,7 +1,7 @@
-"""JSON Schema (draft 2020-12) of messages, made from their descriptors and constraints.
+"""JSON Schema (draft 2020-12) of messages, made from descriptors and constraints.
 
-The schemas accept the input that Envoy's reader accepts (see `fsxds.api.convert_lenient`), not only proto3 JSON; but
-unless both spellings are requested, fields have one spelling, and enum values the declared or the lower case.
+The schemas accept the input of Envoy's reader (see `fsxds.api.convert_lenient`), not only proto3 JSON; but unless both
+spellings are requested, fields have one spelling, and enum values the declared or the lower case.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fsxds.tools.value_schemas import (
 )
 
 Spelling: TypeAlias = Literal["snake", "camel", "both"]
-"""The spelling of fields: `connect_timeout`, `connectTimeout`, or either."""
+"""`connect_timeout`, `connectTimeout`, or either."""
 
 _OBVIOUS = re.compile(r"^envoy\.(extensions\.)?|\.v3(?=\.)")
 _PAIR = 2
@@ -56,22 +56,21 @@ _OTHER_HOST = r"^(?!type\.googleapis\.com/).+/"
 
 
 class MessageSchemas:
-    """Creates the definition of each message type once, with all definitions that it needs.
+    """Creates the definition of each message type once, with all that it needs.
 
-    The types allowed in an Any depend on its place (`PackedTypes`). So a message with an Any has a definition per
-    place, named with the place.
+    The types allowed in an Any depend on its place. So a message with an Any has a definition per place, named with it.
 
     Attributes:
-        definitions: by name; message types and enums have their full names.
+        definitions: message types and enums have their full names.
     """
 
     def __init__(
         self, catalogue: Catalogue, packed: PackedTypes, spelling: Spelling = "snake", *, has_drafts: bool = True
     ) -> None:
-        """Prepare schemas of a catalogue.
+        """Prepare schemas.
 
         Args:
-            catalogue: the message types that exist.
+            catalogue: the message types.
             packed: the types that each Any may hold.
             spelling: how fields are written.
             has_drafts: extensions that are work in progress have a schema, and are not open to any field.
@@ -86,7 +85,7 @@ class MessageSchemas:
         self.definitions: dict[str, Schema] = {name: dict(schema) for name, schema in SHARED.items()}
 
     def message(self, message_type: str, place: Place = _NOWHERE) -> Schema:
-        """Return a reference to the definition of a message type, and create it; KeyError for an unknown type.
+        """Return a reference to a message type's definition; KeyError for an unknown type.
 
         `place` has the types allowed in an Any of the message.
         """
@@ -144,7 +143,7 @@ class MessageSchemas:
         return required_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def _choice_of(self, oneof: OneofDescriptor) -> Schema:
-        """Return the demand for exactly one member of a oneof, or for at most one if none is required."""
+        """Demand exactly one member, or at most one if none is required."""
         names = [name for field in oneof.fields for name in self.spellings(field)]
         holder = oneof.containing_type
         given: list[Schema] = [{"required": [name]} for name in names]
@@ -193,7 +192,7 @@ class MessageSchemas:
         return scalar_schema(field, rules)
 
     def _list(self, field: FieldDescriptor, rules: Rules, place: Place) -> Schema:
-        """Return the schema of a list; Envoy takes one item for a list of one."""
+        """Envoy takes one item for a list of one."""
         element = self._one(field, rules.get("items", {}), place)
         schema: Schema = {"type": "array", "items": element}
         for rule, keyword in (("min_items", "minItems"), ("max_items", "maxItems")):
@@ -211,7 +210,7 @@ class MessageSchemas:
         return schema
 
     def _enum(self, enum: EnumDescriptor, rules: Rules) -> Schema:
-        """Return the schema of an enum: names as declared, names in lower or any case, and numbers."""
+        """Accept names as declared, names in lower or any case, and numbers."""
         if enum.full_name == NULL_VALUE:
             return {"type": "null"}
         if {"in", "not_in", "const"} & rules.keys():
@@ -252,10 +251,7 @@ class MessageSchemas:
         return {"description": "\n".join(said)}
 
     def _any(self, place: Place) -> Schema:
-        """Return the schema of an Any: its "@type" selects one of the place's types.
-
-        The allowed types differ between places; the schema of a type does not.
-        """
+        """The "@type" selects one of the place's types, whose schema is the same in all places."""
         if _PACKED not in self.definitions:
             self._define_packed()
         lists = [shared(name) for word in place if (name := self._urls_of(_short((word,)), self._packed.types(word)))]
@@ -271,7 +267,7 @@ class MessageSchemas:
         self._pack(types)
 
     def _urls_of(self, word: str, types: tuple[str, ...]) -> str | None:
-        """Define the URLs of some types and their messages, and return the definition's name; None for no types."""
+        """Define some types and their URLs, and return the definition's name; None for no types."""
         name = f"types:{word}"
         if types and name not in self.definitions:
             self.definitions[name] = {"enum": _urls(types)}
@@ -298,7 +294,7 @@ class MessageSchemas:
         return self.definitions
 
     def _choices(self) -> list[Schema]:
-        """Return the choices by "@type", one per group of equal messages, such as the many without fields."""
+        """Return one choice per group of equal messages, such as the many without fields."""
         by_content: dict[str, list[str]] = {}
         for name, schema in sorted(self._packed_messages.items()):
             content = self.definitions[reference_of(schema) or ""] if "$ref" in schema else schema
@@ -354,7 +350,7 @@ def _joined(demands: list[Schema]) -> Schema:
 
 
 def _range_of(numbers: list[int]) -> Schema:
-    """Return the schema of exactly these numbers, as a range, which editors do not propose beside the names."""
+    """Return the numbers as a range, which editors do not propose beside the names."""
     gaps = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
     schema: Schema = {"minimum": numbers[0], "maximum": numbers[-1]}
     return schema | ({"not": {"enum": gaps}} if gaps else {})

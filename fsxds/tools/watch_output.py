@@ -1,4 +1,4 @@
-"""The output of `fsxds watch`: updates on stdout, and the state of the connection on stderr."""
+"""The output of `fsxds watch`: updates on stdout, the connection's state on stderr."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fsxds.tools.diff.difference import STYLES, Compared, Side, field_content, t
 
 @dataclass(frozen=True, slots=True)
 class HoldingsUpdate:
-    """The change of a client's resources of one type by an update.
+    """The change of a client's resources of one type.
 
     Attributes:
         is_first: it is the first update of its type.
@@ -45,7 +45,7 @@ class HoldingsUpdate:
 
     @property
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
-        """The resources before and after, for comparison."""
+        """The resources before and after."""
         type_url = self.update.type_url
         return Snapshot(0, {type_url: Rows(type_url, self.before)}), Snapshot(1, {type_url: Rows(type_url, self.after)})
 
@@ -57,11 +57,11 @@ class Holdings:
         self._rows: dict[TypeUrl, Mapping[str, Resource]] = {}
 
     def of(self, type_url: TypeUrl) -> Mapping[str, Resource]:
-        """Return the held resources of a type by name."""
+        """Return the held resources by name."""
         return self._rows.get(type_url, MappingProxyType({}))
 
     def take(self, update: Update) -> HoldingsUpdate:
-        """Apply an update, and return the change."""
+        """Apply an update."""
         before = self.of(update.type_url)
         is_first = update.type_url not in self._rows
         received = {name: _by_content(resource) for name, resource in update.resources.items()}
@@ -75,7 +75,7 @@ class Holdings:
 
 
 def _by_content(resource: Resource) -> Resource:
-    """Return a resource with the version of its content: servers may give several versions to equal content."""
+    """Replace the version: servers may give several to equal content."""
     content = resource.redirect.encode() or resource.body
     return replace(resource, version=version_of_body(resource.type_url, content))
 
@@ -90,7 +90,7 @@ _HERE = Side("", None)
 
 
 def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
-    """Yield a heading, then the names of a first update, or the changes of a later one.
+    """Yield a heading, then the names of a first update, or changes.
 
     `wanted` are the subscribed names, empty for a wildcard.
     """
@@ -126,7 +126,6 @@ def _version(step: HoldingsUpdate) -> str:
 
 
 def _missing(step: HoldingsUpdate, wanted: Collection[str]) -> tuple[str, ...]:
-    """Return the names that the first response reports as absent, or lacks in the full state."""
     left_out = (name for name in wanted if name not in step.after and name != "*") if step.update.is_full else ()
     return tuple(dict.fromkeys((*left_out, *_absent_names(step, wanted))))
 
@@ -156,7 +155,7 @@ def _absent_lines(names: Iterable[str]) -> Iterator[Text]:
 
 
 def update_json(step: HoldingsUpdate, difference: Difference, masker: Masker) -> str:
-    """Return one update as one line of JSON, with secrets hidden."""
+    """Return an update as one line of JSON, with secrets hidden."""
     update = step.update
     found = difference.types[0] if difference.types else TypeDifference(update.type_url)
     content: dict[str, PlainValue] = {
@@ -237,7 +236,7 @@ class TextOutput:
         self._names = names
 
     def step(self, step: HoldingsUpdate) -> None:
-        """Print an update with its time and its changes."""
+        """Print an update with its time."""
         head, *lines = update_lines(step, self._difference(step), self._names)
         self._console.print(Text.assemble((f"{_now()} ", "dim"), head), soft_wrap=True)
         for line in lines:
@@ -259,7 +258,7 @@ class JsonOutput:
         self._masker = Masker(catalogue)
 
     def step(self, step: HoldingsUpdate) -> None:
-        """Print an update as one line; raises UsageError if a resource cannot be written as JSON."""
+        """Print an update as one line; raises UsageError if JSON cannot hold a resource."""
         try:
             print(update_json(step, self._comparer.compare(*step.snapshots), self._masker), flush=True)
         except ApiError as error:
@@ -267,7 +266,7 @@ class JsonOutput:
 
 
 def by_content(step: HoldingsUpdate) -> Difference:
-    """Compare the held resources by content alone, if their message types are unknown."""
+    """Compare by content alone, if the message types are unknown."""
     before, after = step.before, step.after
     changed = (name for name in sorted(after) if name in before and after[name] != before[name])
     found = TypeDifference(
@@ -280,7 +279,7 @@ def by_content(step: HoldingsUpdate) -> Difference:
 
 
 class TroubleReporter:
-    """Prints that the server is silent, lost, or back, each interruption once."""
+    """Reports that the server is silent, lost, or back, each interruption once."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -288,7 +287,7 @@ class TroubleReporter:
         self._silence = loop.call_later(QUIET_S, report, NOTHING_YET)
 
     def updated(self) -> None:
-        """Process the arrival of an update."""
+        """Process an update."""
         self._silence.cancel()
 
     def connected(self) -> None:

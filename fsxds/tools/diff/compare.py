@@ -1,4 +1,4 @@
-"""Compares two snapshots: resources by type and name, and their changed fields."""
+"""Compares two snapshots: resources, and their changed fields."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """A resource with different content on both sides; without `fields`, only the bytes differ."""
+    """A resource whose content differs; without `fields`, only the bytes."""
 
     before: Resource
     after: Resource
@@ -62,7 +62,7 @@ class ResourceChange:
 
 @dataclass(frozen=True, slots=True)
 class TypeDifference:
-    """The differences in one type, each part sorted by name.
+    """The differences in one type, sorted by name.
 
     `maybe_added` and `maybe_removed` may be in an unreadable part of the opposite side.
     """
@@ -82,11 +82,11 @@ class TypeDifference:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """An unreadable part of one side, which may hold resources.
+    """An unreadable part of one side.
 
     Attributes:
         type_urls: the types that it may hold.
-        path: of the file within its tree; None if it is not a file.
+        path: within its tree; None if it is no file.
         content: searched for names; None if unknown.
     """
 
@@ -95,7 +95,7 @@ class Gap:
     content: bytes | None = None
 
     def may_hold(self, resource: Resource) -> bool:
-        """Whether a resource of the opposite side may be here too."""
+        """Whether a resource of the opposite side may be here."""
         if self.path is not None and resource.origin.path == self.path:
             return True
         if resource.type_url not in self.type_urls:
@@ -105,7 +105,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The types that differ between two snapshots, in push order."""
+    """The types that differ, in push order."""
 
     types: tuple[TypeDifference, ...]
 
@@ -118,7 +118,7 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A value's path from the top of its resource, and the type of the message, its items or its map values."""
+    """A value's path, and the type of the message, its items or its map values."""
 
     path: str = ""
     message: Descriptor | None = None
@@ -128,7 +128,7 @@ class _Site:
 class FieldComparer:
     """Compares messages in plain values, as `Printer` writes them.
 
-    Equal secrets are first replaced by equal marks, so that a change is found, and then shown as `<hidden>`.
+    Equal secrets are replaced by equal marks, so that a change is found, and shown as `<hidden>`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -137,7 +137,7 @@ class FieldComparer:
         self._masker = Masker(catalogue, self._mark)
 
     def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
-        """Return the changes between two resources with `@type`, in the order of the fields.
+        """Return the changes between resources with `@type`, in the order of the fields.
 
         An absent field counts as its default, if it has one.
         """
@@ -199,7 +199,6 @@ class FieldComparer:
         return FieldChange(site.path, act, shown_before, shown_after)
 
     def _inside(self, value: dict[str, PlainValue], site: _Site) -> _Site:
-        """Return the site of an object with the type from its `@type`, if any."""
         type_url = value.get("@type")
         if isinstance(type_url, str) and (site.message is None or site.message.full_name == ANY):
             message_type = type_of_url(type_url)
@@ -223,7 +222,6 @@ def _is_mark(value: PlainValue) -> bool:
 
 
 def _shown(value: PlainValue) -> PlainValue:
-    """Replace every mark by `<hidden>`."""
     if isinstance(value, dict):
         return {str(_shown(name)): _shown(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -252,7 +250,7 @@ def _reordered(matching: Matching, site: _Site) -> FieldChange:
 
 
 def _default(field: FieldDescriptor | None) -> PlainValue:
-    """Return the default of a field in written form; None if the field has presence or is repeated."""
+    """Return the written default; None if the field has presence or is repeated."""
     if field is None or field.has_presence or field.is_repeated:
         return None
     if field.enum_type is not None:
@@ -271,16 +269,15 @@ _VIRTUAL_HOST = BY_SHORT_NAME["vhds"].type_url
 
 
 class Comparer:
-    """Compares snapshots with resources of one catalogue."""
+    """Compares snapshots."""
 
     def __init__(self, catalogue: Catalogue, *, over_rest: bool = False, of_views: bool = False) -> None:
         """Prepare comparisons.
 
         Args:
-            catalogue: the messages of the resources.
+            catalogue: the messages.
             over_rest: compare only the parts that REST transports: no types without a REST form, no TTL, no aliases.
-            of_views: the snapshots are views that share most rows; later comparisons cost their difference from the
-                first.
+            of_views: the snapshots share most rows; later comparisons cost their difference from the first.
         """
         self._catalogue = catalogue
         self._printer = Printer(catalogue)
@@ -294,7 +291,7 @@ class Comparer:
         self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
 
     def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
-        """Return the difference from `before` to `after`; `gaps` are the unreadable parts of each."""
+        """Return the difference; `gaps` are the unreadable parts of each."""
         found = (_without_gaps(self._compare_type(row.type_url, before, after), gaps) for row in self._rows)
         return Difference(tuple(row for row in found if row.added or row.removed or row.changed or row.unknown))
 
@@ -343,7 +340,7 @@ class Comparer:
         return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
 
     def _aliases(self, resource: Resource) -> PlainValue:
-        """Return the aliases except those derived from a virtual host's domains, which are compared as domains."""
+        """Return the aliases, except those of a virtual host's domains."""
         if resource.type_url != _VIRTUAL_HOST:
             return [*resource.aliases] or None
         message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(

@@ -1,4 +1,4 @@
-"""Formats a difference as text for a terminal, as JSON, and as GitHub Markdown for a pull request."""
+"""Formats a difference for a terminal, as JSON, and as GitHub Markdown."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Side:
 
     Attributes:
         label: the user's name of it.
-        prefix: prepended to the paths of its files; None without files.
+        prefix: of the paths of its files; None without files.
     """
 
     label: str
     prefix: str | None = ""
 
     def place(self, resource: Resource) -> str:
-        """Return the origin of a resource of this side; empty if it has no file."""
+        """Return the origin of a resource; empty if it has no file."""
         return "" if self.prefix is None else escape(f"{self.prefix}{resource.origin}")
 
 
@@ -58,7 +58,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class HeldInViews:
-    """A change that a server of the earlier side would hold; without `views`, in all of them."""
+    """A change that a server would hold; without `views`, in all of them."""
 
     change: HeldChange
     place: str
@@ -73,10 +73,9 @@ class HeldInViews:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A difference, its two sides, and their unreadable parts.
+    """A difference; with views, `groups` has it by views.
 
-    `held` are the changes that a server of the earlier side would hold. With views, `groups` has the difference by
-    views.
+    `held` are the changes that a server of the earlier side would hold.
     """
 
     before: Side
@@ -97,12 +96,12 @@ class Compared:
 
     @property
     def parts(self) -> tuple[tuple[str, Difference], ...]:
-        """The difference in parts with headings; a single view has no heading."""
+        """The parts with headings; a single view has no heading."""
         return tuple((group.heading, group.difference) for group in self.groups) or (("", self.difference),)
 
     @property
     def extent(self) -> str:
-        """The number of views with differences, in words; empty without views."""
+        """The number of views that differ; empty without views."""
         if not self.groups:
             return f" in any of {self.view_count} views" if self.view_count else ""
         differing = {view for group in self.groups for view in group.views}
@@ -110,13 +109,13 @@ class Compared:
 
     @property
     def are_same(self) -> bool:
-        """Whether the readable parts of both sides are equal."""
+        """Whether the readable parts are equal."""
         return not worded_counts(*self.difference.types)
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """One resource of a difference, for display.
+    """One resource of a difference.
 
     Attributes:
         sign: `+` added, `-` removed, `~` changed, `?` unknown.
@@ -131,7 +130,7 @@ class DifferenceRow:
 
 
 def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[DifferenceRow]:
-    """Yield the different resources of a type, in the order of display."""
+    """Yield the resources that differ, in the order of display."""
     yield from (DifferenceRow("+", resource, compared.after) for resource in difference.added)
     yield from (DifferenceRow("-", resource, compared.before) for resource in difference.removed)
     yield from (DifferenceRow("~", change.after, compared.after, change.fields) for change in difference.changed)
@@ -139,7 +138,7 @@ def rows_of(difference: TypeDifference, compared: Compared) -> Iterator[Differen
 
 
 def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple[Resource, Side]]:
-    """Yield the resources that are not known to be added or removed, with their sides."""
+    """Yield the resources not known to be added or removed."""
     for resource in difference.maybe_added:
         yield resource, compared.after
     for resource in difference.maybe_removed:
@@ -147,12 +146,12 @@ def unknown_of(difference: TypeDifference, compared: Compared) -> Iterator[tuple
 
 
 def noun_of(difference: TypeDifference) -> str:
-    """Return the noun for resources of a type: `clusters`."""
+    """Return the noun of a type: `clusters`."""
     return BY_TYPE_URL[difference.type_url].noun
 
 
 def worded_counts(*rows: TypeDifference) -> str:
-    """Return the counts without zeros: `1 added, 2 changed`; empty for none."""
+    """Return the counts: `1 added, 2 changed`; empty for none."""
     counts = {
         "added": sum(len(row.added) for row in rows),
         "changed": sum(len(row.changed) for row in rows),
@@ -176,14 +175,14 @@ def summary(compared: Compared) -> str:
 
 
 def value_of(change: FieldChange, value: PlainValue) -> str:
-    """Return a value of a change in users' notation, possibly cut."""
+    """Return a value in users' notation, possibly cut."""
     if change.is_hidden:
         return "<hidden>"
     return escape(_written(value))
 
 
 def note_of(change: FieldChange) -> str:
-    """Return a remark on a change, beside or instead of its values; empty for none."""
+    """Return a remark beside or instead of the values; empty for none."""
     if change.is_hidden:
         return f"a secret, {change.act.value}"
     if change.act is ChangeAction.REORDERED:
@@ -214,7 +213,7 @@ def _cut(text: str) -> str:
 
 
 def json_text(compared: Compared) -> str:
-    """Return a difference as one JSON object; equal differences give equal text."""
+    """Return a difference as JSON; equal differences give equal text."""
     groups: list[PlainValue] = [
         {"views": [_view(view) for view in group.views], "types": _types(group.difference, compared)}
         for group in compared.groups
@@ -273,7 +272,7 @@ def _change(change: ResourceChange, compared: Compared) -> PlainValue:
 
 
 def field_content(field: FieldChange) -> PlainValue:
-    """Return the change of one field as JSON, secrets hidden."""
+    """Return a change as JSON, secrets hidden."""
     if field.is_hidden:
         return {"path": field.path, "act": field.act.value, "hidden": True}
     return {
@@ -288,7 +287,7 @@ STYLES = {"+": "green", "-": "red", "~": "yellow", "?": "magenta"}
 
 
 def text_lines(compared: Compared) -> Iterator[Text]:
-    """Yield unreadable parts, resources and changed fields by type, and held changes."""
+    """Yield unreadable parts, then changes by type, then held changes."""
     for unread in compared.unread:
         yield Text.assemble(("could not be read: ", "bold red"), str(unread))
     for heading, part in compared.parts:
@@ -349,7 +348,7 @@ _WORDS = {"+": "added", "-": "removed", "~": "changed", "?": "unknown whether ad
 
 
 def markdown(compared: Compared, longest: int = LONGEST_COMMENT) -> str:
-    """Return a difference in at most `longest` characters: a table of counts, and folded details by type.
+    """Return a difference in at most `longest` characters: counts, and folded details by type.
 
     Each group of views has its own, while half of the characters are left for details.
     """
@@ -465,7 +464,7 @@ class _Section:
 
 
 def _shares(sizes: list[int], room: int) -> list[int]:
-    """Divide characters: small sections get their size, large ones equal parts of the rest."""
+    """Give small sections their size, large ones equal parts of the rest."""
     shares = [0] * len(sizes)
     waiting = sorted(range(len(sizes)), key=sizes.__getitem__)
     while waiting:

@@ -1,4 +1,4 @@
-"""Matches the items of two lists: by a unique key such as a name or address, else equal items, then similar ones."""
+"""Matches list items by a unique key such as a name, else equal, then similar ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ class Matching:
     """The correspondence of two lists.
 
     Attributes:
-        pairs: indexes of items in both, sorted by the later one; content may differ.
-        removed: indexes before.
-        added: indexes after.
+        pairs: indexes, sorted by the later one; content may differ.
         labels_before: names of items, or empty.
         labels_after: names of items, or empty.
         is_reordered: the order of `pairs` has changed.
@@ -67,7 +65,7 @@ def _key(member: Mapping[str, PlainValue]) -> str | None:
 
 
 def _address(member: Mapping[str, PlainValue]) -> str | None:
-    """Return the address of an endpoint, or of its holder: `10.0.0.1:80`, or a path."""
+    """Return `10.0.0.1:80`, or a path."""
     holder: PlainValue = {**member}
     for step in ("endpoint", "address"):
         if isinstance(holder, dict):
@@ -109,7 +107,7 @@ _KEYS: tuple[tuple[_ReadKey, bool], ...] = (
 
 
 def _unique_keys(members: Sequence[PlainValue], read_key: _ReadKey) -> dict[str, int] | None:
-    """Return the items' indexes by key; None if a key is missing or repeated."""
+    """Return indexes by key; None if a key is missing or repeated."""
     keys: dict[str, int] = {}
     for place, member in enumerate(members):
         key = read_key(member) if isinstance(member, dict) else None
@@ -154,7 +152,7 @@ def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Ma
 
 
 def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
-    """Return the items' indexes by content; equal items are numbered."""
+    """Return indexes by content; equal items are numbered."""
     seen: Counter[str] = Counter()
     places: dict[str, int] = {}
     for place, member in enumerate(members):
@@ -165,7 +163,7 @@ def _numbered(members: Iterable[PlainValue]) -> dict[str, int]:
 
 
 def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the most pairs that are in one order in both lists, given pairs sorted by their second index.
+    """Return the most pairs that are in one order in both lists; `pairs` are sorted by their second index.
 
     difflib finds long runs, not the most pairs, in quadratic time.
     """
@@ -216,7 +214,7 @@ def _alike(
 def are_alike(before: PlainValue, after: PlainValue) -> bool:
     """Return whether one value may be a change of its counterpart.
 
-    So may scalars of one type, and objects with an equal field, or with one field each, of the same name.
+    So may scalars of one type, and objects with an equal field, or with one field of the same name.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         shared = before.keys() & after.keys()

@@ -1,1 +1,1 @@
-"""Examines an Envoy's bootstrap together with a tree, for problems when the Envoy starts."""
+"""Examines a bootstrap with a tree, for problems at Envoy's start."""

@@ -1,7 +1,5 @@
 """Examines every message of a bootstrap and of a tree, then the two together.
 
-This includes a resource's time to live, and the members of collections requested by `xdstp://` locators.
-
 Source: ENVOY.md E72, E73, E77.
 """
 
@@ -39,10 +37,9 @@ _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _A
 
 
 def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fault]:
-    """Report a time to live without effect, if there is a bootstrap. Source: ENVOY.md E19.
+    """Report a time to live without effect. Source: ENVOY.md E19.
 
-    Envoy ignores it by REST and from files. On streams the server sends it only to a client that announces the feature,
-    as Envoy does only if its bootstrap lists it.
+    Envoy ignores it by REST and from files. On streams the server sends it only to a client that announces the feature.
     """
     if resource.ttl_s is None or bootstrap is None:
         return
@@ -74,10 +71,9 @@ _SCOPED_ROUTES = "envoy.extensions.filters.network.http_connection_manager.v3.Sc
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The input of an examination.
+    """The input of an examination; `bootstrap` is None if only the tree is examined.
 
     Attributes:
-        bootstrap: None if only the tree is examined.
         is_rewritten: the tree is mirrored, with sources replaced by paths into the mirror.
     """
 
@@ -88,7 +84,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFindings:
-    """Faults of the bootstrap and of resources; paths start at the top of each message."""
+    """Faults; paths start at the top of each message."""
 
     bootstrap: tuple[Fault, ...]
     resources: tuple[tuple[Resource, Fault], ...]
@@ -160,7 +156,7 @@ READ_PATIENCE_S = 10.0
 
 
 async def drain_remark(address: Address, linger_s: float) -> str | None:
-    """Return a warning if `--linger` is shorter than the drain time of the Envoy with this admin page, else None.
+    """Return a warning if `--linger` is shorter than this Envoy's drain time, else None.
 
     Source: ENVOY.md E66, E68.
 
@@ -189,13 +185,13 @@ _OF_ENVOY = frozenset({"user_agent_name", "user_agent_version"})
 
 @dataclass(frozen=True, slots=True)
 class AskedCollection:
-    """A collection in Envoy's request: the glob, and its parameters apart; None for an unknown value."""
+    """A glob as Envoy requests it, and its parameters; None for an unknown value."""
 
     glob: ResourceName
     params: dict[str, str | None]
 
     def holds(self, member: ResourceName) -> bool:
-        """Whether Envoy takes a resource of this name as a member."""
+        """Whether Envoy takes a resource of this name."""
         context = dict(member.context)
         return (
             self.is_beside(member)
@@ -259,7 +255,7 @@ def _node_params(bootstrap: DynamicMessage, printer: Printer) -> dict[str, str |
 
 
 def _value_of(node: DynamicMessage, field: str) -> str | None:
-    """Return the bootstrap's value of a field of the node; None if only a flag of Envoy may set it."""
+    """Return a field of the node; None if only a flag of Envoy may set it."""
     owner, _, part = field.rpartition(".")
     found = getattr(node.locality, part, "") if owner == "locality" else getattr(node, field, "")
     return found if isinstance(found, str) and found else None

@@ -17,10 +17,7 @@ _TEXT_HEADS = (b"{", b"#", b"---", b"resources", b"version_info", b"versionInfo"
 
 
 def path_faults(path: str, watched: str | None, field_path: FieldPath, envoy: EnvoyFacts) -> Iterator[Fault]:
-    """Check a path that Envoy subscribes to, and its `watched_directory`, if any.
-
-    `field_path` is that of the path, or of its holder.
-    """
+    """Check a path that Envoy subscribes to, and its `watched_directory`, if any."""
     facts = envoy.look_at(path)
     if not facts.exists:
         yield _missing_file(path, field_path)

@@ -1,4 +1,4 @@
-"""The files of an export and their content, computed from a snapshot without I/O.
+"""The files of an export, computed from a snapshot without I/O.
 
 | rule | why |
 | --- | --- |
@@ -43,7 +43,6 @@ class ExportRules:
     """The rules of an export.
 
     Attributes:
-        urls: the URL of the directory, and URLs of other authorities.
         host: the host of its URL; names with this authority are at its paths too.
         allowed: resources that may have credentials: `<type>/<name>`, such as `lds/edge`; `*` matches any text.
     """
@@ -58,7 +57,7 @@ class Pages:
     """The files of an export.
 
     Attributes:
-        files: content by path, in the order of writing.
+        files: in the order of writing.
         secret_count: the number of secrets left out.
         withheld: resources with possible credentials.
         unnamed: resources that have no file of their name.
@@ -90,7 +89,7 @@ class _Page:
 
 
 def pages_of(snapshot: Snapshot, rules: ExportRules, catalogue: Catalogue) -> Pages:
-    """Return the files to export of a snapshot."""
+    """Return the files to export."""
     credentials, printer = CredentialFinder(catalogue), Printer(catalogue)
     pages: list[_Page] = []
     withheld: list[Remark] = []
@@ -158,7 +157,7 @@ def _placed(snapshot: Snapshot, pages: Iterable[_Page], rules: ExportRules, unna
 
 
 def _url_of(resource: Resource, snapshot: Snapshot, rules: ExportRules) -> tuple[str, str]:
-    """Return the URL path of a resource, and the reason that HTTP GET does not find it there, if any."""
+    """Return the URL path, and the reason that HTTP GET does not find it there, if any."""
     structured, message_type = parse_or_none(resource.name), BY_TYPE_URL[resource.type_url].message_type
     own = rules.urls.authority
     fault = "HTTP GET does not find it"
@@ -199,7 +198,7 @@ def file_of(url: str) -> tuple[PurePosixPath | None, str]:
 
 
 def _files(pages: Collection[_Page], snapshot: Snapshot, rules: ExportRules) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Yield paths and contents: objects, then the resources' own files, then lists, and the index last."""
+    """Yield objects, then the resources' own files, then lists, and the index last."""
     yield from ((page.object_path, page.content) for page in pages)
     yield from ((page.path, page.content) for page in pages if page.path is not None)
     by_key = {key_of(page.resource): page for page in pages if page.path is not None}
@@ -217,7 +216,7 @@ def _listed(page: _Page, rules: ExportRules) -> PlainValue:
 
 
 def _lists(pages: Iterable[_Page]) -> dict[str, PurePosixPath]:
-    """Return the files of lists by URL: `<type>/index.json`, and `<folder>/*` for resources directly in a folder."""
+    """Return files by URL: `<type>/index.json`, and `<folder>/*` for resources directly in a folder."""
     lists: dict[str, PurePosixPath] = {}
     for page in pages:
         if page.path is not None:

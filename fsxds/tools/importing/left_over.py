@@ -1,4 +1,4 @@
-"""The bootstrap that is left after an import: it subscribes to its former resources at fsxds (pure)."""
+"""The bootstrap that is left: it subscribes to its former resources at fsxds (pure)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ _REPLACED = {
 
 @dataclass(frozen=True, slots=True)
 class XdsConnection:
-    """The connection of the Envoy to fsxds, as `fsxds bootstrap` writes it.
+    """The connection to fsxds, as `fsxds bootstrap` writes it.
 
     Attributes:
         transport: `rest`, `ads`, `delta` or `files`.
         clusters: lead to fsxds; none if Envoy reads files.
-        dynamic: its `dynamic_resources`.
         node: the id and cluster for a node without them.
     """
 
@@ -40,7 +39,7 @@ class XdsConnection:
 
     @classmethod
     def of(cls, transport: str, bootstrap: Section, names: Collection[str]) -> XdsConnection:
-        """Extract the connection from a bootstrap of `fsxds bootstrap`; its cluster gets a name not in `names`."""
+        """Extract the connection from a bootstrap; its cluster gets a name not in `names`."""
         name = next(one for one in _cluster_names() if one not in names)
         static, dynamic, node = (bootstrap.get(key, {}) for key in ("static_resources", "dynamic_resources", "node"))
         clusters = static.get("clusters", []) if isinstance(static, dict) else []
@@ -54,7 +53,7 @@ class XdsConnection:
 
     @property
     def source(self) -> PlainValue:
-        """The config source of a resource; with files, `--mirror-config-sources` turns it into a path."""
+        """A resource's config source; with files, `--mirror-config-sources` makes it a path."""
         if self.transport == "files":
             return {"resource_api_version": "V3", "ads": {}}
         return self.dynamic["cds_config"]
@@ -69,7 +68,7 @@ def _cluster_names() -> Iterator[str]:
 
 
 def _renamed(value: PlainValue, name: str) -> PlainValue:
-    """Rename the cluster of fsxds in a section; shared parts stay one object."""
+    """Rename the cluster of fsxds; shared parts stay one object."""
     seen: dict[int, PlainValue] = {}
 
     def renamed(part: PlainValue) -> PlainValue:
@@ -96,7 +95,7 @@ class LeftOver:
 
     Attributes:
         kept: indexes of the members that stay, by field of `static_resources`.
-        replaced: the sections that are written anew, by name.
+        replaced: the sections that are written anew.
         clusters: lead to fsxds.
         comments: the reasons of new values, by the keys below them.
     """
@@ -112,7 +111,7 @@ class LeftOver:
 def left_over(
     value: Mapping[str, PlainValue], kept: Mapping[str, tuple[int, ...]], connection: XdsConnection
 ) -> LeftOver:
-    """Return the bootstrap that is left; `kept` are indexes as in `LeftOver`."""
+    """Return the bootstrap that is left."""
     static = _section(value, "static_resources")
     own = {name: _members(static, name) for name in FIELDS}
     left: Section = {name: [own[name][index] for index in kept[name]] for name in FIELDS}
@@ -167,7 +166,7 @@ def _section(value: Mapping[str, PlainValue], name: str) -> Mapping[str, PlainVa
 
 
 def members_of(value: Mapping[str, PlainValue], name: str) -> list[PlainValue]:
-    """Return the members of a field of `static_resources`; Envoy takes one for a list of one."""
+    """Return a field of `static_resources`; Envoy takes one for a list of one."""
     return _members(_section(value, "static_resources"), name)
 
 

@@ -65,6 +65,7 @@ def run_export(directory: Path, out: Path, settings: Settings, choice: Choice, f
 
 
 def _rules_of(settings: Settings, url: str | None, allowed: tuple[str, ...]) -> ExportRules:
+    """Return the rules. Raises UsageError."""
     for each in allowed:
         short_name, slash, name = each.partition("/")
         row = BY_SHORT_NAME.get(short_name)

@@ -1,7 +1,4 @@
-"""Converts files between formats without loss, which reading back proves.
-
-Comments are lost: they are not part of a message.
-"""
+"""Converts files without loss, except of comments, which reading back proves."""
 
 from __future__ import annotations
 
@@ -48,21 +45,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The documents of a file; `parts` is meaningless if one of the problems is an ERROR."""
+    """The documents of a file; meaningless if one of the problems is an ERROR."""
 
     parts: tuple[Part, ...]
     problems: tuple[Problem, ...] = ()
 
 
 class ConversionReader:
-    """Reads files of any format, without Envoy's constraints on values."""
+    """Reads any format, without Envoy's constraints on values."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
 
     def read(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> Input:
-        """Read a file and report all its problems; bad content never raises.
+        """Report all problems of a file; bad content never raises.
 
         `hint` is the type of resources without one, None if unknown.
         """
@@ -138,7 +135,7 @@ class _Reading:
         return message if isinstance(message, Message) else None
 
     def _typed(self, value: PlainValue, path: FieldPath, claim: str | None) -> dict[str, PlainValue] | None:
-        """Add the `@type`; if it is unknown, record a fault and return None."""
+        """Return None, and record a fault, if the type is unknown."""
         if not isinstance(value, dict):
             self.faults.append(shape.not_an_object(path))
             return None
@@ -168,14 +165,14 @@ def _text_of(value: dict[str, PlainValue], *spellings: str) -> str | None:
 
 
 class NotOneResponseError(Exception):
-    """The documents differ in a field that a DiscoveryResponse has once, such as the version."""
+    """Documents differ in a field that a DiscoveryResponse has once."""
 
 
 class ConversionLossError(Exception):
     """The format cannot hold a value.
 
     Attributes:
-        field_path: the first field that would differ, from the top of its message; empty for the whole.
+        field_path: of the first difference, from the top of its message.
     """
 
     def __init__(self, field_path: FieldPath = ()) -> None:
@@ -185,7 +182,7 @@ class ConversionLossError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedFile:
-    """A file in its new format; `note` describes a change of its shape."""
+    """`note` describes a change of the file's shape."""
 
     content: bytes
     note: str = ""
@@ -206,7 +203,7 @@ class ConversionWriter:
         )
 
     def write(self, parts: Sequence[Part], file_format: Format, hint: ResourceType | None) -> ConvertedFile:
-        """Write documents; `hint` is the type of documents without resources.
+        """Write documents; `hint` is their type if they have no resources.
 
         Raises:
             NotOneResponseError: the format has one document per file, and these cannot be merged.
@@ -280,7 +277,6 @@ class ConversionWriter:
         return checked
 
     def _type_of(self, messages: Sequence[Message], hint: ResourceType | None) -> str:
-        """Return the only type, else an empty string."""
         found = {type_url for message in messages for type_url in self._types_of(message)}
         if len(found) > 1 and any(_is_empty_response(message) for message in messages):
             # The fact that there is no resource of a type would be lost.
@@ -334,7 +330,6 @@ def _is_empty_response(message: Message) -> bool:
 
 
 def _head(envelope: Message) -> bytes:
-    """Serialize an envelope without its resources and their type."""
     head: DynamicMessage = type(envelope)()
     head.CopyFrom(envelope)
     head.ClearField("resources")
@@ -353,7 +348,7 @@ _WITHOUT_FIELDS = frozenset({LIST_VALUE, STRUCT, VALUE})
 
 
 def first_difference(before: Message, after: Message, catalogue: Catalogue) -> FieldPath | None:
-    """Return the path of the first difference; None if the messages are equal.
+    """Return the path of the first difference, or None.
 
     Numbers are equal if their bits are: NaN equals itself, and 0.0 is not -0.0. Unknown fields count.
     """
@@ -442,7 +437,7 @@ _HEADER: Final = re.compile(r"\s*proto-(?:file|message):")
 
 
 def has_comments(content: bytes, format_name: str) -> bool:
-    """Return whether a file has comments, apart from the header of text format."""
+    """Return whether a file has comments, apart from text format's header."""
     if b"#" not in content:
         return False
     if format_name == "yaml":
@@ -454,7 +449,7 @@ def has_comments(content: bytes, format_name: str) -> bool:
 
 
 def _in_yaml(text: str) -> bool:
-    """Look for a # between the tokens; within a token it is text."""
+    """Within a token, a # is text."""
     end = 0
     for token in yaml.scan(text, Loader=yaml.CSafeLoader):
         if "#" in text[end : token.start_mark.index]:

@@ -70,11 +70,9 @@ async def serve_to_local_envoy(
 ) -> None:
     """Serve a tree to a real Envoy, until Ctrl-C or SIGTERM ends both.
 
-    `identity` is Envoy's node, by which views match it.
-
     Raises:
-        UsageError: there is no Envoy, the address is taken, or no view matches the node; alone or in an exception
-            group.
+        UsageError: there is no Envoy, the address is taken, or no view matches the node `identity`; alone or in an
+            exception group.
     """
     with tempfile.TemporaryDirectory(prefix="fsxds-dev-") as folder:
         folders = directory, Path(folder, "mirror")
@@ -130,7 +128,7 @@ async def _dev(
 
 
 async def _with_free_ports(settings: Settings) -> Settings:
-    """Replace each taken default address by a free port: another `fsxds` may run here."""
+    """Another `fsxds` may have taken the default addresses."""
     written = {option: getattr(settings, option) for option in ("http", "grpc", "admin")}
     unchanged = {option for option, address in written.items() if address == getattr(DEFAULTS, option) != OFF}
     addresses = {option: parse_address(address) for option, address in written.items() if option in unchanged}
@@ -152,7 +150,7 @@ def _watches_of_envoy(application: Application, node_id: str) -> Iterator[WatchS
 
 
 def _rejected_by(application: Application, identity: Identity) -> Mapping[ResourceVersion, RejectedResource]:
-    """Return the versions that Envoy rejects, even if no longer served."""
+    """Include versions no longer served."""
     publisher = application.publisher
     node = publisher.verdicts.rejections.nodes.get((identity.node_id, identity.node_cluster))
     if node is None:
@@ -179,7 +177,7 @@ class _EnvoySetup:
         self._announced = ""
 
     async def wanted_by(self, snapshot: Snapshot) -> BootstrapRequest:
-        """Report the problems of a snapshot, and return its request."""
+        """Report a snapshot's problems, and return its request."""
         need = None
         if self._settings.dev_transport == AUTO:
             need = await asyncio.to_thread(self._find_need, snapshot)
@@ -224,7 +222,7 @@ class _EnvoySetup:
         return [adjusted for problem in placed if (adjusted := levels.adjusted(problem))]
 
     def _sources(self, resources: Iterable[Resource]) -> dict[PurePosixPath, bytes]:
-        """Return the files of resources, without unreadable ones."""
+        """Leave out unreadable files."""
         sources: dict[PurePosixPath, bytes] = {}
         for path in {resource.origin.path for resource in resources}:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Predicts which resources of a change `fsxds serve` would hold, by its own rules.
+"""Predicts the changes that `fsxds serve` would hold, by its own rules.
 
 | rule | source |
 | --- | --- |
@@ -27,11 +27,11 @@ LARGE_REMOVAL = "large-removal"
 
 @dataclass(frozen=True, slots=True, order=True)
 class HeldChange:
-    """A held resource of a change, or a large removal.
+    """A held resource, or a large removal.
 
     Attributes:
-        path: a file of the new tree; of the served tree if the resource is removed.
-        line: 0 if there is no line.
+        path: in the new tree; in the served tree for a removal.
+        line: 0 if there is none.
         approval_id: empty if approval is no remedy.
     """
 

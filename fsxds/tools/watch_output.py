@@ -1,4 +1,4 @@
-"""The output of `fsxds watch`: updates on stdout, the connection's state on stderr."""
+"""The output of `fsxds watch`: updates on stdout, the connection on stderr."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from fsxds.tools.diff.difference import STYLES, Compared, Side, field_content, t
 
 @dataclass(frozen=True, slots=True)
 class HoldingsUpdate:
-    """The change of a client's resources of one type.
+    """An update of one type.
 
     Attributes:
-        is_first: it is the first update of its type.
+        is_first: of its type.
         absent: removed or missing names that were not held.
     """
 
@@ -45,19 +45,19 @@ class HoldingsUpdate:
 
     @property
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
-        """The resources before and after."""
+        """The resources on both sides."""
         type_url = self.update.type_url
         return Snapshot(0, {type_url: Rows(type_url, self.before)}), Snapshot(1, {type_url: Rows(type_url, self.after)})
 
 
 class Holdings:
-    """The resources of a client that ACKs every update."""
+    """The resources of a client that ACKs everything."""
 
     def __init__(self) -> None:
         self._rows: dict[TypeUrl, Mapping[str, Resource]] = {}
 
     def of(self, type_url: TypeUrl) -> Mapping[str, Resource]:
-        """Return the held resources by name."""
+        """Return held resources."""
         return self._rows.get(type_url, MappingProxyType({}))
 
     def take(self, update: Update) -> HoldingsUpdate:
@@ -75,7 +75,7 @@ class Holdings:
 
 
 def _by_content(resource: Resource) -> Resource:
-    """Replace the version: servers may give several to equal content."""
+    """Servers may give several versions to equal content."""
     content = resource.redirect.encode() or resource.body
     return replace(resource, version=version_of_body(resource.type_url, content))
 
@@ -90,7 +90,7 @@ _HERE = Side("", None)
 
 
 def update_lines(step: HoldingsUpdate, difference: Difference, wanted: Collection[str]) -> Iterator[Text]:
-    """Yield a heading, then the names of a first update, or changes.
+    """Yield a heading, then a first update's names, or changes.
 
     `wanted` are the subscribed names, empty for a wildcard.
     """
@@ -155,7 +155,7 @@ def _absent_lines(names: Iterable[str]) -> Iterator[Text]:
 
 
 def update_json(step: HoldingsUpdate, difference: Difference, masker: Masker) -> str:
-    """Return an update as one line of JSON, with secrets hidden."""
+    """Return a line of JSON, secrets hidden."""
     update = step.update
     found = difference.types[0] if difference.types else TypeDifference(update.type_url)
     content: dict[str, PlainValue] = {
@@ -212,7 +212,7 @@ _REMEDIES = {
 
 
 def report(text: str) -> None:
-    """Print a line about the connection to stderr."""
+    """Print a line to stderr."""
     print(f"{_now()} {escape(mask_text(text))}", file=sys.stderr, flush=True)
 
 
@@ -258,7 +258,7 @@ class JsonOutput:
         self._masker = Masker(catalogue)
 
     def step(self, step: HoldingsUpdate) -> None:
-        """Print an update as one line; raises UsageError if JSON cannot hold a resource."""
+        """Print a line; raises UsageError if JSON cannot hold a resource."""
         try:
             print(update_json(step, self._comparer.compare(*step.snapshots), self._masker), flush=True)
         except ApiError as error:
@@ -266,7 +266,7 @@ class JsonOutput:
 
 
 def by_content(step: HoldingsUpdate) -> Difference:
-    """Compare by content alone, if the message types are unknown."""
+    """Compare by content, without the message types."""
     before, after = step.before, step.after
     changed = (name for name in sorted(after) if name in before and after[name] != before[name])
     found = TypeDifference(
@@ -279,7 +279,7 @@ def by_content(step: HoldingsUpdate) -> Difference:
 
 
 class TroubleReporter:
-    """Reports that the server is silent, lost, or back, each interruption once."""
+    """Reports each interruption once."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -291,13 +291,13 @@ class TroubleReporter:
         self._silence.cancel()
 
     def connected(self) -> None:
-        """Process a connection or a response."""
+        """Process a connection."""
         if self._last:
             report("connected again")
         self._last = ""
 
     def happened(self, trouble: Trouble) -> None:
-        """Process an interruption; raises UsageError if it is final."""
+        """Raise UsageError for a final interruption."""
         self._silence.cancel()
         text = f"{trouble.text}{_REMEDIES.get(trouble.code, '')}"
         if trouble.is_final:

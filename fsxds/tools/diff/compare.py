@@ -1,4 +1,4 @@
-"""Compares two snapshots: resources, and their changed fields."""
+"""Compares two snapshots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fsxds.tools.diff.lists import Matching, canonical, match_items
 
 
 class ChangeAction(Enum):
-    """The kind of change of a field."""
+    """The change of a field."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -35,13 +35,12 @@ class ChangeAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One changed field; secrets in its values are hidden.
+    """One changed field, secrets hidden.
 
     Attributes:
         path: from the top of the resource: `virtual_hosts["web"].routes[2].route.cluster`.
-        before: None if the field was added or is hidden.
-        after: None if the field was removed or is hidden.
-        is_hidden: the field is a secret.
+        before: None if added or hidden.
+        after: None if removed or hidden.
     """
 
     path: str
@@ -53,7 +52,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """A resource whose content differs; without `fields`, only the bytes."""
+    """Without `fields`, only the bytes differ."""
 
     before: Resource
     after: Resource
@@ -76,7 +75,7 @@ class TypeDifference:
 
     @property
     def unknown(self) -> int:
-        """The number of resources not known to be added or removed."""
+        """The number of resources that are only maybe added or removed."""
         return len(self.maybe_added) + len(self.maybe_removed)
 
 
@@ -85,7 +84,6 @@ class Gap:
     """An unreadable part of one side.
 
     Attributes:
-        type_urls: the types that it may hold.
         path: within its tree; None if it is no file.
         content: searched for names; None if unknown.
     """
@@ -95,7 +93,7 @@ class Gap:
     content: bytes | None = None
 
     def may_hold(self, resource: Resource) -> bool:
-        """Whether a resource of the opposite side may be here."""
+        """Whether the opposite side's resource may be here."""
         if self.path is not None and resource.origin.path == self.path:
             return True
         if resource.type_url not in self.type_urls:
@@ -105,7 +103,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The types that differ, in push order."""
+    """The differing types, in push order."""
 
     types: tuple[TypeDifference, ...]
 
@@ -118,7 +116,7 @@ _IDENTIFIER = re.compile(r"@?[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A value's path, and the type of the message, its items or its map values."""
+    """`message` is the type of the value, its items or its map values."""
 
     path: str = ""
     message: Descriptor | None = None
@@ -126,9 +124,9 @@ class _Site:
 
 
 class FieldComparer:
-    """Compares messages in plain values, as `Printer` writes them.
+    """Compares messages as `Printer` writes them.
 
-    Equal secrets are replaced by equal marks, so that a change is found, and shown as `<hidden>`.
+    Equal secrets become equal marks, so that a change is found, and are shown as `<hidden>`.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -137,7 +135,7 @@ class FieldComparer:
         self._masker = Masker(catalogue, self._mark)
 
     def compare(self, before: dict[str, PlainValue], after: dict[str, PlainValue]) -> tuple[FieldChange, ...]:
-        """Return the changes between resources with `@type`, in the order of the fields.
+        """Return the changes of a resource with `@type`, in the order of the fields.
 
         An absent field counts as its default, if it has one.
         """
@@ -276,8 +274,8 @@ class Comparer:
 
         Args:
             catalogue: the messages.
-            over_rest: compare only the parts that REST transports: no types without a REST form, no TTL, no aliases.
-            of_views: the snapshots share most rows; later comparisons cost their difference from the first.
+            over_rest: compare only what REST transports: no types without a REST form, no TTL, no aliases.
+            of_views: snapshots share most rows; later comparisons cost their difference from the first.
         """
         self._catalogue = catalogue
         self._printer = Printer(catalogue)
@@ -291,7 +289,7 @@ class Comparer:
         self._rows = tuple(row for row in RESOURCE_TYPES if row.rest_path or not over_rest)
 
     def compare(self, before: Snapshot, after: Snapshot, gaps: tuple[Gaps, Gaps] = ((), ())) -> Difference:
-        """Return the difference; `gaps` are the unreadable parts of each."""
+        """Compare; `gaps` are the unreadable parts of each side."""
         found = (_without_gaps(self._compare_type(row.type_url, before, after), gaps) for row in self._rows)
         return Difference(tuple(row for row in found if row.added or row.removed or row.changed or row.unknown))
 
@@ -306,7 +304,7 @@ class Comparer:
         )
 
     def _may_differ(self, before: Rows, after: Rows) -> AbstractSet[str]:
-        """Return a superset of the names that differ."""
+        """Return a superset of the differing names."""
         if (first := self._first.get(before.type_url)) is not None:
             earlier, later, names = first
             return names | before.changes_since(earlier).names | after.changes_since(later).names
@@ -340,7 +338,7 @@ class Comparer:
         return (*ttl, *_around_field("aliases", self._aliases(before), self._aliases(after)))
 
     def _aliases(self, resource: Resource) -> PlainValue:
-        """Return the aliases, except those of a virtual host's domains."""
+        """A virtual host's aliases for its domains are left out."""
         if resource.type_url != _VIRTUAL_HOST:
             return [*resource.aliases] or None
         message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
@@ -356,7 +354,6 @@ class Comparer:
 
 
 def _without_gaps(found: TypeDifference, gaps: tuple[Gaps, Gaps]) -> TypeDifference:
-    """Move resources that may be in a gap to unknown."""
     added, maybe_added = _parted(found.added, gaps[0])
     removed, maybe_removed = _parted(found.removed, gaps[1])
     return replace(found, added=added, removed=removed, maybe_added=maybe_added, maybe_removed=maybe_removed)

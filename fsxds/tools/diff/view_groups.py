@@ -64,7 +64,7 @@ class ViewGroup:
 
 
 def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, ...]:
-    """Group differences, the changes of most views first."""
+    """Group changes by views, those of most views first."""
     views = tuple(differences)
     first: dict[_Identity, _Change] = {}
     shown: defaultdict[_Identity, list[int]] = defaultdict(list)
@@ -92,7 +92,7 @@ def grouped(differences: Mapping[ComparedView, Difference]) -> tuple[ViewGroup, 
 
 
 def _content(change: _Change, fields: dict[int, object]) -> tuple[str, object]:
-    """Return the name and content that identify a change; `fields` is a cache."""
+    """Return the identity of a change; `fields` is a cache."""
     if isinstance(change, Resource):
         return change.name, (change.version, change.ttl_s, change.aliases)
     if not change.fields:
@@ -109,7 +109,7 @@ def _field(change: FieldChange) -> object:
 
 
 def _views_by_layer(views: Iterable[ComparedView]) -> Mapping[tuple[int, ...], str]:
-    """Return the last layer that exactly these views have, by their numbers."""
+    """Return the last layer of exactly these views, by their numbers."""
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for number, view in enumerate(views):
         for layer in folders_of(view.layers):

@@ -1,1 +1,1 @@
-"""Examines a bootstrap with a tree, for problems at Envoy's start."""
+"""Finds problems of a bootstrap with a tree."""

@@ -1,1 +1,1 @@
-"""Exports a view as files, for any web server to serve like HTTP GET."""
+"""Exports a view as files for any web server."""

@@ -1,4 +1,4 @@
-"""The plan of an import, proved to lose nothing before any file is written (pure)."""
+"""The plan of an import, proved to lose nothing before it is written (pure)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class EmptyFile:
-    """States that a type has no resources: Envoy's start does not wait for one."""
+    """A type without resources: Envoy's start does not wait for one."""
 
     path: PurePosixPath
     content: bytes = _NONE_OF_A_TYPE.encode()
@@ -63,13 +63,7 @@ class EmptyFile:
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """The files to write.
-
-    Attributes:
-        bootstrap: the rest, in the format of `suffix`.
-        is_secret: `bootstrap` has secrets.
-        notes: for the user.
-    """
+    """The files to write; `bootstrap` is the rest, in the format of `suffix`."""
 
     files: tuple[ImportedFile, ...]
     empty: tuple[EmptyFile, ...]
@@ -81,10 +75,10 @@ class ImportPlan:
 
 
 class Planner:
-    """Plans the import of one bootstrap."""
+    """Plans one import."""
 
     def __init__(self, read: BootstrapFile, rules: FieldRules, catalogue: Catalogue) -> None:
-        """Prepare the import of a bootstrap without errors."""
+        """Prepare a bootstrap without errors."""
         self._catalogue = catalogue
         self._converter = Converter(catalogue)
         self._rules = rules
@@ -179,7 +173,7 @@ class Planner:
         yield from printed(Printer(self._catalogue).to_plain(expected))
 
     def _prove(self, files: tuple[ImportedFile, ...], kept: tuple[Kept, ...], left: Message) -> None:
-        """Check that each static resource is in a file, proved already, or in the bootstrap."""
+        """Each static resource must be in a file, proved already, or in the bootstrap."""
         left_message: DynamicMessage = left
         for name in FIELDS:
             before = list(getattr(self._message.static_resources, name))
@@ -242,7 +236,7 @@ class _Text:
 
 
 def plain_text(content: bytes) -> str:
-    """Return the text without byte order mark, with line feeds alone."""
+    """Return text without byte order mark, with line feeds alone."""
     return re.sub("\r\n?", "\n", content.decode("utf-8-sig"))
 
 
@@ -253,7 +247,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class TreePaths:
-    """Gives each resource a file: `clusters/backend.yaml`."""
+    """Gives each resource a file, such as `clusters/backend.yaml`."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -261,7 +255,7 @@ class TreePaths:
         self._exclusion = Exclusion(EXCLUDED)
 
     def path_of(self, row: ResourceType, name: str) -> PurePosixPath:
-        """Return the path of a file, without suffix.
+        """Return a path without suffix.
 
         Characters other than letters, digits, `_`, `-` and dots become `_`. Names equal on a case-insensitive file
         system get a number.
@@ -278,5 +272,5 @@ class TreePaths:
         return path
 
     def _is_ours(self, file: PurePosixPath, row: ResourceType) -> bool:
-        """Whether it is read with its folder's type: a type word in its name would win."""
+        """A type word in the file's name would win over the folder's."""
         return exact_type_from_path(file) is row and not self._exclusion.covers(str(file))

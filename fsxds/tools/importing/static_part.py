@@ -30,7 +30,7 @@ _NODE = "envoy.config.core.v3.YamlNode"
 
 @dataclass(frozen=True, slots=True)
 class StaticPart:
-    """Why resources stay: by name for clusters and secrets, by index for listeners."""
+    """Reasons to stay: by name for clusters and secrets, by index for listeners."""
 
     clusters: Mapping[str, str]
     secrets: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Rewrites the spellings of API v2 in a YAML bootstrap (pure).
+"""Rewrites API v2 in a YAML bootstrap (pure).
 
 Each round rewrites the outermost v2 fields: the content of a `config` is accessible only as a `typed_config`. Changes
 that need a decision are left for the parser to report.
@@ -57,7 +57,7 @@ _RENAMED: Mapping[str, str] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rewritten spelling; `line` is the original one."""
+    """`line` is the original one."""
 
     line: int
     before: str
@@ -66,7 +66,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class UpgradedText:
-    """A text as far as possible in v3; `lines` are the original numbers of its lines, from 1."""
+    """`lines` are the original numbers of the text's lines, from 1."""
 
     text: str
     changes: tuple[Change, ...]
@@ -82,7 +82,7 @@ class _Edit:
 
 
 def upgraded(text: str, catalogue: Catalogue) -> UpgradedText:
-    """Return a bootstrap in the spellings of v3; comments stay."""
+    """Rewrite to v3 as far as possible; comments stay."""
     changes: list[Change] = []
     lines = list(range(1, text.count("\n") + 2))
     for _ in range(_MOST_ROUNDS):
@@ -102,7 +102,7 @@ def _start(edit: _Edit) -> int:
 
 
 def _lines_after(text: str, edits: list[_Edit], lines: list[int]) -> list[int]:
-    """Return the original lines; inserted lines get the edit's."""
+    """Inserted lines get the edit's original line."""
     after, line, position = [lines[0]], 0, 0
     for edit in edits:
         kept = text.count("\n", position, edit.start)
@@ -181,7 +181,7 @@ class _Round:
                     self._walk(each, found.message_type)
 
     def _add_type(self, owner: _Owner) -> None:
-        """Give an extension without configuration the type that v3 needs."""
+        """V3 needs a type even without configuration."""
         name = owner.values.get("name")
         if not isinstance(name, TextNode) or owner.values.keys() & {"typed_config", CONFIG, "config_discovery"}:
             return
@@ -231,7 +231,7 @@ class _Round:
         return f"{head}{type_field}\n{body}"
 
     def _type_config(self, owner: _Owner, key: YamlNode, value: YamlNode) -> None:
-        """Give a `config` its type and v3 name; its content keeps its lines."""
+        """The content keeps its lines."""
         name = owner.values.get("name")
         found = self._type_of(owner.descriptor.full_name, name.text) if isinstance(name, TextNode) else None
         if found is None or value.anchor is not None:
@@ -263,7 +263,7 @@ class _Round:
 
 
 def _typed(text: str, value: YamlNode, message_type: str) -> str | None:
-    """Add the type to a flow mapping or an empty value; None for others."""
+    """Return None unless it is a flow mapping or empty."""
     type_field = f'"@type": {PREFIX}{message_type}'
     if isinstance(value, TextNode):
         return f"{{{type_field}}}" if value.is_plain and value.text in {"", "~", "null"} else None

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from fsxds.cli.rollout import AdminFlags
     from fsxds.cli.status import StatusFlags
 
-_meant = partial(click.option, cls=CommandOption, group="Which nodes")
-_by_view = _meant("--view", metavar="NAME", help="Those of this view, or of these layers, written common+edge.")
-_by_node = _meant("--node-id", metavar="ID", help="Those with the same layers as this connected node.")
+_meant = partial(click.option, cls=CommandOption, group="Nodes")
+_by_view = _meant("--view", metavar="NAME", help="Nodes of this view, or of these layers, such as common+edge.")
+_by_node = _meant("--node-id", metavar="ID", help="Nodes with the same layers as this connected node.")
 _answer_format = _meant(
     "--format",
     "output_format",
@@ -26,7 +26,7 @@ _answer_format = _meant(
 )
 
 
-_shown = partial(click.option, cls=CommandOption, group="What is shown")
+_shown = partial(click.option, cls=CommandOption, group="Selection")
 
 
 @table_command(
@@ -38,24 +38,24 @@ _shown = partial(click.option, cls=CommandOption, group="What is shown")
   fsxds status --view edge --format json""",
 )
 @click.argument("target", metavar="[ADDRESS|NODE]", required=False)
-@_shown("--node", "--node-id", metavar="ID", help="The details of this node, also where its id looks like an address.")
-@_shown("--view", metavar="NAME", help="The clients of this view, or of these layers, written common+edge.")
-@_shown("--search", metavar="TEXT", help="The clients with this in their node id, cluster or address.")
-@_shown("--watch", is_flag=True, help="Look again each second, until Ctrl-C.")
+@_shown("--node", "--node-id", metavar="ID", help="Details of this node, even if its id looks like an address.")
+@_shown("--view", metavar="NAME", help="Clients of this view, or of these layers, such as common+edge.")
+@_shown("--search", metavar="TEXT", help="Clients with this text in their node id, cluster or address.")
+@_shown("--watch", is_flag=True, help="Refresh each second until Ctrl-C.")
 @_shown(
     "--format",
     "output_format",
     type=click.Choice(("text", "json")),
     default="text",
-    help="For people, or the JSON of the admin address; with --watch one object each second.",
+    help="For people, or the JSON of the admin address; with --watch one object per second.",
 )
 def status(target: str | None, settings: Settings, **flags: Unpack[StatusFlags]) -> None:
-    """Show what a running fsxds serves to whom, and what is wrong.
+    """Show the clients and problems of a running fsxds.
 
-    Clients are SYNCED, STALE (they have not accepted what they are to have), NOT SENT (there is nothing of the type for
-    them) or NACK; the worst come first. Files that are held back are listed with their first problem, and rollouts at
-    work. HOST:PORT, unix:PATH and http:// or https:// are an ADDRESS, by default that of --admin; anything else is a
-    NODE, whose details name what it lacks and what is outdated. Exit status: 0 all is synced and good; 1 something is
+    Clients are SYNCED, STALE (they have not accepted their current version), NOT SENT (no resource of the type is for
+    them) or NACK; the worst come first. Files that are held back follow with their first problem, and rollouts in
+    progress. HOST:PORT, unix:PATH and http:// or https:// are an ADDRESS, by default that of --admin; any other word
+    is a NODE, whose missing and outdated resources are listed. Exit status: 0 all is synced and good; 1 something is
     held back, rejected, stale or degraded, or the node is not connected; 2 wrong use, or no answer; 130 Ctrl-C.
     """
     from fsxds.cli.status import run_status
@@ -81,13 +81,13 @@ _ACTIONS = ("status", "promote", "abort", "approve", "retry", "resume")
 @_by_node
 @_answer_format
 def rollout(action: str, subject: str | None, settings: Settings, **flags: Unpack[AdminFlags]) -> None:
-    """Show what becomes of rollouts, or decide about them.
+    """Show rollouts, or decide about them.
 
-    status shows for each view what is served and what the tree asks for, which clients a step waits for, what is kept
-    for open connections, and what is held back and why. promote lets the other nodes follow the canary now. abort rolls
-    back what is under way. approve ID lets a large removal go on. retry offers again what nodes rejected, of one NAME or
-    all. resume ends rollbacks. Exit status: 0 done; of status: the tree is served; 1 nothing was done; of status: the
-    tree is not served yet, or some of it is held back or rolled back; 2 wrong use, or no answer.
+    status shows for each view the served and the wanted version, the clients that a step waits for, the resources kept
+    for open connections, and the held ones with the reason. promote gives the canaries' change to all nodes now. abort
+    rolls back the change in progress. approve ID releases a large removal. retry offers rejected resources again, all
+    or NAME. resume ends rollbacks. Exit status: 0 done; of status: the tree is served; 1 nothing was done; of status:
+    the tree is not served yet, or some of it is held back or rolled back; 2 wrong use, or no answer.
     """
     from fsxds.cli.rollout import run_rollout
 
@@ -106,10 +106,10 @@ def rollout(action: str, subject: str | None, settings: Settings, **flags: Unpac
 @_by_node
 @_answer_format
 def history(number: str | None, settings: Settings, **flags: Unpack[AdminFlags]) -> None:
-    """List what a running fsxds served, or show what the snapshot @N changed.
+    """List the snapshots that a running fsxds served.
 
-    The newest snapshot comes first. The server keeps them where it has --state. Exit status: 0 shown, 1 there is no
-    history, or no such snapshot, 2 wrong use, or no answer.
+    The newest comes first; @N shows the changes of one. The server keeps a history if it has --state. Exit status: 0
+    shown, 1 there is no history, or no such snapshot, 2 wrong use, or no answer.
     """
     from fsxds.cli.history import run_history
 
@@ -127,17 +127,18 @@ def history(number: str | None, settings: Settings, **flags: Unpack[AdminFlags])
     "--all-views",
     "time",
     metavar="TIME",
-    help="Serve in each view what was served at a time, such as 2026-01-31T14:05Z.",
+    help="Serve in each view the snapshot of a time, such as 2026-01-31T14:05Z.",
 )
 @_by_view
 @_by_node
 @_answer_format
 def rollback(number: str | None, settings: Settings, *, time: str | None, **flags: Unpack[AdminFlags]) -> None:
-    """Serve the snapshot @N of the history again, or what all views had at a time.
+    """Serve an earlier snapshot of the history again.
 
-    What differs from it in the tree is rolled back; all else follows the tree. Each resource stays so until its own
-    content changes in the tree, or until `fsxds rollout resume`. Clients get it by the steps of a rollout. Exit status:
-    0 done, 1 it cannot be done: there is no such snapshot or no history, 2 wrong use, or no answer.
+    That is @N, or with --all-views TIME the snapshot of that time in each view. Resources that differ from the tree
+    stay rolled back until their content changes in the tree, or until `fsxds rollout resume`; all others follow the
+    tree. Clients get the change by the steps of a rollout. Exit status: 0 done, 1 it cannot be done: there is no such
+    snapshot or no history, 2 wrong use, or no answer.
     """
     from fsxds.cli.rollout import run_rollback
 

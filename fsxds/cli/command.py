@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from fsxds.cli.completion import directories, values_of
 from fsxds.model.errors import UsageError
 from fsxds.settings.forms import SWITCH
-from fsxds.settings.option import LASTING, Option
+from fsxds.settings.option import COMMON, LASTING, Option
 from fsxds.settings.options import OPTIONS
 from fsxds.settings.reading import Demands, read_settings
 
@@ -86,6 +86,11 @@ class TableOption(click.Option):
         self.group = row.group
         self.row = row
 
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the flag with its value, and its text; a switch is one word: `--[no-]NAME`."""
+        record = super().get_help_record(ctx)
+        return (f"--[no-]{self.opts[0][2:]}", record[1]) if record and self.secondary_opts else record
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Return the completions of the value from the table."""
         return values_of(self.row, incomplete)
@@ -102,19 +107,52 @@ class Negation(TableOption):
 
     def __init__(self, row: Option) -> None:
         click.Option.__init__(
-            self, [row.form.negation, f"no_{row.name}"], is_flag=True, help=f"The same as {row.variable}=false."
+            self, [row.form.negation, f"no_{row.name}"], is_flag=True, help=f"Same as {row.variable}=false."
         )
         self.group = row.group
         self.row = row
 
 
+def _print_all_flags(context: click.Context, _parameter: click.Parameter, given: str | None) -> None:
+    if given and not context.resilient_parsing:
+        context.meta[_SHOWS_ALL] = True
+        click.echo(context.get_help())
+        context.exit()
+
+
+_SHOWS_ALL = f"{__name__}.shows_all"
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    flag_value="all",
+    is_eager=True,
+    expose_value=False,
+    callback=_print_all_flags,
+    help="Show every flag, by topic.",
+)
+
+
 class TableCommand(click.Command):
-    """A command with options under the headings of the table in its help."""
+    """A command whose help shows its flags in groups: `--help` the common ones, `--help-all` each under its topic."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return its parameters, `--help` and `--help-all`."""
+        return [*super().get_params(ctx), _HELP_ALL]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one section per group, in the order of the table."""
+        """Write one section per group."""
         options = [row for row in self.get_params(ctx) if isinstance(row, click.Option)]
-        for group, rows in groupby(options, lambda row: getattr(row, "group", "Help")):
+        name, shows_all = str(self.name), bool(ctx.meta.get(_SHOWS_ALL))
+        shown = [row for row in options if shows_all or not isinstance(row, TableOption) or row.row.is_common(name)]
+        if len(shown) == len(options):
+            shown.remove(_HELP_ALL)
+
+        def heading(row: click.Option) -> str:
+            if isinstance(row, TableOption) and not shows_all and name in COMMON:
+                return "Common flags"
+            return getattr(row, "group", "Help")
+
+        for group, rows in groupby(shown, heading):
             with formatter.section(group):
                 formatter.write_dl([record for row in rows if (record := row.get_help_record(ctx))])
 
@@ -179,9 +217,9 @@ def with_tls_flags(group: str) -> Callable[[Callable[..., None]], Callable[..., 
             function(tls=ClientTls.of(ca, cert, key), **given)
 
         for option in (
-            flag("--key", help="The key to that certificate."),
-            flag("--cert", help="The certificate to show, for a server with --client-ca."),
-            flag("--ca", help="Speak TLS, and trust a server whose certificate is signed by one in this file."),
+            flag("--key", help="Private key of --cert."),
+            flag("--cert", help="Client certificate, for a server with --client-ca."),
+            flag("--ca", help="Connect over TLS and trust the CAs in this file."),
         ):
             call = option(call)
         return call
@@ -201,7 +239,7 @@ class NodeFlags(TypedDict):
     node_metadata: dict[str, str]
 
 
-_viewed = functools.partial(click.option, cls=CommandOption, group="The view")
+_viewed = functools.partial(click.option, cls=CommandOption, group="View")
 
 
 def read_metadata(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
@@ -239,17 +277,17 @@ def with_view_flags(function: Callable[..., None]) -> Callable[..., None]:
         function(choice=choice, **given)
 
     for option in (
-        node_metadata_option(group="The view", help="A value in its metadata, such as tier=gold; may be given again."),
+        node_metadata_option(group="View", help="Value in the node's metadata, such as tier=gold; repeatable."),
         _viewed(
             "--node-locality",
             metavar="REGION/ZONE",
             default="",
             callback=lambda _context, _parameter, text: [part or None for part in text.split("/")],
-            help="Its region, or region, zone and sub-zone.",
+            help="Region of that node, or region, zone and sub-zone.",
         ),
-        _viewed("--node-cluster", metavar="NAME", help="The cluster of that node."),
-        _viewed("--node-id", metavar="ID", help="Show what the node of this id sees, by the views of the settings."),
-        _viewed("--view", metavar="NAME", help="The view of this name in the settings."),
+        _viewed("--node-cluster", metavar="NAME", help="Cluster of that node."),
+        _viewed("--node-id", metavar="ID", help="Use the view that matches a node with this id."),
+        _viewed("--view", metavar="NAME", help="Use this view of the settings."),
     ):
         call = option(call)
     return call

@@ -6,8 +6,10 @@ because `--help` and shell completion import this module.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -57,20 +59,20 @@ _FORMAT_NAME = click.Choice(FORMAT_NAMES)
 )
 @click.argument("directory", metavar="DIR", type=_PATH, shell_complete=directories)
 @click.option(
-    "--empty", "is_empty", cls=CommandOption, group="What is written", is_flag=True, help="Files without resources."
+    "--empty", "is_empty", cls=CommandOption, group="Writing", is_flag=True, help="Write files that have only comments."
 )
 def init(directory: Path, *, is_empty: bool) -> None:
-    """Write a tree to begin with into DIR.
+    """Write a small tree into DIR, ready to serve.
 
-    It has two listeners and a cluster, and works as it is; with --empty its files say in comments what belongs into
-    them. A settings file is written beside it. Nothing is overwritten. Exit status: 0 written, 2 a file exists already.
+    It has two listeners and a cluster; with --empty, its files have only comments. A settings file is written beside
+    DIR. Nothing is overwritten. Exit status: 0 written, 2 a file exists already.
     """
     from fsxds.cli.init import run_init
 
     run_init(directory, is_empty=is_empty)
 
 
-_local = partial(click.option, cls=CommandOption, group="The Envoy")
+_local = partial(click.option, cls=CommandOption, group="Envoy")
 
 
 @table_command(
@@ -81,15 +83,15 @@ _local = partial(click.option, cls=CommandOption, group="The Envoy")
   fsxds dev config/xds --transport mirror --envoy ~/bin/envoy""",
 )
 @tree_argument
-@_local("--node-id", metavar="ID", default="fsxds-dev", help="What Envoy calls itself, by which views know it.")
-@_local("--node-cluster", metavar="NAME", default="fsxds-dev", help="The fleet that it belongs to.")
-@node_metadata_option(group="The Envoy", help="A value in its metadata, such as tier=gold; may be given again.")
+@_local("--node-id", metavar="ID", default="fsxds-dev", help="Node id of the Envoy, which views can match.")
+@_local("--node-cluster", metavar="NAME", default="fsxds-dev", help="Node cluster of the Envoy.")
+@node_metadata_option(group="Envoy", help="Value in the node's metadata, such as tier=gold; repeatable.")
 def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unpack[NodeFlags]) -> None:
-    """Serve DIR and start a real Envoy on it.
+    """Serve DIR and run a real Envoy on it.
 
-    Envoy gets everything by REST, or by a gRPC stream where the tree asks for one; --transport chooses. Prints where
-    traffic, admin and xDS listen, what `fsxds doctor` finds, and at each edit what changed and whether Envoy accepted
-    it; where it did not, the reason, and the file and line of the resource. Ctrl-C ends both.
+    Envoy gets its resources by REST, or by a gRPC stream if the tree needs one; --transport chooses. The command
+    prints the addresses for traffic, admin and xDS, the findings of `fsxds doctor`, and for each edit the changes and
+    whether Envoy accepted them; if not, the reason with the file and line. Ctrl-C ends both.
     """
     from fsxds.envoy.envoy_bootstrap import Identity
     from fsxds.observe.log import open_log
@@ -105,8 +107,8 @@ def dev(directory: Path, settings: Settings, reader: SettingsReader, **node: Unp
         run(serve_to_local_envoy(directory, settings, log, reader, identity))
 
 
-_imported = partial(click.option, cls=CommandOption, group="The bootstrap that is left")
-_written = partial(click.option, cls=CommandOption, group="What is written")
+_imported = partial(click.option, cls=CommandOption, group="New bootstrap")
+_written = partial(click.option, cls=CommandOption, group="Writing")
 
 
 @table_command(
@@ -123,22 +125,22 @@ _written = partial(click.option, cls=CommandOption, group="What is written")
     "--transport",
     type=click.Choice(("rest", "files", "ads", "delta")),
     default="delta",
-    help="How it asks fsxds: by REST long poll, from mirrored files, by one gRPC stream (ads), or by one of changes (delta).",
+    help="How Envoy gets resources: REST long poll, mirrored files, or one gRPC stream (ads, or delta for changes only).",
 )
-@_imported("--address", metavar="HOST:PORT", help="Where fsxds listens, or unix:/path; a name is looked up by DNS.")
-@_imported("--mirror", metavar="PATH", type=_PATH, help="Where the mirrored files are.")
-@_imported("--node", metavar="ID", default="envoy", help="The id of the Envoy, where the bootstrap has none.")
-@_imported("--cluster", metavar="NAME", default="envoy", help="The fleet that it belongs to, where it names none.")
+@_imported("--address", metavar="HOST:PORT", help="Address of fsxds, or unix:/path; a name is looked up by DNS.")
+@_imported("--mirror", metavar="PATH", type=_PATH, help="Directory of the mirrored files.")
+@_imported("--node", metavar="ID", default="envoy", help="Node id, if the bootstrap has none.")
+@_imported("--cluster", metavar="NAME", default="envoy", help="Node cluster, if the bootstrap has none.")
 @_written(
     "-o",
     "--output",
     metavar="PATH",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where the bootstrap that is left goes; by default bootstrap.yaml beside DIR.",
+    help="File for the new bootstrap; default: bootstrap.yaml beside DIR.",
 )
-@_written("--force", is_flag=True, help="Replace what is there; it is moved to a hidden name beside its place.")
-@_written("--upgrade", is_flag=True, help="Rewrite what API v2 wrote otherwise, where that is a matter of spelling.")
-@_written("--dry-run", is_flag=True, help="Write nothing, and print what would be written.")
+@_written("--force", is_flag=True, help="Replace existing files, which get hidden names in the same place.")
+@_written("--upgrade", is_flag=True, help="Rewrite API v2 as v3, if only the spelling differs.")
+@_written("--dry-run", is_flag=True, help="Print the files instead of writing them.")
 @_written(
     "--format",
     "output_format",
@@ -147,19 +149,20 @@ _written = partial(click.option, cls=CommandOption, group="What is written")
     help="For people or for programs.",
 )
 def import_(file: str, directory: Path, settings: Settings, **flags: Unpack[ImportFlags]) -> None:
-    """Make a tree of the bootstrap FILE, or of what comes by stdin, in the new directory DIR.
+    """Turn an Envoy bootstrap into a tree of files.
 
-    Each static listener, cluster and secret becomes a file, as its author wrote it. What is left of the bootstrap goes
-    beside DIR, and asks fsxds for them; what Envoy needs in its bootstrap stays there. It is proved before anything is
-    written that all of it is read back the same. The new tree is then checked. Exit status: 0 imported, 1 the bootstrap
-    has errors, and nothing is written, or the tree has, 2 wrong use, or something is in the way.
+    Reads FILE, or stdin for -, and writes each static listener, cluster and secret to a file in the new directory DIR,
+    as its author wrote it. The rest of the bootstrap goes beside DIR and subscribes to these resources. Before
+    anything is written, fsxds proves that all of it reads back the same; afterwards it checks the new tree. Exit
+    status: 0 imported; 1 the bootstrap has errors and nothing is written, or the tree has errors; 2 wrong use, or a
+    file is in the way.
     """
     from fsxds.cli.import_bootstrap import run_import
 
     run_import(file, directory, settings, flags)
 
 
-_checked = partial(click.option, cls=CommandOption, group="What is checked")
+_checked = partial(click.option, cls=CommandOption, group="Files")
 
 
 @table_command(
@@ -178,29 +181,28 @@ _checked = partial(click.option, cls=CommandOption, group="What is checked")
     "--stdin-path",
     metavar="NAME",
     shell_complete=any_path,
-    help="The name of the file that comes by stdin; it tells its format and type.",
+    help="File name for stdin, which decides the format and type.",
 )
 @_checked(
     "--against",
     metavar="ADMIN",
-    help="Report also what the running fsxds with this --admin address would hold of the change.",
+    help="Report also the changes that the fsxds with this admin address would hold.",
 )
 @with_view_flags
 def check(
     paths: tuple[str, ...], stdin_path: str | None, against: str | None, settings: Settings, choice: Choice
 ) -> None:
-    """Report every problem in PATH.
+    """Report every mistake in a tree or in files.
 
-    PATH is a directory, which is checked as a tree of its own, a file, or - for stdin. Files are checked within the tree
-    that --tree names, whole: of the files everything is reported, of the others errors. Without --tree, or outside of
-    it, the files are a tree by themselves, and what they name and do not define is a note. --tree alone means the whole
-    tree.
+    PATH is a directory, which is a tree, a file, or - for stdin. With --tree, files are checked as part of that tree:
+    every problem of these files is reported, and the errors of the others. Without --tree, or outside of it, files are
+    checked by themselves, and undefined references are notes. --tree without PATH checks the whole tree.
 
-    Each problem comes with its file, line, column, rule, fact and remedy; the rules are those of serving, and
-    `fsxds explain RULE` explains one. A real Envoy is asked too where there is one. With --against, what that server
-    would hold of the change is an error: a large removal, with the id that approves it, what is removed and in use, and
-    new names that nothing defines. Exit status: 0 clean (there may be problems of a lower severity than --severity),
-    1 problems, or nothing in a directory is configuration, 2 wrong use, or no answer.
+    Each problem has a file, line, column, rule, fact and remedy. The server uses the same rules, and `fsxds explain
+    RULE` explains them. A real Envoy validates the tree too if there is one. With --against, the changes that this
+    server would hold are errors: large removals, with the id that approves them, removals of resources in use, and
+    references to undefined names. Exit status: 0 clean (problems below --severity are allowed), 1 problems, or a
+    directory without configuration, 2 wrong use, or no answer.
     """
     from fsxds.cli.check import run_check
 
@@ -215,9 +217,9 @@ def check(
 )
 @click.argument("rule", metavar="[RULE]", required=False, shell_complete=rule_names)
 def explain(rule: str | None, settings: Settings) -> None:
-    """Explain RULE, or list all rules.
+    """Explain a rule, or list all rules.
 
-    Every problem names the rule that it breaks. Exit status: 0, or 2 where there is no such rule.
+    Every problem names its rule. Exit status: 0, or 2 if there is no such rule.
     """
     from fsxds.cli.explain import run_explain
 
@@ -240,24 +242,25 @@ _compared = partial(click.option, cls=CommandOption, group="Comparing")
     "--git",
     "revisions",
     metavar="A..B",
-    help="Compare two revisions of DIR, or one with what is there now.",
+    help="Compare two revisions of DIR, or one with the files as they are now.",
 )
 @with_view_flags
-@with_tls_flags("A running fsxds")
+@with_tls_flags("Running fsxds")
 def diff(
     sides: tuple[str, ...], revisions: str | None, settings: Settings, choice: Choice, tls: ClientTls | None
 ) -> None:
-    """Show which resources and fields differ between A and B.
+    """Show how two trees, revisions or servers differ.
 
-    A and B are directories, addresses of a running fsxds: http(s)://HOST:PORT, or unix:PATH; or snapshots of its history:
-    @3, and @now for the newest, which are read from --state, or from where the server at --admin has it. With --git A..B there is
-    one directory, by default the current one, and its revisions are compared; A...B begins where the two parted, and
-    A alone is compared with the files that are there now. Secrets are hidden.
-    Of trees, all views of the settings are compared, and each change is shown once, under the views that have it.
-    What could not be read of either side is named, and of what may be in it nothing is reported as added or removed.
-    Where B is a tree, what a server of A would hold of it follows: a large removal, with the id that approves it, what is
-    removed and in use, and new names that nothing defines.
-    Exit status: 0 no difference, 1 differences, 2 wrong use, 3 something could not be read.
+    A and B are directories, running servers (http://HOST:PORT, https://HOST:PORT or unix:PATH), or snapshots of a
+    history: @3, or @now for the newest, read from --state or from the server at --admin. --git A..B compares two
+    revisions of one directory, by default the current one; A...B begins at their merge base; A alone compares with the
+    files as they are now.
+
+    All views of trees are compared, and each change is shown once, with its views. Secrets are hidden. Unreadable
+    files are named, and resources that they may define are not reported as added or removed. If B is a tree, the
+    changes that a server of A would hold follow: large removals, with the id that approves them, removals of resources
+    in use, and references to undefined names. Exit status: 0 no difference, 1 differences, 2 wrong use, 3 a side could
+    not be read completely.
     """
     from fsxds.cli.diff import run_diff
 
@@ -275,20 +278,20 @@ _converted = partial(click.option, cls=CommandOption, group="Converting")
   curl -s localhost:18001/v3/discovery:clusters --json '{}' | fsxds convert --from json --to yaml""",
 )
 @click.argument("file", metavar="[FILE]", default="-", shell_complete=any_path)
-@_converted("--to", "target", type=_FORMAT_NAME, help="The format to write; by default that of the name after -o.")
-@_converted("--from", "source", type=_FORMAT_NAME, help="The format of FILE; by default that of its name.")
+@_converted("--to", "target", type=_FORMAT_NAME, help="Output format; default: by the name after -o.")
+@_converted("--from", "source", type=_FORMAT_NAME, help="Input format; default: by the name of FILE.")
 @_converted(
-    "--type", "type_name", type=_TYPE_NAME, help="The type of resources where neither they nor FILE's name say."
+    "--type", "type_name", type=_TYPE_NAME, help="Type of the resources, if neither they nor the name of FILE say."
 )
 @_converted(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write this file instead of stdout."
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead of stdout."
 )
 def convert(file: str, settings: Settings, **flags: Unpack[ConvertFlags]) -> None:
-    """Write FILE, or what comes by stdin, in another format.
+    """Convert a file between YAML, JSON, textproto and binary.
 
-    Nothing is lost but comments: what is written was read back and compared, and where the format cannot hold a value
-    nothing is written. A list, or several documents, become one DiscoveryResponse where the format has no such thing.
-    Exit status: 0 written, 1 problems, 2 wrong use.
+    Reads FILE, or stdin. Only comments are lost: the output is read back and compared, and nothing is written if the
+    format cannot hold a value. A list, or several documents, become one DiscoveryResponse if the format has no such
+    thing. Exit status: 0 written, 1 problems, 2 wrong use.
     """
     from fsxds.cli.convert import run_convert
 
@@ -304,10 +307,10 @@ def convert(file: str, settings: Settings, **flags: Unpack[ConvertFlags]) -> Non
 @tree_argument
 @with_view_flags
 def show(directory: Path, settings: Settings, choice: Choice) -> None:
-    """Show what would be served of DIR.
+    """Show the resources that a tree serves.
 
-    The table has names, versions, and the file and line of each resource. The formats json and yaml print the
-    resources themselves, with secrets hidden.
+    The table has names, versions, and the file and line of each resource. The formats json and yaml print whole
+    resources, with secrets hidden.
     """
     from fsxds.cli.show import run_show
 
@@ -317,19 +320,22 @@ def show(directory: Path, settings: Settings, choice: Choice) -> None:
 @table_command(
     "serve",
     """\
+  # A directory, for Envoys on this machine
   fsxds serve config/xds
-  fsxds serve config/xds --http 0.0.0.0:18001 --mirror /run/envoy
-  FSXDS_SETTLE=200ms fsxds serve config/xds --settings fsxds.yaml
-  fsxds serve --upstream 10.0.0.1:18000 --state /var/lib/fsxds""",
+  # Mirrored files for a local Envoy
+  fsxds serve config/xds --mirror /run/envoy --mirror-config-sources
+  # A relay of another xDS server
+  fsxds serve --upstream 10.0.0.1:18000 --state /var/lib/fsxds
+  # One of a fleet of servers
+  fsxds serve config/xds --fleet etcd://etcd-1:2379,etcd-2:2379,etcd-3:2379""",
 )
 @optional_tree_argument
 def serve(directory: Path | None, settings: Settings, reader: SettingsReader) -> None:
-    """Serve DIR, what other xDS servers have, or both to Envoys, and every change of it.
+    """Serve a directory of files to Envoys.
 
-    REST polls are answered, and updates sent on gRPC streams, as soon as something that the client asked for changes.
-    With --upstream, the resources of another xDS server are served too, of which what was good stays while it is away.
-    With --mirror, the same resources are written as files as well. A file with a mistake is held back: its last good
-    content stays. SIGTERM ends it, and SIGHUP makes it read its settings again.
+    Clients get a change at once, by REST long poll or gRPC streams; with --mirror, it is written as files too. With
+    --upstream, the resources of another xDS server are served too, and stay while that server is away. A file with a
+    mistake is held back: its last good content stays. SIGHUP rereads the settings, SIGTERM ends the server.
     """
     from fsxds.lint.linter import linter_of
     from fsxds.observe.log import open_log
@@ -340,7 +346,7 @@ def serve(directory: Path | None, settings: Settings, reader: SettingsReader) ->
         run(serving.serve(directory, settings, log, linter_of, reader))
 
 
-_client = partial(click.option, cls=CommandOption, group="The client")
+_client = partial(click.option, cls=CommandOption, group="Client")
 
 
 @table_command(
@@ -359,22 +365,22 @@ _client = partial(click.option, cls=CommandOption, group="The client")
     type=_TYPE_NAME,
     multiple=True,
     required=True,
-    help="What to ask for; with --ads it may be given several times.",
+    help="Resource type; repeatable with --ads.",
 )
-@_client("--names", metavar="A,B", help="Ask for these alone; by default for everything.")
-@_client("--delta", is_flag=True, help="Receive changes alone, not the state of the world.")
-@_client("--ads", is_flag=True, help="Use the stream of all types, not that of the one type.")
-@_client("--rest", is_flag=True, help="Poll over REST; an http:// or https:// address means the same.")
-@_client("--node", "--node-id", metavar="ID", help="The id of the node; by default a new one.")
-@_client("--cluster", "--node-cluster", metavar="NAME", default="watch", help="The fleet that the node belongs to.")
-@node_metadata_option(group="The client", help="A value in its metadata, such as tier=gold; may be given again.")
+@_client("--names", metavar="A,B", help="Subscribe to these names; default: everything.")
+@_client("--delta", is_flag=True, help="Use Delta xDS, which sends only changes.")
+@_client("--ads", is_flag=True, help="Use one aggregated stream (ADS), not one per type.")
+@_client("--rest", is_flag=True, help="Poll over REST, as for an http:// or https:// address.")
+@_client("--node", "--node-id", metavar="ID", help="Node id; default: a new one.")
+@_client("--cluster", "--node-cluster", metavar="NAME", default="watch", help="Node cluster.")
+@node_metadata_option(group="Client", help="Value in the node's metadata, such as tier=gold; repeatable.")
 @_client(
     "--agent",
     metavar="NAME",
     default="fsxds watch",
-    help="The user agent to announce; `envoy` gets what Envoy gets.",
+    help="User agent to announce; `envoy` gets the same responses as Envoy.",
 )
-@_client("--ttl", is_flag=True, help="Announce that times to live are understood, and show heartbeats.")
+@_client("--ttl", is_flag=True, help="Announce support for TTLs, and show heartbeats.")
 @_client("--count", metavar="N", type=click.IntRange(min=1), help="End after N updates.")
 @_client(
     "--format",
@@ -383,20 +389,20 @@ _client = partial(click.option, cls=CommandOption, group="The client")
     default="text",
     help="Text to read, or one JSON object per update.",
 )
-@with_tls_flags("The client")
+@with_tls_flags("Client")
 @_client("--token", metavar="FILE", type=_PATH, help="Send the first bearer token in this file.")
 def watch(address: str, settings: Settings, tls: ClientTls | None, **flags: Unpack[WatchFlags]) -> None:
-    """Be a client of the xDS server at ADDRESS, and print what it sends.
+    """Print everything that an xDS server sends.
 
-    ADDRESS is HOST:PORT or unix:PATH. The first response is listed, every later one shown as what it changed, and each
-    is accepted. Secrets are hidden. When the connection is lost, it is opened again. Ctrl-C ends it.
+    Connects as a client to ADDRESS, which is HOST:PORT or unix:PATH, lists the first response, shows later ones as
+    changes, and ACKs each. Secrets are hidden. It reconnects if the connection is lost. Ctrl-C ends it.
     """
     from fsxds.cli.watch import run_watch
 
     run_watch(address, settings, flags, tls)
 
 
-_envoy = partial(click.option, cls=CommandOption, group="The Envoy")
+_envoy = partial(click.option, cls=CommandOption, group="Envoy")
 
 
 @table_command(
@@ -412,43 +418,41 @@ _envoy = partial(click.option, cls=CommandOption, group="The Envoy")
     "--transport",
     type=click.Choice(("rest", "files", "ads", "delta")),
     default="rest",
-    help="By REST long poll, from mirrored files, by one gRPC stream (ads), or by one that sends changes alone (delta).",
+    help="How Envoy gets resources: REST long poll, mirrored files, or one gRPC stream (ads, or delta for changes only).",
 )
-@_envoy("--address", metavar="HOST:PORT", help="Where fsxds listens, or unix:/path; a name is looked up by DNS.")
+@_envoy("--address", metavar="HOST:PORT", help="Address of fsxds, or unix:/path; a name is looked up by DNS.")
 @_envoy(
-    "--ca", metavar="FILE", type=_PATH, help="Speak TLS: who signs the certificate of fsxds; a path of the Envoy's."
+    "--ca", metavar="FILE", type=_PATH, help="Connect over TLS and trust the CAs in this file on the Envoy's machine."
 )
-@_envoy(
-    "--cert", metavar="FILE", type=_PATH, help="The certificate that the Envoy shows, for a fsxds with --client-ca."
-)
-@_envoy("--key", metavar="FILE", type=_PATH, help="The key to that certificate.")
-@_envoy("--mirror", metavar="PATH", type=_PATH, help="Where the mirrored files are.")
-@_envoy("--node", "--node-id", metavar="ID", default="envoy", help="The id of the Envoy; each has its own.")
-@_envoy("--cluster", "--node-cluster", metavar="NAME", default="envoy", help="The fleet that it belongs to.")
-@node_metadata_option(group="The Envoy", help="A value in its metadata, such as tier=gold; may be given again.")
-@_envoy("--view", metavar="NAME", help="The view that it sees, instead of that of such a node.")
+@_envoy("--cert", metavar="FILE", type=_PATH, help="Client certificate of the Envoy, for a fsxds with --client-ca.")
+@_envoy("--key", metavar="FILE", type=_PATH, help="Private key of --cert.")
+@_envoy("--mirror", metavar="PATH", type=_PATH, help="Directory of the mirrored files.")
+@_envoy("--node", "--node-id", metavar="ID", default="envoy", help="Node id; each Envoy needs its own.")
+@_envoy("--cluster", "--node-cluster", metavar="NAME", default="envoy", help="Node cluster of the Envoy.")
+@node_metadata_option(group="Envoy", help="Value in the node's metadata, such as tier=gold; repeatable.")
+@_envoy("--view", metavar="NAME", help="Use this view, not the one that matches the node.")
 @_envoy(
     "--collection",
     "collections",
     metavar="NAME",
     multiple=True,
-    help="Ask for this in place of all: a list of listeners (files), or a glob (ads, delta); may be given again.",
+    help="Subscribe to this instead of everything: a list of listeners (files), or a glob (ads, delta); repeatable.",
 )
 @_envoy(
     "--admin-port",
     metavar="PORT",
     type=click.IntRange(0, 65535),
     default=9901,
-    help="The port of its admin page.",
+    help="Port of Envoy's admin page.",
 )
 @_envoy(
     "--format", "output_format", type=click.Choice(("yaml", "json")), default="yaml", help="Only yaml has comments."
 )
 def bootstrap(directory: Path | None, settings: Settings, **flags: Unpack[BootstrapFlags]) -> None:
-    """Print a bootstrap for an Envoy that gets everything from fsxds.
+    """Print a bootstrap for an Envoy that uses fsxds.
 
-    Its values were tried with real Envoys; the comments give the reasons. With DIR, it subscribes to the types and
-    runtime layers that are there; without, to clusters and listeners.
+    Its values were tested with real Envoys; the comments give the reasons. With DIR, it subscribes to the types and
+    runtime layers of the tree; without, to clusters and listeners.
     """
     from fsxds.cli.bootstrap import run_bootstrap
 
@@ -468,24 +472,23 @@ def bootstrap(directory: Path | None, settings: Settings, **flags: Unpack[Bootst
     "envoys",
     metavar="HOST:PORT",
     multiple=True,
-    help="The admin page of an Envoy that runs, whose drain time is compared with --linger; may be given again.",
+    help="Admin address of a running Envoy, to compare its drain time with --linger; repeatable.",
 )
 def doctor(directory: Path, settings: Settings, envoys: tuple[str, ...]) -> None:
-    """Report what will go wrong when an Envoy starts on DIR.
+    """Find faults in an Envoy bootstrap for this tree.
 
-    Reads the bootstrap that --bootstrap names, and the tree: time limits, pauses, paths, circuit breakers and streams
-    that do not go together, or that Envoy rejects. Without a bootstrap, only the config sources of the tree are
-    examined. Mistakes within the tree are reported by `fsxds check`; of a broken file, which cannot be examined, the
-    first is reported here too. Of Envoys that run, whose admin pages --envoy-admin and the setting mirrors name, the drain
-    time is compared with --linger. Exit status: 0 healthy (there may be problems of a lower severity than --severity),
-    1 problems, 2 wrong use.
+    Reads the file of --bootstrap and the tree, and reports time limits, pauses, paths, circuit breakers and streams
+    that do not fit together, or that Envoy rejects. Without a bootstrap, only the config sources of the tree are
+    examined. `fsxds check` reports the mistakes within the tree; only the first one of a broken file is reported here
+    too. The drain time of running Envoys, from --envoy-admin and the setting mirrors, is compared with --linger. Exit
+    status: 0 healthy (problems below --severity are allowed), 1 problems, 2 wrong use.
     """
     from fsxds.cli.doctor import run_doctor
 
     run_doctor(directory, settings, envoys)
 
 
-_schema = partial(click.option, cls=CommandOption, group="What the schema is of")
+_schema = partial(click.option, cls=CommandOption, group="Schema")
 
 
 @table_command(
@@ -502,7 +505,7 @@ _schema = partial(click.option, cls=CommandOption, group="What the schema is of"
     multiple=True,
     metavar="TYPE",
     type=_TYPE_NAME,
-    help="The files hold resources of this type; may be given again. By default they hold any.",
+    help="Type of the resources in the files; repeatable; default: all types.",
 )
 @_schema(
     "--any",
@@ -510,21 +513,21 @@ _schema = partial(click.option, cls=CommandOption, group="What the schema is of"
     multiple=True,
     metavar="MESSAGE",
     shell_complete=message_types,
-    help="Only this message type, and others given so, may stand under an @type, such as Router; makes a small schema.",
+    help="Allow only this message type after @type, such as Router; repeatable; makes the schema small.",
 )
 @_schema(
     "--spelling",
     type=click.Choice(("snake", "camel", "both")),
     default="snake",
-    help="connect_timeout, connectTimeout, or either; both is about twice as long, and takes all that Envoy reads.",
+    help="connect_timeout, connectTimeout, or either; both is about twice as long, and allows all that Envoy reads.",
 )
-@_schema("--settings", "of_settings", is_flag=True, help="The settings file of fsxds, instead.")
+@_schema("--settings", "of_settings", is_flag=True, help="Print the schema of the settings file instead.")
 def schema(settings: Settings, *, of_settings: bool, **flags: Unpack[SchemaFlags]) -> None:
-    """Print the JSON Schema of resource files.
+    """Print a JSON Schema of resource files, for editors.
 
-    It is made of the API of the Envoy in use: fields, enums, ranges, required fields, which extension may stand where, and
-    the rules in words. Editors with yaml-language-server use it by a first line
-    `# yaml-language-server: $schema=xds.schema.json`.
+    It is made from the API of the Envoy in use: fields, enums, ranges, required fields, the extensions that each place
+    allows, and the rules in words. Editors with yaml-language-server use it by a first line `# yaml-language-server:
+    $schema=xds.schema.json`.
     """
     from fsxds.cli.schema import run_schema, run_settings_schema
 
@@ -544,12 +547,12 @@ def schema(settings: Settings, *, of_settings: bool, **flags: Unpack[SchemaFlags
 @click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(tuple(SCRIPTS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that makes a shell complete the words of fsxds.
+    """Print the script for Tab completion in a shell.
 
-    Tab then completes commands, flags and their values, types, rules, directories and files. bash must be 4.4 or later,
-    and zsh must have run `autoload -U compinit; compinit`. Without eval, which runs fsxds whenever a shell starts, write
-    the script where your shell looks for such: bash: ~/.local/share/bash-completion/completions/fsxds; zsh: _fsxds in a
-    directory of $fpath.
+    Tab then completes commands, flags and their values, types, rules, directories and files. bash must be 4.4 or
+    later, and zsh must have run `autoload -U compinit; compinit`. eval runs fsxds whenever a shell starts; to avoid
+    this, write the script to ~/.local/share/bash-completion/completions/fsxds for bash, or to _fsxds in a directory of
+    $fpath for zsh.
     """
     print(SCRIPTS[shell](context.find_root().command, {}, "fsxds", COMPLETION_VARIABLE).source(), end="")
 
@@ -563,20 +566,25 @@ def completion(context: click.Context, shell: str) -> None:
 )
 @click.argument("directory", metavar="[DIR]", required=False, type=existing_directory)
 def lsp(directory: Path | None, settings: Settings) -> None:
-    """Be the language server of editors, for the tree DIR.
+    """Run the language server for editors.
 
     An editor starts it, and talks to it by stdin and stdout. It reports problems while you type, by the rules of
-    `fsxds check`, completes fields, values, types and names, explains them, and finds and renames resources. Without DIR,
-    the tree is the folder that the editor opens. It needs the extra `editor`.
+    `fsxds check`; completes and explains fields, values, types and names; and finds and renames resources. Without
+    DIR, the tree is the folder that the editor opens. It needs the extra `editor`.
     """
     from fsxds.cli.lsp import run_lsp
 
     run_lsp(directory, settings)
 
 
-# In the order in which a user needs them.
-COMMANDS: tuple[click.Command, ...] = (
-    *(init, import_, dev, check, explain, diff, convert, show),
-    *(serve, status, rollout, history, rollback),
-    *(mirror, export, sign, watch, bootstrap, doctor, schema, lsp, completion),
-)
+TASKS: Mapping[str, tuple[click.Command, ...]] = {
+    "start": (init, import_, dev),
+    "edit": (check, explain, show, diff, convert, schema, lsp),
+    "serve": (serve, mirror, export, sign),
+    "operate": (status, rollout, history, rollback),
+    "connect": (bootstrap, doctor, watch),
+    "shell": (completion,),
+}
+"""The commands by task, in the order of `fsxds --help`."""
+
+COMMANDS = tuple(chain.from_iterable(TASKS.values()))

@@ -12,21 +12,32 @@ import click
 from click.shell_completion import add_completion_class
 
 from fsxds import __version__
-from fsxds.cli.commands import COMMANDS
+from fsxds.cli.commands import COMMANDS, TASKS
 from fsxds.cli.completion import SCRIPTS
 from fsxds.model.errors import FsxdsError
 from fsxds.settings.reading import GONE
 
 WRONG_USE = 2
+SHORT_HELP = 59  # the characters of a line of 80 beside a task and a command
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 
 class Commands(click.Group):
-    """The subcommands, in the order of use instead of the alphabet."""
+    """The subcommands, by task."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return their names."""
         return [str(command.name) for command in COMMANDS]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a line for each command, which begins with its task in the first line of each task."""
+        formatter.write(f"Usage: fsxds COMMAND [ARGUMENTS]\n\n{self.help}\n\n")
+        for task, commands in TASKS.items():
+            for number, command in enumerate(commands):
+                formatter.write(
+                    f"{'' if number else task:8}  {command.name:10}  {command.get_short_help_str(SHORT_HELP)}\n"
+                )
+        formatter.write(f"\n{self.epilog}\n")
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a subcommand; after Ctrl-C, end the line of `^C` on a terminal only, unlike click."""
@@ -41,11 +52,11 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     commands=COMMANDS,
-    epilog="Most flags have a setting and an environment variable too; `fsxds serve --help` shows them.",
+    epilog="`fsxds COMMAND --help` has flags and examples, `fsxds --version` the version.",
 )
 @click.version_option(__version__, prog_name="fsxds", message="%(prog)s %(version)s")
 def fsxds() -> None:
-    """Keep Envoys in step with a directory of files: by gRPC streams, by REST long poll, or by files that they watch."""
+    """Serve a directory of files to Envoy over xDS, by gRPC, REST or mirrored files."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

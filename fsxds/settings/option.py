@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import Field, dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -28,6 +30,29 @@ SECURITY = "Security"
 ROLLOUT = "Rollouts"
 LIMITS = "Limits"
 MIRROR, API, OUTPUT = "Mirrored files", "Envoy's API", "Output"
+
+COMMON: Mapping[str, AbstractSet[str]] = {
+    "serve": {
+        *("http", "grpc", "ads_config_sources", "admin", "state", "mirror", "mirror_config_sources"),
+        *("upstream", "fleet", "tls_cert", "tls_key", "client_ca", "log_level", "settings"),
+    },
+    "dev": {"dev_transport", "envoy", "http", "grpc", "admin", "rules", "bootstrap", "log_level", "settings"},
+    "check": {"rules", "bootstrap", "with_envoy", "check_tree", "check_severity", "check_format", "settings"},
+    "diff": {"state", "admin", "bootstrap", "diff_format", "settings"},
+    "show": {"show_type", "show_format", "settings"},
+    "import": {"rules", "with_envoy", "settings"},
+    "mirror": {"mirror_format", "mirror_layout", "mirror_config_sources", "settings"},
+    "export": {"verify_with", "settings"},
+    "sign": {"settings"},
+    "bootstrap": {"linger", "authority", "settings"},
+    "doctor": {
+        *("bootstrap", "linger", "ads_config_sources", "mirror_config_sources"),
+        *("check_severity", "check_format", "settings"),
+    },
+    "watch": set(),
+    "lsp": {"rules", "bootstrap", "settings"},
+}
+"""The options that `--help` shows, by command and option name; `--help-all` shows the others too. Other commands show all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +96,10 @@ class Option:
     def variable(self) -> str:
         """The environment variable, such as `FSXDS_SETTLE`."""
         return f"FSXDS_{self.name.upper()}"
+
+    def is_common(self, command: str) -> bool:
+        """Whether `--help` of this command shows it, and not `--help-all` alone."""
+        return command not in COMMON or self.name in COMMON[command]
 
     @property
     def has_flag(self) -> bool:

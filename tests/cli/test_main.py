@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,9 +11,10 @@ import click
 import pytest
 
 from fsxds import __version__
-from fsxds.cli.commands import FORMAT_NAMES
+from fsxds.cli.commands import COMMANDS, FORMAT_NAMES, TASKS
 from fsxds.cli.convert import BY_NAME
 from fsxds.cli.main import fsxds, main
+from fsxds.settings.option import COMMON
 from fsxds.settings.options import OPTIONS
 from fsxds.settings.reading import GONE
 
@@ -55,6 +57,19 @@ def test_without_a_command_there_is_help(capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr() == ("", help_text)
 
 
+def test_commands_are_shown_by_task(capfd: pytest.CaptureFixture[str]) -> None:
+    """`fsxds` prints each command once, beside its task, with its whole first sentence, on 30 lines of 80 characters at most."""
+    main([])
+    lines = capfd.readouterr().err.splitlines()
+    listed = [found.groups() for line in lines if (found := re.fullmatch(r"(\w+)? +([a-z]+)  +([A-Z].*[.])", line))]
+
+    assert [*TASKS] == [task for task, *_ in listed if task]
+    assert [command.name for command in COMMANDS] == [name for _, name, _ in listed]
+    assert not any(text.endswith("...") for *_, text in listed)
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 80
+
+
 def test_version(capfd: pytest.CaptureFixture[str]) -> None:
     """`fsxds --version` names the version."""
     assert main(["--version"]) == 0
@@ -72,8 +87,8 @@ def test_python_m_fsxds() -> None:
 
 @pytest.mark.parametrize("name", ["serve", "check", "mirror", "show", "dev"])
 def test_help_tells_all_of_an_option(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """The help of a command has each of its options with its variable and default, and examples."""
-    assert main([name, "--help"]) == 0
+    """`--help-all` has each option of a command with its variable and default, and examples."""
+    assert main([name, "--help-all"]) == 0
     out = capfd.readouterr().out
     words = " ".join(out.split())
     # Long words are cut where lines end.
@@ -83,7 +98,37 @@ def test_help_tells_all_of_an_option(name: str, capfd: pytest.CaptureFixture[str
         assert (name in row.commands and row.has_flag) == (f" {row.variable}]" in words or f"[{row.variable}]" in words)
         if name in row.commands and row.has_flag and row.default:
             assert f"[default{''.join(row.default.split())};{row.variable}]" in letters
-    assert f"Examples: fsxds {name} config/xds" in words
+    assert f" fsxds {name} config/xds" in words.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_help_shows_common_flags(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """`--help` of a command with many options shows the common ones, which are at most fifteen, and names `--help-all`."""
+    assert main([name, "--help"]) == 0
+    words = " ".join(capfd.readouterr().out.split())
+    rows = [row for row in OPTIONS if name in row.commands and row.has_flag]
+
+    assert {row.name for row in rows if f"{row.variable}]" in words} == COMMON[name]
+    assert len(COMMON[name]) <= 15
+    assert "--help-all Show every flag, by topic." in words
+
+
+def test_examples_of_serve(capfd: pytest.CaptureFixture[str]) -> None:
+    """`serve --help` has one example for each way to run: a directory, a mirror, a relay and a fleet."""
+    assert main(["serve", "--help"]) == 0
+    shown = re.findall(r"^ +fsxds serve( config/xds)?(?: (--\w+).*)?$", capfd.readouterr().out, re.MULTILINE)
+
+    assert [(" config/xds", ""), (" config/xds", "--mirror"), ("", "--upstream"), (" config/xds", "--fleet")] == shown
+
+
+def test_help_of_a_few_flags_is_whole(capfd: pytest.CaptureFixture[str]) -> None:
+    """A command with few flags shows all of them by `--help`, and takes `--help-all` as the same."""
+    assert main(["status", "--help"]) == 0
+    shown = capfd.readouterr().out
+    assert main(["status", "--help-all"]) == 0
+
+    assert shown == capfd.readouterr().out
+    assert "--help-all" not in shown
 
 
 def test_ctrl_c_is_quiet(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +177,9 @@ def test_a_server_that_python_takes_apart_ends_in_silence(tmp_path: Path) -> Non
     assert [line for line in log.read_text().splitlines() if not line.startswith("{")] == []
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in fsxds.commands)])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["serve", "--help-all"], *([name, "--help"] for name in fsxds.commands)]
+)
 def test_help_imports_little(arguments: list[str]) -> None:
     """Help does not wait for what only the work of a command needs."""
     out, imported = imports_of(arguments)

@@ -115,6 +115,7 @@ SAMPLES: tuple[Event, ...] = (
     state_events.LingeringDropped(3),
     client_events.MembersNotKept(NODE),
     client_events.AuthorityMissing(NODE, "xdstp:///envoy.config.cluster.v3.Cluster/*", "example.com"),
+    state_events.MembersNotWritten(Path("/home/me/.local/state/fsxds/members"), "No space left on device"),
     state_events.StateIgnored("/state/history-9.sqlite", "another version of fsxds wrote it"),
     process_events.StopRequested("SIGTERM"),
     process_events.SettingsReloaded(("settle",), ("http",)),

@@ -51,7 +51,7 @@ SUBJECTS = (
     tls,
 )
 
-# The rule about what `--ttl spec` does not leave out.
+# The rule about what `ttl: spec` does not leave out.
 TTL_DROPPED = "ttl-dropped"
 
 

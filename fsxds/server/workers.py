@@ -139,7 +139,7 @@ def _reject_unshared(settings: Settings) -> None:
     if settings.upstream_names == "asked" and rules_of(settings):
         raise UsageError("--workers: upstreams are asked for all names; leave --upstream-names asked out")
     if settings.redirects == "client":
-        raise UsageError("--workers: redirects are followed here; leave --redirects client out")
+        raise UsageError("--workers: redirects are followed here; remove redirects: client from the settings")
 
 
 async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, is_taken_over: bool) -> str:

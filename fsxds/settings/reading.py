@@ -21,7 +21,7 @@ from fsxds.model.values import FieldPath, pointer_of
 from fsxds.settings.access_rules import unknown_access_views
 from fsxds.settings.forms import SWITCH, TRUE, Schema
 from fsxds.settings.mirror_rules import unknown_views
-from fsxds.settings.option import Option
+from fsxds.settings.option import IN_FILE_ONLY, Option
 from fsxds.settings.options import BY_NAME, OPTIONS, Settings
 from fsxds.settings.structured import MistakesFound
 from fsxds.settings.view_rules import no_such_view
@@ -30,6 +30,14 @@ GONE: Mapping[str, str] = MappingProxyType(
     {"on_nack": "a rejected resource is held back in any case; --nack-limit off replaces --on-nack continue"}
 )
 """The options of earlier versions, by name: why they are gone, and their replacement."""
+
+
+def why_gone(name: str) -> str | None:
+    """Return the replacement of a flag and a variable that earlier versions had; None if they had no such option."""
+    if name in IN_FILE_ONLY:
+        return f"write `{name}: {BY_NAME[name].form.metavar}` into the file that --settings names"
+    return GONE.get(name)
+
 
 Demands = Mapping[str, Callable[[Any], object]]
 """Checks of values beyond their form, by option name.
@@ -48,16 +56,16 @@ def read_settings(
     Args:
         flags: the values of the given flags, by option name.
         environment: an empty variable counts as not set. Unknown variables are ignored, because Kubernetes sets
-            `FSXDS_PORT` and the like for a Service named fsxds; variables of `GONE` are not.
+            `FSXDS_PORT` and the like for a Service named fsxds; variables of `GONE` and `IN_FILE_ONLY` are not.
         demands: checks of values beyond their form.
 
     Raises:
         UsageError: with every mistake of the settings file, or the first of the environment.
     """
-    for name, why in GONE.items():
+    for name in (*GONE, *IN_FILE_ONLY):
         variable = f"FSXDS_{name.upper()}"
         if environment.get(variable):
-            raise UsageError(f"{variable} is gone: {why}")
+            raise UsageError(f"{variable} is gone: {why_gone(name)}")
     values: dict[str, Any] = {}
     path = flags.get("settings") or environment.get("FSXDS_SETTINGS")
     if path:

@@ -86,7 +86,7 @@ MOST_NODES = 4096
 MOST_NODE_BYTES = 512 * 1024
 
 # A message may subscribe to this many names, unsubscribe from as many, and state the versions of as many
-# (`--max-names`). A name of four bytes takes a hundred once parsed, so the size of a message alone does not limit its
+# (`max_names`). A name of four bytes takes a hundred once parsed, so the size of a message alone does not limit its
 # cost.
 MOST_NAMES = 250_000
 

@@ -1,8 +1,11 @@
 """What all tests share: how random tests run, and the API of the Envoy in use, found once per test process."""
 
+import atexit
 import gc
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +21,10 @@ from tests.support.this_envoy import this_envoy
 
 # Tests run side by side, and their servers with them: each has a port of its own, as with --http 127.0.0.1:0.
 os.environ.setdefault("FSXDS_ADMIN", "127.0.0.1:0")
+
+# What servers keep of their user is of this run alone.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="fsxds-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 # Thousands of tests are collected, and nothing of them is garbage. Afterwards the collector runs less often than by default.
 gc.disable()

@@ -17,17 +17,18 @@ import yaml
 
 from fsxds.cli.main import fsxds, main
 from fsxds.model.resource_types import RESOURCE_TYPES
-from tests.support.readme_options import options_section
+from fsxds.settings.option import IN_FILE_ONLY
+from tests.support.reference_pages import REFERENCE, reference_pages
 from tests.support.server import Server
 
 TOP = Path(__file__).parent.parent
-README_BYTES = 10_000
+README_BYTES = 8_000
+PAGE_BYTES = 15_000
 PAGES = sorted(
     path
     for pattern in (
         "*.md",
-        "config/*.md",
-        "config/*/README.md",
+        "config/**/*.md",
         "docker/*.md",
         "fsxds/*.md",
         "fsxds/*/README.md",
@@ -36,6 +37,7 @@ PAGES = sorted(
     )
     for path in TOP.glob(pattern)
 )
+CONFIG_PAGES = [page for page in PAGES if page.is_relative_to(TOP / "config")]
 
 # The first line of a block that is a file: a file of a tree, or settings.
 FILE_NAME = re.compile(r"# ([\w/.-]+\.yaml)$")
@@ -274,9 +276,24 @@ def test_readme_is_short() -> None:
     assert len((TOP / "README.md").read_bytes()) <= README_BYTES
 
 
-def test_every_option_is_listed() -> None:
-    """`config/README.md` lists every option as the table of options has it; `tests/support/readme_options.py` prints the list."""
-    assert options_section() in (TOP / "config/README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", reference_pages())
+def test_reference_is_generated(name: str) -> None:
+    """The pages of options and log events are as `python -m tests.support.reference_pages` writes them."""
+    assert (REFERENCE / name).read_text(encoding="utf-8") == reference_pages()[name]
+
+
+@pytest.mark.parametrize("page", CONFIG_PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_pages_of_users_are_short(page: Path) -> None:
+    """A page for users has at most 15 kB."""
+    assert len(page.read_bytes()) <= PAGE_BYTES
+
+
+def test_pages_name_flags_that_exist() -> None:
+    """No page names a flag of an option that is a setting of the file only; `--ttl` of `fsxds watch` is another one."""
+    gone = "|".join(name.replace("_", "-") for name in IN_FILE_ONLY - {"ttl"})
+    texts = ((page, page.read_text(encoding="utf-8")) for page in PAGES)
+
+    assert [] == [(page, flags) for page, text in texts if (flags := re.findall(rf"--(?:{gone})(?![\w-])", text))]
 
 
 def test_every_command_is_described() -> None:
@@ -288,8 +305,8 @@ def test_every_command_is_described() -> None:
 
 
 def test_every_resource_type_is_named() -> None:
-    """`config/README.md` names every resource type by its short name."""
-    page = (TOP / "config/README.md").read_text(encoding="utf-8").lower()
+    """The page about trees names every resource type by its short name."""
+    page = (TOP / "config/trees/README.md").read_text(encoding="utf-8").lower()
 
     assert [] == [row.short_name for row in RESOURCE_TYPES if row.short_name not in page]
 

@@ -1,4 +1,4 @@
-"""The API of one Envoy: its message types, and what else it reports that it has."""
+"""The API of one Envoy: its message types and its other reported features."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from fsxds.model.errors import ApiError
 T = TypeVar("T")
 
 DynamicMessage: TypeAlias = Any
-"""A message of a type that is known only while fsxds runs: mypy does not know its fields."""
+"""A message of a type known only at runtime: mypy does not know its fields."""
 
 Extensions = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""The message types of each extension, by its category and its name."""
+"""The message types of each extension, by category and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a command of format strings may be written: `%NAME(parameters):length%`."""
+    """The allowed forms of a format string's command: `%NAME(parameters):length%`."""
 
     needs_parameters: bool
     takes_parameters: bool
@@ -39,17 +39,14 @@ _FORMS = ("needs_parameters", "takes_parameters", "takes_length")
 
 @dataclass(frozen=True)
 class Features:
-    """What one build of Envoy has, as it reports itself.
+    """The features of one build of Envoy, as it reports them.
 
     Attributes:
-        version: such as `1.40.0`.
-        extensions: what it announces to its servers.
-        commands: the commands of its format strings, by name.
-        curves: the group that each name of a curve means.
-        ciphers: the names of single ciphers.
-        terminal: whether a filter of a type ends its chain, for those types where that is known.
+        extensions: those it announces to its servers.
+        curves: the group that each curve name means.
+        terminal: whether a filter of a type ends its chain, if known.
         digest: SHA-256 of the executable, in hex.
-        foreign: message types that are not its own, which it therefore does not report.
+        foreign: message types that are not its own, which it does not report.
         is_exact: these are the features of the Envoy in use; if not, another one may have more extensions.
     """
 
@@ -65,7 +62,7 @@ class Features:
 
     @classmethod
     def of_json(cls, text: str | bytes) -> Features:
-        """Read what `to_json` wrote."""
+        """Read the output of `to_json`."""
         plain = json.loads(text)
         return cls(
             plain["version"],
@@ -81,7 +78,7 @@ class Features:
         )
 
     def to_json(self) -> str:
-        """Write the features as a file of one line per category, command, curve and filter."""
+        """Write one line per category, command, curve and filter."""
         plain = {
             "version": self.version,
             "digest": self.digest,
@@ -113,11 +110,11 @@ class Features:
         return frozenset().union(*self.by_category.values())
 
     def types(self, category: str) -> frozenset[str]:
-        """Return the message types of a category; none for one that does not exist."""
+        """Return the message types of a category."""
         return self.by_category.get(category, frozenset())
 
     def names(self, category: str) -> frozenset[str]:
-        """Return the names of the extensions of a category."""
+        """Return the extension names of a category."""
         return frozenset(self.extensions.get(category, {}))
 
     @cached_property
@@ -132,13 +129,13 @@ class _WithOptions(Protocol):
 
 
 class Catalogue:
-    """All message types of one API, in a pool of their own.
+    """All message types of one API, in a private pool.
 
     Attributes:
-        description: where the API came from, for users: `Envoy 1.40.0 from /usr/bin/envoy, 557 files`.
-        serialized: the FileDescriptorSet it was made of; with the description it makes an equal catalogue elsewhere.
-        features: what else the Envoy has whose API this is; None where nothing is known of that.
-        pool: the descriptors. Extensions of options (`validate.rules`, `udpa.annotations.sensitive`) are in it.
+        description: the origin, for users: `Envoy 1.40.0 from /usr/bin/envoy, 557 files`.
+        serialized: the source FileDescriptorSet.
+        features: None if unknown.
+        pool: the descriptors, with extensions of options (`validate.rules`, `udpa.annotations.sensitive`).
     """
 
     def __init__(
@@ -158,10 +155,10 @@ class Catalogue:
     def of(cls, serialized: bytes, description: str, features: Features | None = None) -> Catalogue:
         """Make a catalogue of a serialized FileDescriptorSet, its files in any order.
 
-        The well-known files of `google/protobuf/` that it lacks are added.
+        Missing well-known files of `google/protobuf/` are added.
 
         Raises:
-            ApiError: when the bytes are no such set, or its files do not fit together.
+            ApiError: the bytes are no such set, or its files do not fit together.
         """
         pool = descriptor_pool.DescriptorPool()
         for file in completed(parse_set(serialized).file):
@@ -172,20 +169,20 @@ class Catalogue:
         return cls(pool, serialized, description, features)
 
     def once(self, make: Callable[[Catalogue], T]) -> T:
-        """Return what `make` makes of this catalogue; it is asked once, and what it made is kept as long as the catalogue.
+        """Call `make` once for this catalogue, and keep the result.
 
-        Two threads may both ask it at first; what one of them made is then dropped.
+        Two threads may both call it at first; one of the results is then dropped.
         """
         if make not in self._made:
             self._made.setdefault(make, make(self))
         return cast("T", self._made[make])
 
     def knows(self, message_type: str) -> bool:
-        """Return whether there is a message type of this full name."""
+        """Return whether a message type exists."""
         return self.descriptor(message_type) is not None
 
     def unpacked(self, packed: DynamicMessage) -> DynamicMessage | None:
-        """Return the content of an Any, None where its type is unknown or it cannot be read."""
+        """Return the content of an Any, None if it cannot be read."""
         message_type = packed.type_url.rpartition("/")[2]
         if not self.knows(message_type):
             return None
@@ -206,22 +203,22 @@ class Catalogue:
         return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(message_type))
 
     def options_of(self, described: _WithOptions) -> DynamicMessage:
-        """Return the options of a field, a message type, a oneof or an enum's value, with this pool's own extensions.
+        """Return the options of a descriptor, with this pool's extensions.
 
-        What `GetOptions()` returns is a message of protobuf's default pool, which does not know these extensions.
+        `GetOptions()` returns a message of protobuf's default pool, which does not know these extensions.
         """
         options = described.GetOptions()
         return self.message_class(options.DESCRIPTOR.full_name).FromString(options.SerializeToString())
 
     def extension(self, name: str) -> FieldDescriptor | None:
-        """Return an extension of options by its full name, None where the API lacks it."""
+        """Return an extension of options by its full name, None if the API lacks it."""
         try:
             return self.pool.FindExtensionByName(name)
         except KeyError:
             return None
 
     def descriptors(self) -> Iterator[Descriptor]:
-        """Yield all message types, those of maps' entries too."""
+        """Yield all message types, also of maps' entries."""
         for proto in parse_set(self.serialized).file:
             file: FileDescriptor = self.pool.FindFileByName(proto.name)
             waiting = list(file.message_types_by_name.values())
@@ -231,15 +228,15 @@ class Catalogue:
                 waiting.extend(descriptor.nested_types)
 
     def knows_word(self, name: str) -> bool:
-        """Return whether any message has a field of this name, in snake_case or camelCase, or any enum such a value."""
+        """Return whether any field, in either case, or enum value has this name."""
         return name in self.once(_words)
 
     def similar(self, message_type: str) -> str | None:
-        """Return the known type that an unknown name probably means, None when nothing is near."""
+        """Return the known type that an unknown name probably means, None if none is near."""
         names = self.once(_names)
         package, _, last_part = message_type.rpartition(".")
         namesakes = [name for name in names if name.endswith(f".{last_part}")]
-        # To compare a name with all others takes 10 ms, and a broken file may have thousands of them.
+        # Comparing a name with all others takes 10 ms, and a broken file may have thousands of them.
         candidates = namesakes or [name for name in names if name.startswith(f"{package}.")]
         near = difflib.get_close_matches(message_type, candidates, n=1, cutoff=0.6)
         return near[0] if near else None

@@ -1,6 +1,6 @@
-"""What the authors of an API say of its messages, fields, enums and values, where its descriptors carry their comments.
+"""Reads the API authors' comments, if the descriptors carry them.
 
-Those within an Envoy executable carry none; those of `protoc --include_source_info` do.
+Descriptors in an Envoy executable carry none; descriptors of `protoc --include_source_info` do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto,
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.descriptors import parse_set
 
-# The numbers of the fields that hold the parts of a file, of a message and of an enum, of which paths are made.
+# The field numbers of the parts of a file, a message and an enum, which make up paths.
 # Source: google/protobuf/descriptor.proto, SourceCodeInfo.Location.path.
 _MESSAGES, _ENUMS = FileDescriptorProto.MESSAGE_TYPE_FIELD_NUMBER, FileDescriptorProto.ENUM_TYPE_FIELD_NUMBER
 _FIELDS = DescriptorProto.FIELD_FIELD_NUMBER
@@ -23,9 +23,9 @@ _Path = tuple[int, ...]
 
 
 def read_comments(catalogue: Catalogue) -> Mapping[str, str]:
-    """Return the first paragraph of each comment, by the full name of what it is about; `catalogue.once` keeps them.
+    """Return the first paragraph of each comment, by full name; `catalogue.once` keeps them.
 
-    The name of an enum's value has that of the enum in front, as in `envoy.config.cluster.v3.Cluster.LbPolicy.MAGLEV`.
+    An enum value's name follows that of the enum: `envoy.config.cluster.v3.Cluster.LbPolicy.MAGLEV`.
     """
     found = {}
     for file in parse_set(catalogue.serialized).file:
@@ -40,13 +40,12 @@ def read_comments(catalogue: Catalogue) -> Mapping[str, str]:
 
 
 def first_paragraph(comment: str) -> str:
-    """Return the text of a comment up to its first empty line, in one line."""
+    """Return a comment up to its first empty line, as one line."""
     lines = [line.strip() for line in comment.strip().splitlines()]
     return " ".join(lines[: lines.index("")] if "" in lines else lines)
 
 
 def _names(file: FileDescriptorProto) -> Iterator[tuple[_Path, str]]:
-    """Yield the path of each part of a file with its full name."""
     prefix = f"{file.package}." if file.package else ""
     for number, message in enumerate(file.message_type):
         yield from _of_message(message, (_MESSAGES, number), prefix + message.name)

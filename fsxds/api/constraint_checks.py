@@ -1,7 +1,7 @@
-"""The demands of an API on one value: what breaks each of them, and how that is reported.
+"""The API's demands on one value, and the reports of broken ones.
 
-`element_checks` and `whole_checks` are for a value that is set; of what must be there but is not, a `Demand` reports.
-They follow the C++ code of PGV where that differs from its documentation (`not_in` beside `in`, `strict`).
+`element_checks` and `whole_checks` are for values that are set; a `Demand` reports a missing value. Both follow the C++
+code of PGV if that differs from its documentation (`not_in` beside `in`, `strict`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from fsxds.api.fields import ANY, DURATION, TIMESTAMP, WRAPPERS, FieldValue, enu
 from fsxds.api.scalars import LONGEST_DURATION_S, NANOS_PER_S
 
 Write: TypeAlias = Callable[[FieldValue], str]
-"""Writes a value as a message has it: `1`, `"a"`, `0.25s`."""
+"""Writes a value as a message shows it: `1`, `"a"`, `0.25s`."""
 
-_Bound: TypeAlias = tuple[Callable[[FieldValue], object], FieldValue, str]  # what breaks it, the limit, its words
+_Bound: TypeAlias = tuple[Callable[[FieldValue], object], FieldValue, str]  # test for a broken bound, limit, wording
 
-# What `quoted` calls a value that it does not show.
+# Names that `quoted` gives to values that it does not show.
 _NOT_SHOWN = frozenset({"text", "a number", "true or false"})
 _MOST_NAMES = 8
 
-# Of each, what the limit is to a value that breaks it. The first that is there counts, as in Envoy.
+# Per rule: the comparison of the limit with a value that breaks it. The first rule that is set counts, as in Envoy.
 _UPPER = (("lt", operator.le, "less than"), ("lte", operator.lt, "at most"))
 _LOWER = (("gt", operator.ge, "more than"), ("gte", operator.gt, "at least"))
 
-# The regular expressions of PGV for HTTP headers, as searches for what they reject. In its class of characters for names
-# `+-.` is a range, so a comma is among them. Without `strict` names and values obey the same.
+# The regular expressions of PGV for HTTP headers, the latter two as searches for forbidden characters. In the character
+# class for names `+-.` is a range, so a comma is allowed. Without `strict`, names and values follow the same rule.
 _HEADER_NAME = re.compile(r"\A:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+\Z")
 _NO_HEADER_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _NO_HEADER_STRING = re.compile(r"[\x00\x0a\x0d]")
@@ -46,37 +46,32 @@ _FILL = {"wrong-length": "give it a value", "wrong-count": "add at least one"}
 
 
 def show_value(value: FieldValue) -> str:
-    """Quote the value itself, if it is short and no text."""
+    """Quote a short value that is not text."""
     text = quoted(value, secret=False)
     return "" if text in _NOT_SHOWN else f", is {text}"
 
 
 def show_nothing(_value: FieldValue) -> str:
-    """Show nothing of the value: the demand is clear without it."""
+    """Show nothing of the value."""
     return ""
 
 
 def show_size(size_of: Callable[[FieldValue], int]) -> Write:
-    """Report how long the value is."""
+    """Show the length of the value."""
     return lambda value: f", has {size_of(value)}"
 
 
 def show_as(write: Write) -> Write:
-    """Report the value as it is written."""
+    """Show the value as `write` writes it."""
     return lambda value: f", is {write(value)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """One demand.
+    """One demand on a value, such as `must be at least 1`.
 
     Attributes:
-        is_broken: whether a value breaks the demand.
-        rule: the name of the rule.
-        demand: `must be at least 1`.
-        remedy: what to do about it.
-        shown: what is reported of the value; nothing of a secret.
-        is_presence: only what is empty breaks it.
+        is_presence: only an empty value breaks the demand.
     """
 
     is_broken: Callable[[FieldValue], object]
@@ -87,23 +82,23 @@ class ValueCheck:
     is_presence: bool = False
 
     def message(self, value: FieldValue, *, secret: bool) -> str:
-        """Return what to report of a value that breaks the demand."""
+        """Return the report of a broken demand."""
         return self.demand if secret else self.demand + self.shown(value)
 
     def over(self, read: Callable[[FieldValue], FieldValue]) -> ValueCheck:
-        """Return the same demand on what can be read from a value."""
+        """Return the same demand on the result of `read`."""
         is_broken, shown = self.is_broken, self.shown
         return replace(self, is_broken=lambda value: is_broken(read(value)), shown=lambda value: shown(read(value)))
 
     def unless_empty(self) -> ValueCheck:
-        """Return the same demand on values that are not empty, false or zero."""
+        """Return the same demand, satisfied by empty, false and zero."""
         is_broken = self.is_broken
         return replace(self, is_broken=lambda value: value and is_broken(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Something that must be there: one of these fields; `step` is the field to report, None for the message."""
+    """One of these fields must be set; reported at `step`, or at the message if None."""
 
     fields: frozenset[str]
     step: str | None
@@ -116,7 +111,7 @@ class Demand:
 
 
 def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
-    """Return the demands on one value of a field: of a list, on one element of it."""
+    """Return the demands on one value or list element."""
     message_type = field.message_type
     if message_type is None:
         return _scalar_checks(field, rules)
@@ -135,7 +130,7 @@ def element_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck
 
 
 def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
-    """Return the demands on a list or a map as a whole, but for duplicates."""
+    """Return the demands on a whole list or map, except uniqueness."""
     group, noun = ("map", "pair") if is_map(field) else ("repeated", "item")
     own = rules.get(group, {})
     checks = _size_checks(own.get(f"min_{noun}s"), own.get(f"max_{noun}s"), len, noun, "wrong-count")
@@ -143,7 +138,7 @@ def whole_checks(field: FieldDescriptor, rules: RuleGroups) -> list[ValueCheck]:
 
 
 def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueCheck]:
-    """Return the checks for what Envoy rejects though the API still has it."""
+    """Return the checks for deprecated fields and values that Envoy rejects."""
     if rules.is_disallowed(field):
         text = "was taken out of use, and Envoy rejects it"
         return [ValueCheck(_is_set, "disallowed-field", text, "remove it", show_nothing)]
@@ -158,20 +153,20 @@ def disallowed_checks(field: FieldDescriptor, rules: ApiRules) -> list[ValueChec
 
 
 def beyond_presence(field: FieldDescriptor, checks: list[ValueCheck]) -> list[ValueCheck]:
-    """Return the checks that a field which is set may still break: one that has no presence is not empty then."""
+    """Return the checks that a set field may break: without presence, it is not empty."""
     return [check for check in checks if field.has_presence or not check.is_presence]
 
 
 def is_unvisited(rules: RuleGroups) -> bool:
-    """Return whether Envoy's rules stop at this field: it says so, or has rules for an Any and is none."""
+    """Return whether validation stops here: the field is skipped, or has rules for an Any."""
     return bool(rules.get("message", {}).get("skip")) or "any" in rules
 
 
 def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
-    """Return the demand that a message be set; None for a member of a oneof, which is set where it is demanded."""
+    """Return the demand that a message be set; members of a oneof have `choice_demand`."""
     if field.is_repeated or field.containing_oneof is not None or field.message_type is None:
         return None
-    # As in Envoy, the `required` of the group of the type counts alone, but wrappers have none of their own.
+    # As in Envoy, only `required` of the type's group counts, but wrappers have no such group.
     group = next((name for name in rules if name in {"any", "duration", "timestamp"}), "message")
     if not rules.get(group, {}).get("required"):
         return None
@@ -179,7 +174,7 @@ def required_demand(field: FieldDescriptor, rules: RuleGroups) -> Demand | None:
 
 
 def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand | None:
-    """Return the demand that a field be set because its default breaks one of its checks."""
+    """Return the demand to set a field, if its default breaks a check."""
     if field.containing_oneof is not None or (field.message_type is not None and not field.is_repeated):
         return None
     default: FieldValue = () if field.is_repeated else field.default_value
@@ -191,7 +186,7 @@ def default_demand(field: FieldDescriptor, checks: list[ValueCheck]) -> Demand |
 
 
 def choice_demand(oneof: OneofDescriptor) -> Demand:
-    """Return the demand that one member of a oneof be set."""
+    """Return the demand to set one member of a oneof."""
     names = [field.name for field in oneof.fields]
     *others, last = (f'"{name}"' for name in names)
     if not others:
@@ -201,7 +196,6 @@ def choice_demand(oneof: OneofDescriptor) -> Demand:
 
 
 def _is_set(_value: FieldValue) -> bool:
-    """Break on every value: it is set."""
     return True
 
 
@@ -236,10 +230,7 @@ def _unless_empty(checks: list[ValueCheck], rules: Rules) -> list[ValueCheck]:
 def _membership_checks(
     rules: Rules, write: Write, shown: Write, read: Callable[[FieldValue], FieldValue] = lambda value: value
 ) -> list[ValueCheck]:
-    """Return the demands of `const`, `in` and `not_in`; `read` makes the rules' values comparable.
-
-    As Envoy has it, `not_in` counts only where there is no `in`.
-    """
+    """As in Envoy, `not_in` counts only without `in`; `read` makes the rules' values comparable."""
     checks = []
     if "const" in rules:
         constant = read(rules["const"])
@@ -264,7 +255,6 @@ def _membership_checks(
 
 
 def _one_of(values: Iterable[FieldValue], write: Write) -> str:
-    """List values as a choice: `1`, `1 or 2`, `1, 2 or 3`."""
     *others, last = map(write, values)
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -295,7 +285,6 @@ def _choice(enum: EnumDescriptor, without: frozenset[int]) -> str:
 
 
 def _write_number(value: float) -> str:
-    """Write a number as a file has it: a whole one without a fraction."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
@@ -313,7 +302,7 @@ def _range_checks(
     is_too_low, low, low_words = lower
     if high > low:
         return [check(lambda value: is_too_low(value) or is_too_high(value), f"{low_words} and {high_words}")]
-    # A range turned round allows what is outside of it.
+    # An inverted range allows the values outside of it.
     return [check(lambda value: is_too_low(value) and is_too_high(value), f"{high_words} or {low_words}")]
 
 
@@ -331,7 +320,7 @@ def _bound(
 
 
 def _moment_checks(rules: Rules, noun: str) -> list[ValueCheck]:
-    """Return the demands on a Duration or a Timestamp, which are compared as Envoy does: seconds, then nanoseconds."""
+    """Compare as Envoy does: seconds, then nanoseconds."""
     checks = [
         *_range_checks(rules, _write_moment, show_nothing, noun, _read_moment),
         *_membership_checks(rules, _write_moment, show_nothing, _read_moment),
@@ -344,7 +333,7 @@ def _read_moment(value: Duration | Timestamp) -> tuple[int, int]:
 
 
 def _write_moment(value: Duration | Timestamp) -> str:
-    """Write a Duration as its JSON: `0.25s`."""
+    """Write `0.25s`."""
     nanos = value.seconds * NANOS_PER_S + value.nanos
     whole, part = divmod(abs(nanos), NANOS_PER_S)
     fraction = f".{part:09}".rstrip("0") if part else ""
@@ -390,7 +379,6 @@ def _bytes_checks(rules: Rules) -> list[ValueCheck]:
 def _size_checks(
     least: int | None, most: int | None, size_of: Callable[[FieldValue], int], noun: str, rule: str
 ) -> list[ValueCheck]:
-    """Return the demand that there are at least and at most so many of something, if there is one."""
     if not least and most is None:
         return []
     if least == 1 and most is None:

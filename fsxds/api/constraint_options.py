@@ -1,6 +1,6 @@
-"""What an API demands of its messages, read from its options: `validate.rules` of PGV, and what is disallowed by default.
+"""Reads an API's demands from its options: `validate.rules` of PGV, and disallowed fields.
 
-All rules of an API are read at once, so that one that is not known here ends the start and not the check of some message.
+All rules are read at once, so that an unknown rule fails the start and not the check of some message.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fsxds.api.fields import ANY, DURATION, TIMESTAMP, WRAPPERS, FieldValue, is_
 from fsxds.model.errors import ApiError
 
 Rules: TypeAlias = Mapping[str, FieldValue]
-"""The rules of one group by their names, only those that are stated: `{"min_len": 1}`."""
+"""The rules of one group that are set, by name: `{"min_len": 1}`."""
 
 RuleGroups: TypeAlias = Mapping[str, Rules]
-"""The rules of a field by their group: that of its type, and `message`."""
+"""The rules of a field by group: that of its type, and `message`."""
 
 _MEMBERS = {"const", "in", "not_in"}
 _RANGE = {"lt", "lte", "gt", "gte"}
@@ -29,7 +29,6 @@ _NUMBER = frozenset(_MEMBERS | _RANGE | {"ignore_empty"})
 _LENGTHS = {"len", "min_len", "max_len"}
 _PARTS = {"prefix", "suffix", "contains"}
 
-# The group of rules of each type of field.
 _GROUPS = {
     FieldDescriptor.TYPE_FLOAT: "float", FieldDescriptor.TYPE_DOUBLE: "double",
     FieldDescriptor.TYPE_INT32: "int32", FieldDescriptor.TYPE_INT64: "int64",
@@ -42,8 +41,8 @@ _GROUPS = {
 }  # fmt: skip
 _MESSAGE_GROUPS = {ANY: "any", DURATION: "duration", TIMESTAMP: "timestamp"}
 
-# What is understood of each group. Envoy's own check of e-mail addresses, URIs and times of day throws; nobody uses the
-# rest.
+# The rules of each group that are implemented. Envoy's own check of e-mail addresses, URIs and times of day throws; the
+# rest is unused.
 _KNOWN: dict[str, frozenset[str]] = {
     **dict.fromkeys(_GROUPS.values(), _NUMBER),
     "bool": frozenset({"const"}),
@@ -63,19 +62,19 @@ _KNOWN: dict[str, frozenset[str]] = {
 
 _LAST_KNOWN_REGEX = 2  # the value of an HTTP header
 
-# The rules of the parts of lists and maps, within the rules of the whole.
+# The rules for parts of lists and maps, within the rules of the whole.
 _PARTS_OF_FIELDS = {"items", "keys", "values"}
 
 
 class ApiRules:
-    """The rules of an API; `catalogue.once(ApiRules)` reads them once for a catalogue.
+    """The rules of an API; `catalogue.once(ApiRules)` reads them once.
 
     Attributes:
-        ruled: the messages of which some field has a rule, and Any.
+        ruled: the messages with a rule on a field, and Any.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
-        """Read them; ApiError for one that is not known here, or does not fit its field."""
+        """Read the rules; ApiError for a rule that is unknown or does not fit its field."""
         self._catalogue = catalogue
         self._field_rules = catalogue.extension("validate.rules")
         self._required = catalogue.extension("validate.required")
@@ -94,18 +93,18 @@ class ApiRules:
         return self._rules.get(field.full_name, {})
 
     def is_required(self, oneof: OneofDescriptor) -> bool:
-        """Return whether one of the members must be set."""
+        """Return whether a member of the oneof must be set."""
         return oneof.has_options and bool(_extension(self._catalogue.options_of(oneof), self._required))
 
     def is_unruled(self, descriptor: Descriptor) -> bool:
-        """Return whether the rules of a message, and of all in it, do not count."""
+        """Return whether validation of a message and its content is disabled."""
         if not descriptor.has_options:
             return False
         options = self._catalogue.options_of(descriptor)
         return any(_extension(options, switch) for switch in self._switches)
 
     def is_disallowed(self, field: FieldDescriptor) -> bool:
-        """Return whether Envoy rejects the mere presence of this field; deprecated ones alone it takes."""
+        """Return whether Envoy rejects this field; it accepts merely deprecated ones."""
         if not field.has_options:
             return False
         options = self._catalogue.options_of(field)
@@ -122,7 +121,7 @@ class ApiRules:
         )
 
     def holders_of(self, names: Collection[str]) -> set[str]:
-        """Return the messages of these names, and all that can hold one of them at any depth."""
+        """Return all messages that can hold one of these, at any depth, and these."""
         found = set(names)
         waiting = list(found)
         while waiting:
@@ -132,7 +131,6 @@ class ApiRules:
         return found
 
     def _read_rules(self, descriptor: Descriptor) -> bool:
-        """Read the rules of a message's own fields, and tell whether there are any."""
         has_rules = any(self.is_required(oneof) for oneof in descriptor.oneofs)
         for field in descriptor.fields:
             if field.message_type is not None:
@@ -158,19 +156,18 @@ class ApiRules:
 
 
 def compile_pattern(pattern: str) -> re2._Regexp:
-    """Compile a regular expression as Envoy does; re2.error when it is none."""
+    """Compile a regular expression as Envoy does; re2.error if it is invalid."""
     options = re2.Options()
     options.log_errors = False
     return re2.compile(pattern, options)
 
 
 def _extension(options: FieldValue, extension: FieldDescriptor | None) -> FieldValue | None:
-    """Return the value of an extension, None where it is not set, or where the API does not have it."""
     return options.Extensions[extension] if extension is not None and options.HasExtension(extension) else None
 
 
 def _read(rules: Message, field: FieldDescriptor, *, is_part: bool) -> RuleGroups:
-    """Return the rules for a field or, as a part, for one element of it; ValueError says what is wrong with them."""
+    """Return the rules of a field or, with `is_part`, of an element; ValueError for an invalid rule."""
     groups: dict[str, Rules] = {}
     for group, detail in rules.ListFields():
         known = _KNOWN.get(group.name, frozenset())
@@ -200,7 +197,6 @@ def _part(field: FieldDescriptor, part: str) -> FieldDescriptor:
 
 
 def _fitting(field: FieldDescriptor, *, is_part: bool) -> tuple[str, ...]:
-    """Return the groups of rules that a field, or an element of it, can have."""
     if field.is_repeated and not is_part:
         return "message", "map" if is_map(field) else "repeated"
     if field.message_type is None:
@@ -208,5 +204,5 @@ def _fitting(field: FieldDescriptor, *, is_part: bool) -> tuple[str, ...]:
     name = field.message_type.full_name
     if name in WRAPPERS:
         return "message", _GROUPS[field.message_type.fields_by_name["value"].type]
-    # One field of Envoy's says `any.required` of a message of another type.
+    # One Envoy field has `any.required` on a message of another type.
     return "message", _MESSAGE_GROUPS.get(name, "any")

@@ -1,11 +1,11 @@
-"""Checks a message and all within it as Envoy does, by functions compiled once for each type of message.
+"""Checks a message and everything in it as Envoy does, by functions compiled once per message type.
 
-The rules are those of PGV as its C++ code has them (`constraint_options` reads them, `constraint_checks` knows what breaks
-them), and the ban on fields and values that are disallowed by default. The same walk leads the hooks of other checks
-through the message, and opens every Any in it.
+The rules are those of PGV as in its C++ code (`constraint_options` reads them, `constraint_checks` evaluates them), and
+the ban on fields and values that are disallowed by default. The same walk opens every Any and calls the hooks of other
+checks.
 
-For a type of message there is a `Visit`; for a field that is worth a look there is a `Step`, which reports what is wrong
-with the field's value and visits the messages in it. Types that can hold neither a rule, a hook nor an Any have none.
+A message type has a `Visit`; a field worth checking has a `Step`, which reports faults of its value and visits the
+messages in it. Types that can hold no rule, hook or Any have neither.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from fsxds.api.secrets import Secrecy
 from fsxds.api.walk import MAX_DEPTH, Hook, Path, TooManyFaultsError, Visit, Walk
 from fsxds.model.memo import Lru
 
-# Where Envoy 1.40 does not hold messages to the rules of the API, as trying each out has shown.
+# Exceptions to Envoy 1.40's validation of the API's rules, found by trying each of them.
 
 _UNOPENED = frozenset(
     {
-        # Kept as they are: they are read when they are needed, and not validated.
+        # Stored unparsed: read on demand, without validation.
         "envoy.config.core.v3.Metadata.typed_filter_metadata",
-        # Listeners that are an API are passed over where they are served.
+        # API listeners are ignored when served by xDS.
         "envoy.config.listener.v3.Listener.api_listener",
     }
 )
-"""Fields of which Envoy does not look into the Anys."""
+"""Fields in which Envoy does not open Anys."""
 
 _BALANCERS = "envoy.extensions.load_balancing_policies."
 
@@ -69,27 +69,20 @@ _UNVALIDATED = frozenset(
         f"{_BALANCERS}wrr_locality.v3.WrrLocality",
     }
 )
-"""Messages that Envoy takes from an Any as they are."""
+"""Messages that Envoy takes from an Any without validation."""
 
 _UNRULED = frozenset({"xds.core.v3.CollectionEntry"})
-"""Messages to whose rules Envoy holds nobody, but to those of what is in their Anys (ENVOY.md E79)."""
+"""Messages whose own rules Envoy ignores, but not those of the Anys in them (ENVOY.md E79)."""
 
 Step: TypeAlias = Callable[[FieldValue, Path, Walk], None]
 """Takes the value of one field, and the path of the message that holds it."""
 
 Report: TypeAlias = Callable[[FieldValue, Path, str | int, Walk], None]
-"""Reports what is wrong with a value; its path is that of its holder and one step more, made only for a fault."""
+"""Reports faults of a value; takes the holder's path and one more step, which are joined only for a fault."""
 
 
 class _OneStep(NamedTuple):
-    """What is done with the one value of a field that is no list, as data: most fields need no call of their own.
-
-    Attributes:
-        name: that of the field.
-        tests: the value is reported where one of them is true.
-        report: reports the value.
-        visit: visits the message that is the value.
-    """
+    """The step of a singular field, as data: most fields need no call. Each of `tests` triggers `report`."""
 
     name: str
     tests: tuple[Callable[[FieldValue], object], ...] = ()
@@ -97,35 +90,35 @@ class _OneStep(NamedTuple):
     visit: Visit | None = None
 
     def take(self, value: FieldValue, path: Path, walk: Walk) -> None:
-        """Do it; a `Step`."""
+        """Report and visit the value; a `Step`."""
         if self.report is not None:
             self.report(value, path, self.name, walk)
         if self.visit is not None:
             self.visit(value, (path, self.name), walk)
 
 
-# Per field: how many demands its presence meets, and what is done with its value.
+# Per field: the number of demands that its presence meets, and the step for its value.
 _Rows: TypeAlias = dict[FieldDescriptor, tuple[int, _OneStep, Step | None]]
 
 _NOTHING: Final = _OneStep("")
 
 _NO_HOOKS: Mapping[str, tuple[Hook, ...]] = MappingProxyType({})
 
-# A message of bytes has at most 100 levels; real ones are no deeper than a listener, its filter and that one's filter.
+# A message of bytes has at most 100 levels; real Anys nest no deeper than a listener, its filter and that one's filter.
 _ANYS_OF_ANY_DEPTH: Final = 3
 
-# Contents of Anys that are remembered for each mode, and the largest of them: some megabytes at most.
+# The number of Any contents remembered per mode, and the largest size in bytes: some megabytes at most.
 _MOST_SILENT: Final = 4096
 _LARGEST_SILENT: Final = 2000
 
 
 class _Mode(NamedTuple):
-    """How a message is looked at.
+    """How a message is checked.
 
     Attributes:
-        is_ruled: its `validate.rules` count. Those in an Any count again, for Envoy validates that by itself (ENVOY.md E53).
-        is_opened: Envoy reads it; if not, nothing of it can break a rule, nor what is in an Any in it.
-        is_secret: its values must not be shown.
+        is_ruled: its `validate.rules` count. Inside an Any they count again, because Envoy validates its content
+            separately (ENVOY.md E53).
+        is_opened: Envoy reads it; if not, nothing in it can break a rule.
     """
 
     is_ruled: bool = True
@@ -134,8 +127,6 @@ class _Mode(NamedTuple):
 
 
 class _Walk(Walk):
-    """A walk that knows through how many Anys it has come."""
-
     __slots__ = ("any_depth",)
 
     def __init__(self, visit: Visit) -> None:
@@ -147,25 +138,25 @@ class FieldRules:
     """Checks the messages of a catalogue, and calls hooks on the way."""
 
     def __init__(self, catalogue: Catalogue, hooks: Mapping[str, tuple[Hook, ...]] = _NO_HOOKS) -> None:
-        """Take the rules of a catalogue, and hooks by the full name of the message or the field that they look at.
+        """Take hooks by the full name of their message or field.
 
-        A hook of a field is called with its value, and only where it is set; what it returns is of no use.
+        A field's hook is called with its value, only if it is set; its return value is ignored.
 
         Raises:
-            ApiError: the catalogue states a rule that is not known here.
+            ApiError: the catalogue has an unknown rule.
         """
         self._catalogue = catalogue
         self._hooks = hooks
         self._rules = catalogue.once(ApiRules)
         self._secrecy = catalogue.once(Secrecy)
-        # The other names are of fields.
+        # The other names are fields.
         owners = {name.rpartition(".")[0] for name in hooks if not catalogue.knows(name)}
         self._looked_into = self._rules.ruled | owners
         self._worthwhile = self._rules.holders_of(self._looked_into | hooks.keys())
         self._visits: dict[tuple[str, _Mode], Visit | None] = {}
 
     def check(self, message: Message) -> Walk:
-        """Return what there is to report of a message and all within it. It never raises."""
+        """Return the findings of a walk over a message. Never raises."""
         walk = _Walk(self._visit)
         with suppress(TooManyFaultsError):
             self._visit(message, None, walk)
@@ -177,7 +168,6 @@ class FieldRules:
             visit(message, path, walk)
 
     def _visit_of(self, descriptor: Descriptor, mode: _Mode) -> Visit | None:
-        """Return what visits messages of a type, None where there is nothing in them to look at."""
         if descriptor.full_name not in self._worthwhile:
             return None
         key = descriptor.full_name, mode
@@ -196,7 +186,7 @@ class FieldRules:
             visit = None
         if hooks:
             visit = _visit_with_hooks(hooks, visit)
-        # Known before its fields are looked at: a message may hold messages of its own type.
+        # Registered before its fields: a message may hold messages of its own type.
         self._visits[key] = visit
         self._compile(descriptor, mode, rows, demands)
         return visit
@@ -208,7 +198,6 @@ class FieldRules:
         )
 
     def _compile(self, descriptor: Descriptor, mode: _Mode, rows: _Rows, demands: list[Demand]) -> None:
-        """Find out what is done with each field, and what must be there."""
         if mode.is_ruled:
             demands += [choice_demand(oneof) for oneof in descriptor.oneofs if self._rules.is_required(oneof)]
         steps: dict[FieldDescriptor, Step | _OneStep | None] = {}
@@ -258,16 +247,14 @@ class FieldRules:
         return _step_for_map(field.name, reports, visit), default_demand(field, checks)
 
     def _mode_within(self, field: FieldDescriptor, rules: RuleGroups, mode: _Mode) -> _Mode:
-        """Return how messages in a field are looked at."""
         is_secret = mode.is_secret or self._secrecy.covers(field)
         if field.full_name in _UNOPENED:
             return _Mode(is_ruled=False, is_opened=False, is_secret=is_secret)
         return mode._replace(is_ruled=mode.is_ruled and not is_unvisited(rules), is_secret=is_secret)
 
     def _any_visit(self, mode: _Mode) -> Visit:
-        """Return what visits the content of an Any."""
         packed: dict[str, tuple[type[Message], Visit | None]] = {}
-        # Contents in which there was nothing to report or to note; many are alike, in their resource and in others.
+        # Contents without anything to report or note; many are alike, within and across resources.
         silent: Lru[tuple[str, bytes, str | int | None], bool] = Lru(_MOST_SILENT)
 
         def visit_content(message: Message, path: Path, walk: Walk) -> None:
@@ -284,7 +271,7 @@ class FieldRules:
             if visit is None:
                 return
             content = holder.value
-            # What is around the content is looked at by nobody but those who say so, except for the field that it is in.
+            # Checks of the content ignore its surroundings, except for its field, unless they call `depend_on_place`.
             key = holder.type_url, content, path and path[1]
             if silent.get(key):
                 return
@@ -297,7 +284,7 @@ class FieldRules:
 
 
 def _visit_packed(content: bytes, message_class: type[Message], visit: Visit, place: tuple[Path, _Walk]) -> None:
-    """Visit the content of an Any. Of one that cannot be read the converter has reported."""
+    """Visit the content of an Any; the converter reports unreadable ones."""
     path, walk = place
     try:
         message = message_class.FromString(content)
@@ -312,10 +299,10 @@ def _visit_packed(content: bytes, message_class: type[Message], visit: Visit, pl
 
 
 def _is_within_depth(path: Path, any_depth: int) -> bool:
-    """Return whether the stack will hold what comes: each Any may be as deep again.
+    """Return whether the stack suffices: each Any may be as deep again.
 
-    What is deeper than `MAX_DEPTH` messages is reported elsewhere; here lists count twice, so that nothing less is left
-    out.
+    Deeper than `MAX_DEPTH` messages is reported elsewhere; lists count twice here, so that nothing less deep is
+    skipped.
     """
     depth = 2 * any_depth
     while path is not None:
@@ -329,11 +316,8 @@ def _part(rules: RuleGroups, group: str, part: str) -> RuleGroups:
     return found
 
 
-# What visits a message
-
-
 def _fields_visit(rows: _Rows, demands: Sequence[Demand]) -> Visit:
-    """Return what looks at the fields that are set, and reports demands that none of them meets; both may come later."""
+    """Return the visit of set fields; `rows` and `demands` may be filled later."""
     row_of = rows.get
 
     def visit(message: Message, path: Path, walk: Walk) -> None:
@@ -367,7 +351,6 @@ def _report_missing(message: Message, path: Path, walk: Walk, demands: Sequence[
 
 
 def _visit_with_hooks(hooks: Sequence[Hook], visit: Visit | None) -> Visit:
-    """Return what calls hooks before and after the fields are visited, if there is anything in them to visit."""
     if len(hooks) == 1:
         return _visit_with_hook(hooks[0], visit)
 
@@ -397,9 +380,6 @@ def _visit_with_hook(hook: Hook, visit: Visit | None) -> Visit:
     return visit_with_hook
 
 
-# What is done with the value of a field
-
-
 def _step_after_hook(hook: Hook, name: str, step: Step | None) -> Step:
     def step_after_hook(value: FieldValue, path: Path, walk: Walk) -> None:
         hook(value, (path, name), walk)
@@ -419,7 +399,6 @@ def _step_for_one(name: str, checks: Sequence[ValueCheck], visit: Visit | None, 
 def _step_for_list(
     name: str, wholes: Sequence[Report | None], report: Report | None, visit: Visit | None
 ) -> Step | None:
-    """Return what is done with a list: `wholes` report on the list, `report` on an element."""
     list_reports = [whole for whole in wholes if whole is not None]
     if not list_reports and report is None and visit is None:
         return None
@@ -441,7 +420,6 @@ def _step_for_list(
 def _step_for_map(
     name: str, reports: tuple[Report | None, Report | None, Report | None], visit: Visit | None
 ) -> Step | None:
-    """Return what is done with a map: the reports are on the whole, on a key and on a value."""
     report_map, report_key, report = reports
     if report_map is None and report_key is None and report is None and visit is None:
         return None
@@ -450,7 +428,7 @@ def _step_for_map(
         if report_map is not None:
             report_map(values, path, name, walk)
         place = (path, name)
-        # In the order of keys: that of a map changes from process to process.
+        # In the order of keys: a map's own order differs between processes.
         for key in sorted(values):
             key_step = key if isinstance(key, str) else str(key).lower()
             if report_key is not None:
@@ -464,7 +442,6 @@ def _step_for_map(
 
 
 def _report_of(checks: Sequence[ValueCheck], *, secret: bool, prefix: str = "") -> Report | None:
-    """Return what reports the first of the checks that a value breaks; None when there are none."""
     if not checks:
         return None
     tests = tuple(check.is_broken for check in checks)
@@ -480,7 +457,6 @@ def _report_of(checks: Sequence[ValueCheck], *, secret: bool, prefix: str = "") 
 
 
 def _report_of_repeats(*, secret: bool) -> Report:
-    """Return what reports the elements of a list that are in it before."""
 
     def report(values: Collection[FieldValue], path: Path, step: str | int, walk: Walk) -> None:
         if len(set(values)) == len(values):

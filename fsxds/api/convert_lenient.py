@@ -1,12 +1,11 @@
-"""The lenient way of converting: takes what Envoy's JSON reader takes beyond proto3 JSON, and reports every fault.
+"""The lenient conversion: accepts Envoy's JSON beyond proto3 JSON and reports every fault.
 
-It is asked only for values in which `convert` finds something odd, and makes no message: it returns the value with all
-that is odd removed, or faults. What Envoy takes, and proto3 JSON does not:
+It normalizes odd values for the fast path of `converter`, and builds no message. Envoy, unlike proto3 JSON, accepts:
 
 * one item for a list of one, a list within a list for its items, null for an empty item or entry;
 * `{"value": 1}` for a wrapper; `{"seconds": 1}` for a duration;
-* names that the API does not know, where the caller has them dropped;
-* whatever else `scalars` takes for single values.
+* unknown names, if the caller has them dropped;
+* the forms of single values listed in `scalars`.
 """
 
 from __future__ import annotations
@@ -53,12 +52,10 @@ from fsxds.model.values import Fault, FieldPath, PlainValue, Severity
 _API_REMEDY = "give --envoy PATH of the Envoy in use, or --descriptors FILE with your own types"
 
 _MOST_ADVICE: Final = 100
-"""Faults of one value that get advice: what a wrong name probably means takes long to find out."""
+"""The number of faults per value that get advice: guessing the meaning of a wrong name is slow."""
 
 
 class _Dropped(Enum):
-    """In place of a value that is left out: it has a fault."""
-
     DROPPED = "dropped"
 
 
@@ -67,14 +64,14 @@ DROPPED: Final = _Dropped.DROPPED
 
 @dataclass(frozen=True, slots=True)
 class ValuePlace:
-    """A place within a value, where faults are reported.
+    """A place within a value, for reports of faults.
 
     Attributes:
-        faults: the faults found so far, shared by all places of a value, in the order in which they were met.
-        unknown_fields: the severity of names that the API does not know.
-        path: keys and indexes that lead there, as the file has them.
-        depth: how many messages are around it.
-        is_secret: what is here must not be quoted.
+        faults: in order, shared by all places of a value.
+        unknown_fields: the severity of unknown names.
+        path: keys and indexes, as the file spells them.
+        depth: the number of enclosing messages.
+        is_secret: the value here must not be quoted.
     """
 
     faults: list[Fault]
@@ -88,7 +85,7 @@ class ValuePlace:
         return ValuePlace(self.faults, self.unknown_fields, (*self.path, step), self.depth, self.is_secret or secret)
 
     def within(self, levels: int = 1) -> ValuePlace:
-        """Return this place, seen from that many more messages inside."""
+        """Return this place, `levels` messages deeper."""
         return ValuePlace(self.faults, self.unknown_fields, self.path, self.depth + levels, self.is_secret)
 
     def add(self, rule: str, message: str, remedy: str, severity: Severity = Severity.ERROR) -> None:
@@ -96,16 +93,16 @@ class ValuePlace:
         self.faults.append(Fault(rule, message, remedy, self.path, severity=severity))
 
     def add_unknown(self, rule: str, message: str, remedy: str) -> None:
-        """Report a name that the API does not know; what it names is left out."""
+        """Report an unknown name; its value is left out."""
         fact = message if self.unknown_fields is Severity.ERROR else f"{message}; it is left out"
         self.add(rule, fact, remedy, self.unknown_fields)
 
     def add_wrong(self, value: PlainValue, expected: str, remedy: str) -> None:
-        """Report a value that is not what its field expects."""
+        """Report a value that its field does not accept."""
         self.add("wrong-value", f"expected {expected}, found {quoted(value, secret=self.is_secret)}", remedy)
 
     def read(self, read: Read, value: PlainValue) -> object:
-        """Return what a reader makes of a value; DROPPED, with a fault, where it raises."""
+        """Return the result of `read`; DROPPED, with a fault, if it raises."""
         try:
             return read(value)
         except WrongValueError as error:
@@ -118,7 +115,7 @@ class ValuePlace:
             return DROPPED
 
     def is_too_deep(self) -> bool:
-        """Return whether a message is deeper here than protobuf reads, and report it if so."""
+        """Return whether protobuf cannot read messages this deep, and report it."""
         if self.depth <= DEEPEST_MESSAGE:
             return False
         fact = f"nested too deeply: no more than {DEEPEST_MESSAGE} messages may be nested"
@@ -127,7 +124,7 @@ class ValuePlace:
 
 
 class LenientReader:
-    """Removes from values of a catalogue's messages what is odd, and reports all that is wrong with them."""
+    """Normalizes odd values and reports all their faults."""
 
     def __init__(self, catalogue: Catalogue, unknown_fields: Severity) -> None:
         self._catalogue = catalogue
@@ -137,12 +134,12 @@ class LenientReader:
         self._readers: dict[str, Read] = {}
 
     def read(self, value: PlainValue, descriptor: Descriptor) -> tuple[PlainValue, tuple[Fault, ...]]:
-        """Return the value without what is odd, and its faults; with an ERROR among them, the value means nothing."""
+        """Return the normalized value and its faults; it means nothing if one is an ERROR."""
         faults: list[Fault] = []
         return self._message(value, descriptor, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 
     def read_any(self, value: PlainValue) -> tuple[PlainValue, tuple[Fault, ...]]:
-        """Do the same for a value whose type its "@type" names."""
+        """Do the same for the type in "@type"."""
         faults: list[Fault] = []
         return self._packed(value, ValuePlace(faults, self._unknown_fields)), tuple(faults)
 
@@ -204,7 +201,7 @@ class LenientReader:
         return [element for element in items if element is not DROPPED]
 
     def _items(self, value: PlainValue, field: FieldDescriptor, place: ValuePlace) -> Iterator[PlainValue | _Dropped]:
-        """Read what one item of a list means: as in Envoy, null for an empty one, and a list for all in it."""
+        """As in Envoy, null is an empty item, and a nested list stands for its items."""
         if field.message_type is not None and field.message_type.full_name in (VALUE, LIST_VALUE):
             yield self._one(value, field, place)
         elif value is None:
@@ -250,7 +247,7 @@ class LenientReader:
         return read
 
     def _wrapper(self, value: PlainValue, field: FieldDescriptor, place: ValuePlace) -> PlainValue:
-        """Read a number, a text or a bool that may be absent. Envoy also takes `{"value": …}`."""
+        """Envoy also takes `{"value": ...}`."""
         if isinstance(value, dict) and value.keys() <= {"value"}:
             value = value.get("value")
             if value is None:
@@ -260,7 +257,6 @@ class LenientReader:
         return value
 
     def _packed(self, value: PlainValue, place: ValuePlace) -> PlainValue:
-        """Read an Any that is not empty."""
         descriptor = self._packed_type(value, place)
         if descriptor is None or not isinstance(value, dict):
             return None
@@ -271,7 +267,6 @@ class LenientReader:
         return {"@type": value["@type"], **read} if isinstance(read, dict) else None
 
     def _special_content(self, content: dict[str, PlainValue], descriptor: Descriptor, place: ValuePlace) -> PlainValue:
-        """Read an Any of a type whose JSON is no object of fields: it is under the key "value"."""
         for key in content:
             if key != "value":
                 known = f' "{shortened(key)}"' if may_quote_field(key, self._catalogue) else ""
@@ -283,7 +278,6 @@ class LenientReader:
         return self._message(inner, descriptor, place.at("value"))
 
     def _packed_type(self, value: PlainValue, place: ValuePlace) -> Descriptor | None:
-        """Return the type that an Any's "@type" names, None with a fault when it is missing or unknown."""
         if not isinstance(value, dict):
             place.add_wrong(value, 'an object with "@type"', _remedy_for_object(value))
             return None
@@ -312,7 +306,7 @@ class LenientReader:
 
 
 def _default(field: FieldDescriptor) -> PlainValue:
-    """Return what null means as a map's value or a list's item: the default, as in Envoy."""
+    """Return the value that null means as a map's value or list's item, as in Envoy."""
     if field.message_type is not None:
         return empty_value(field.message_type.full_name)
     if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
@@ -325,7 +319,7 @@ def _remedy_for_object(value: PlainValue) -> str:
     return "write its fields, not a list" if isinstance(value, list) else "write its fields, as key: value pairs"
 
 
-# Messages whose JSON is no object of their fields: nothing is removed from their values.
+# Messages whose JSON is not an object of their fields; their values stay unchanged.
 
 
 def _check_struct(value: PlainValue, place: ValuePlace) -> None:
@@ -351,7 +345,7 @@ def _check_list(value: PlainValue, place: ValuePlace) -> None:
 
 
 def _check_value(value: PlainValue, place: ValuePlace) -> None:
-    """Any JSON value. A plain decimal of YAML is text, as in Envoy 1.40 (ENVOY.md E51)."""
+    """A plain decimal of YAML is text, as in Envoy 1.40 (ENVOY.md E51)."""
     if isinstance(value, dict):
         _check_struct(value, place)
     elif isinstance(value, list):
@@ -375,7 +369,7 @@ _CHECKS: Mapping[str, _Check] = MappingProxyType(
     }
 )
 
-# Where a map or an Any has null for one of these, Envoy makes it an empty message.
+# If a map or an Any has null for one of these, Envoy makes it an empty message.
 _EMPTY: Mapping[str, PlainValue] = MappingProxyType(
     {
         DURATION: "0s",

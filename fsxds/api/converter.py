@@ -1,9 +1,8 @@
-"""Plain values to messages, as Envoy's own JSON reader would make them.
+"""Converts plain values to messages, as Envoy's own JSON reader does.
 
-There are two ways. The fast one, `CompiledConverter`, is functions compiled once for each type of message. It takes values
-that leave no question and stops at any other, which is odd: one in another form, or a wrong one. Only then the lenient
-one (`convert_lenient`) goes through the value, reports every fault in it, and returns it without what is odd, for the fast
-one to take. Both ask `scalars` which values a field takes.
+The fast path, `CompiledConverter`, consists of functions compiled once per message type. It stops at any odd value: one
+in another form, or a wrong one. Then the lenient path (`convert_lenient`) reports every fault, and returns the value in
+a form that the fast path takes. Both use `scalars` for the values that a field takes.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from fsxds.model.values import Fault, PlainValue, Severity, SpelledFloat
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What became of a value: its message, and its faults. The message is None exactly when a fault is an ERROR."""
+    """The message and the faults of a value; no message exactly if a fault is an ERROR."""
 
     message: Message | None
     faults: tuple[Fault, ...] = ()
@@ -56,18 +55,18 @@ class Converted:
 class Converter:
     """Turns plain values into messages of a catalogue.
 
-    It never raises for a plain value, and reports all faults of a value at once. Equal values give equal bytes.
+    Never raises for a plain value, and reports all its faults at once. Equal values give equal bytes.
     """
 
     def __init__(self, catalogue: Catalogue, *, unknown_fields: Severity = Severity.ERROR) -> None:
-        """Convert to messages of `catalogue`; with a lower `unknown_fields`, they are dropped, with a fault each."""
+        """Convert to messages of `catalogue`; below ERROR, `unknown_fields` are dropped with a fault."""
         self._catalogue = catalogue
         self._classes: dict[str, type[Message]] = {}
         self._compiled = CompiledConverter(catalogue)
         self._lenient = LenientReader(catalogue, unknown_fields)
 
     def convert(self, value: PlainValue, message_type: str) -> Converted:
-        """Turn a value into a message of this full name; KeyError when the catalogue does not know it."""
+        """Convert to a message of this full name; KeyError if it is unknown."""
         message_class = self._classes.get(message_type)
         if message_class is None:
             message_class = self._classes[message_type] = self._catalogue.message_class(message_type)
@@ -78,7 +77,7 @@ class Converter:
         return _converted(faults, lambda: self._compiled.build(plain, message_class))
 
     def convert_any(self, value: PlainValue) -> Converted:
-        """Turn a value into a message of the type that its "@type" names."""
+        """Convert to a message of the type in "@type"."""
         message = self._compiled.build_any(value)
         if message is not None:
             return Converted(message)
@@ -87,10 +86,10 @@ class Converter:
 
 
 def _converted(faults: tuple[Fault, ...], build: Callable[[], Message | None]) -> Converted:
-    """Return what became of a value that the lenient path has read.
+    """Build a value that the lenient path has read.
 
-    No value is known that the lenient path takes and the fast path then rejects; the fuzz test looks for one. Should
-    there be one, it is rejected rather than guessed at.
+    No value is known that the lenient path takes and the fast path rejects; the fuzz test looks for one. It would be
+    rejected rather than guessed at.
     """
     if any(fault.severity is Severity.ERROR for fault in faults):
         return Converted(None, faults)
@@ -104,46 +103,44 @@ def _converted(faults: tuple[Fault, ...], build: Callable[[], Message | None]) -
 
 
 Convert: TypeAlias = Callable[[PlainValue, int], object]
-"""Turns a value into what a message's constructor takes; the number is how many messages are around it."""
+"""Turns a value into an argument of a message's constructor; the number counts the enclosing messages."""
 
 
 class Odd(Exception):  # noqa: N818 - it is no error: it sends a value down the lenient path
-    """A value is not in the one form that the fast path is sure of."""
+    """A value is not in the one form that the fast path takes."""
 
 
-# What shows that a value is odd: our own checks, a name that no table has, and the constructor's checks of range, of text
-# and of depth. The lenient path then finds out what exactly is wrong.
+# Signs of an odd value: our own checks, a name in no table, and the constructor's checks of range, text and depth. The
+# lenient path then finds the exact fault.
 _REFUSALS = (Odd, WrongValueError, KeyError, TypeError, ValueError, OverflowError, DecodeError)
 
-# The types whose values scalar fields take as they are; the constructor checks ranges and texts.
+# The types whose values scalar fields take unchanged; the constructor checks ranges and texts.
 _AS_IS: Mapping[int, type] = {
     **dict.fromkeys(INTEGERS, int),
     FieldDescriptor.TYPE_STRING: str,
     FieldDescriptor.TYPE_BOOL: bool,
 }
 
-# Per name of a field, in snake_case and camelCase: its name, the type whose values it takes as they are, what converts all others, and the bit
-# that stands for its oneof (0 for none).
+# Per field name in snake_case and camelCase: the field's name, the type that it takes unchanged, the conversion of
+# other values, and the bit of its oneof (0 for none).
 _Row: TypeAlias = tuple[str, type | None, Convert, int]
 
 
-# Anys that are remembered, because many are alike, and the most bytes of one: some megabytes at most.
+# The number of Anys that are remembered, because many are alike, and the most bytes of one: some megabytes at most.
 _MOST_REMEMBERED = 4096
 _LARGEST_REMEMBERED = 2000
 
 
 class _KnownAny(NamedTuple):
-    """What became of an Any: the fields of its message, and the depth at which it was not too deep."""
-
     fields: Mapping[str, object]
     depth: int
 
 
 class CompiledConverter:
-    """Builds messages of a catalogue from values in the canonical JSON form.
+    """Builds messages from values in the canonical JSON form.
 
-    A value is walked once, into keyword arguments for one call of the message's constructor. The constructor takes much
-    that JSON does not allow (an int for a bool, two members of a oneof), so everything is checked on the way.
+    A value is walked once, into keyword arguments for one call of the message's constructor. The constructor accepts
+    values that JSON does not allow (an int for a bool, two members of a oneof), so the walk checks everything.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -161,14 +158,14 @@ class CompiledConverter:
         self._anys: Lru[bytes, _KnownAny] = Lru(_MOST_REMEMBERED)  # by their content
 
     def build(self, value: PlainValue, message_class: type[Message]) -> Message | None:
-        """Return the message that the value means, or None when the value is odd in any way."""
+        """Return the message, None if the value is odd."""
         try:
             return _made(message_class, self._converter(descriptor_of(message_class))(value, 0))
         except _REFUSALS:
             return None
 
     def build_any(self, value: PlainValue) -> Message | None:
-        """Return the message that the value means, of the type that its "@type" names, or None when it is odd."""
+        """Return the message of the type in "@type", None if the value is odd."""
         try:
             return self._packed_message(value, 0)
         except _REFUSALS:
@@ -183,7 +180,7 @@ class CompiledConverter:
         else:
             table: dict[str, _Row] = {}
             converter = _object(table, frozenset(field.name for field in descriptor.fields if takes_null(field)))
-            # Known before its fields are looked at: a message may hold messages of its own type.
+            # Registered before its fields: a message may hold messages of its own type.
             self._converters[descriptor.full_name] = converter
             for name, field in fields_by_name(descriptor).items():
                 bit = 0 if field.containing_oneof is None else 1 << field.containing_oneof.index
@@ -213,7 +210,7 @@ class CompiledConverter:
             return value
         key = _content_of(value)
         known = self._anys.get(key) if key is not None else None
-        # What fits at some depth fits further up as well.
+        # A value that fits at some depth fits at any lesser depth.
         if known is not None and depth <= known.depth:
             return known.fields
         message = self._packed_message(value, depth)
@@ -249,10 +246,10 @@ class CompiledConverter:
 
 
 def _content_of(value: PlainValue) -> bytes | None:
-    """Return bytes that are equal for what is equal in value, type and order; None where there are none so simple.
+    """Return a key equal for values equal in content, type and order; None if there is none.
 
-    `marshal` is quicker than a walk in Python. In this version, what it writes goes by the values alone; it refuses
-    `SpelledFloat`, which another type of float would have to tell from its number.
+    `marshal` is quicker than a walk in Python. In this version, its output depends on the values alone; it rejects
+    `SpelledFloat`, which it could not distinguish from its number.
     """
     try:
         return marshal.dumps(value, 2)
@@ -333,7 +330,6 @@ def _map(read_key: Read | None, as_is: type | None, convert_item: Convert) -> Co
 
 
 def _value_fields(value: PlainValue, depth: int) -> dict[str, object]:
-    """Any JSON value, as the fields of a google.protobuf.Value."""
     python_type = type(value)
     if python_type is str or python_type is bool:
         return {"string_value" if python_type is str else "bool_value": value}
@@ -349,24 +345,20 @@ def _value_fields(value: PlainValue, depth: int) -> dict[str, object]:
 
 
 def _list_fields(value: PlainValue, depth: int) -> dict[str, object]:
-    """A JSON list, as the fields of a google.protobuf.ListValue."""
     if type(value) is not list or depth > DEEPEST_MESSAGE:
         raise Odd
     return {"values": [_value_fields(element, depth + 1) for element in value]}
 
 
 def _struct_fields(value: PlainValue, depth: int) -> dict[str, object]:
-    """A JSON object, as the fields of a google.protobuf.Struct in a list, in a map or at the top."""
+    """For a google.protobuf.Struct in a list, in a map or at the top."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise Odd
     return {"fields": {key: _value_fields(element, depth + 2) for key, element in value.items()}}
 
 
 def _struct_content(value: PlainValue, depth: int) -> dict[str, object]:
-    """A JSON object, for a singular field of type google.protobuf.Struct.
-
-    For such a field alone the constructor takes a dict as the struct's content; elsewhere as its fields.
-    """
+    """Only for a singular Struct field the constructor takes a dict as the struct's content."""
     if type(value) is not dict or depth > DEEPEST_MESSAGE:
         raise Odd
     return {key: element if type(element) is str else _content(element, depth) for key, element in value.items()}

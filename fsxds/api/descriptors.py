@@ -1,7 +1,4 @@
-"""Sets of proto files: put in order, completed and merged.
-
-Read the descriptors out of an Envoy executable's bytes.
-"""
+"""Sorts, completes and merges sets of proto files, and reads them from an Envoy executable."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _WELL_KNOWN = (
 
 
 def parse_set(serialized: bytes) -> FileDescriptorSet:
-    """Parse a FileDescriptorSet; ApiError when it is none, or holds no file."""
+    """Parse a FileDescriptorSet; ApiError if it is invalid or empty."""
     try:
         files = FileDescriptorSet.FromString(serialized)
     except DecodeError as error:
@@ -46,7 +43,7 @@ def parse_set(serialized: bytes) -> FileDescriptorSet:
 
 
 def completed(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Return the files and those of `google/protobuf/` that are missing, in dependency order."""
+    """Add the missing files of `google/protobuf/`, in dependency order."""
     by_name = {module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb for module in _WELL_KNOWN}
     given = list(files)
     for file in given:
@@ -56,16 +53,16 @@ def completed(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]
 
 
 def merged(base: FileDescriptorSet, own: FileDescriptorSet) -> FileDescriptorSet:
-    """Return the files of both; where a name is in both, the one of `own`."""
+    """Return the files of both; `own` takes precedence."""
     by_name = {file.name: file for file in (*base.file, *own.file)}
     return FileDescriptorSet(file=in_dependency_order(by_name.values()))
 
 
 def in_dependency_order(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Sort by name, but each file after those it imports.
+    """Sort by name, but each file after its imports.
 
     Raises:
-        ApiError: when files import one another, or one that is neither there nor a well-known one.
+        ApiError: files import one another, or a file that is missing and not well-known.
     """
     by_name = {file.name: file for file in files}
     well_known = {module.DESCRIPTOR.name for module in _WELL_KNOWN}
@@ -78,7 +75,7 @@ def in_dependency_order(files: Iterable[FileDescriptorProto]) -> list[FileDescri
 def _place(
     name: str, by_name: Mapping[str, FileDescriptorProto], ordered: dict[str, FileDescriptorProto], known: set[str]
 ) -> None:
-    """Append a file after all it imports. Uses its own stack, as chains of imports may be long."""
+    """Append a file after its imports. Uses an explicit stack: import chains may be long."""
     stack, open_names = [name], set[str]()
     while stack:
         current = stack[-1]
@@ -97,27 +94,27 @@ def _place(
             stack.extend(reversed(present))
 
 
-# Envoy links its descriptors as serialized FileDescriptorProtos. Field 1, the file's name, comes first (tag 0x0A, length,
-# text), so they are found by the names that end in ".proto" and by the fields that follow.
+# Envoy links its descriptors as serialized FileDescriptorProtos. Field 1, the file's name, comes first (tag 0x0A,
+# length, text), so they are found by names that end in ".proto" and by the fields that follow.
 _NAME_END = re.compile(rb"\.proto")
 _NAME_TAG = 0x0A
 _LONGEST_NAME = 250
 
-# The version is a C string of its own. Other libraries in the executable have versions too; Envoy's is 1.x with x > 9.
+# The version is a separate C string. Other libraries in the executable have versions too; Envoy's is 1.x with x > 9.
 _VERSION = re.compile(rb"\x00(1\.\d\d{1,2}\.\d{1,2}(?:-[0-9a-z.]{1,20})?)\x00")
 
 _LENGTH_DELIMITED = 2
 _VARINT = 0
 _FIELDS = frozenset((*range(1, 13), 14))  # of FileDescriptorProto
 _UNORDERED_FIELDS = frozenset((10, 11))  # public and weak dependencies, which protoc writes interleaved
-_FIELDS_TO_GIVE_UP = 4  # how many trailing fields may prove to be other bytes that only look like fields
+_FIELDS_TO_GIVE_UP = 4  # how many trailing fields may prove to be other bytes that resemble fields
 
 
 def read_descriptors(executable: bytes | memoryview) -> descriptor_pb2.FileDescriptorSet:
-    """Find every proto file that an Envoy executable carries, in dependency order.
+    """Find every proto file in an Envoy executable, in dependency order.
 
     Raises:
-        ApiError: when there is none, or when one needs another that is not there.
+        ApiError: there is none, or a file needs a missing one.
     """
     found: dict[str, tuple[int, descriptor_pb2.FileDescriptorProto]] = {}
     for match in _NAME_END.finditer(executable):
@@ -134,13 +131,13 @@ def read_descriptors(executable: bytes | memoryview) -> descriptor_pb2.FileDescr
 
 
 def read_version(executable: bytes | memoryview) -> str | None:
-    """Return Envoy's version, such as `1.40.0`, or None when the bytes do not tell."""
+    """Return Envoy's version, such as `1.40.0`, None if it is not found."""
     versions = {match[1].decode() for match in _VERSION.finditer(executable)}
     return versions.pop() if len(versions) == 1 else None
 
 
 def _names_ending_at(data: bytes | memoryview, end: int) -> Iterator[tuple[int, str]]:
-    """Yield where a message may begin whose first field is a text that ends at `end`, and that text."""
+    """Yield the offset and text of each first field that may end at `end`."""
     first = max(0, end - _LONGEST_NAME)
     window = bytes(data[first:end])
     at = window.rfind(_NAME_TAG)
@@ -152,7 +149,6 @@ def _names_ending_at(data: bytes | memoryview, end: int) -> Iterator[tuple[int, 
 
 
 def _file_at(data: bytes | memoryview, start: int) -> tuple[descriptor_pb2.FileDescriptorProto | None, int]:
-    """Parse the file that begins at `start`; None when there is none, or an empty one."""
     ends = _field_ends(data, start)
     for end in reversed(ends[-_FIELDS_TO_GIVE_UP:]):
         try:
@@ -165,7 +161,7 @@ def _file_at(data: bytes | memoryview, start: int) -> tuple[descriptor_pb2.FileD
 
 
 def _field_ends(data: bytes | memoryview, start: int) -> list[int]:
-    """Walk top-level fields in ascending order, as protoc writes them, until something else begins."""
+    """Return the ends of top-level fields, which protoc writes in ascending order."""
     at, last, ends = start, 0, []
     while at < len(data):
         tag, after = _varint(data, at)
@@ -189,7 +185,7 @@ def _field_ends(data: bytes | memoryview, start: int) -> list[int]:
 
 
 def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Read a varint and where it ends; a torn one ends beyond the data."""
+    """Read a varint and its end; a torn one ends beyond the data."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):

@@ -1,18 +1,14 @@
-"""What the shape of a field asks of a value: questions to descriptors that reading and printing share.
+"""Questions about fields that reading and printing share, and the names that faults may quote.
 
-The names of a message's fields, and what a wrong name probably means.
+A fault quotes no other words of a file, whatever field they are in, because a secret may be in any wrong place: as a
+key, as an alias (`*pw`), as a tag (`!pw`). Each rule has one home:
 
-What a message may quote of a file: its numbers, names that the API has or that are near to one, and type names.
-
-Other words of a file are never repeated, whatever field they are in, since a secret may be in any wrong place: as a
-key, as an alias (`*pw`), as a tag (`!pw`). The rules, each with one home:
-
-* a value (`quoted`): numbers, times such as `100ms`, true, false and null; of another text, only that it is one;
-* a name of an enum's value: where it is near to one that exists (`scalars`);
-* the name of a field (`may_quote_field`): where some message of the API has such a field, or where it is near to a field of
-  the message that it is in, so that the remedy is "did you mean";
-* the name of a message type (`may_quote_type`): where it is written like one, `package.Name`;
-* names of resources, and what refers to them, are not secret and are quoted by those who know them.
+* a value (`quoted`): numbers, times such as `100ms`, true, false and null; other text is only called text;
+* the name of an enum's value: if it is near to one that exists (`scalars`);
+* the name of a field (`may_quote_field`): if some message of the API has such a field, or if it is near to a field of
+  its message, so that the remedy is "did you mean";
+* the name of a message type (`may_quote_type`): if it is written like one, `package.Name`;
+* names of resources, and references to them, are not secret; the checks that know them quote them.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from fsxds.model.memo import Lru
 from fsxds.model.values import FieldPath, SpelledFloat, pointer_of
 
 FieldValue: TypeAlias = Any
-"""What a field of a message holds: a scalar, a message, a list or a map. Only the field's descriptor knows which."""
+"""The value of a message's field: a scalar, a message, a list or a map. Only the field's descriptor knows which."""
 
 ANY = "google.protobuf.Any"
 DURATION = "google.protobuf.Duration"
@@ -66,10 +62,10 @@ LARGEST_FLOAT = 3.4028234663852886e38
 """The largest number of 32 bits."""
 
 DEEPEST_MESSAGE = 95
-"""How many messages may be nested.
+"""The number of messages that may be nested.
 
-Protobuf does not read 100 levels, in Envoy as here; the leaves of well-known types are not counted, hence the margin.
-A level of a Struct is three messages: the Struct, its entry, and the entry's value.
+Protobuf does not read 100 levels, in Envoy as here; the leaves of well-known types are not counted, hence the margin. A
+level of a Struct is three messages: the Struct, its entry, and the entry's value.
 """
 STRUCT_LEVELS = 3
 LIST_LEVELS = 2
@@ -92,7 +88,7 @@ def enum_of(field: FieldDescriptor) -> EnumDescriptor:
 
 
 def owner_of(field: FieldDescriptor) -> Descriptor:
-    """Return the message that a field belongs to; extensions, which belong to none, are not asked."""
+    """Return the message of a field that is no extension."""
     return cast("Descriptor", field.containing_type)
 
 
@@ -102,7 +98,7 @@ def descriptor_of(message: Message | type[Message]) -> Descriptor:
 
 
 def takes_null(field: FieldDescriptor) -> bool:
-    """Return whether null is a value for this field, and not its absence."""
+    """Return whether null is a value of this field, not its absence."""
     if field.is_repeated:
         return False
     message_type: Descriptor | None = field.message_type
@@ -113,19 +109,19 @@ def takes_null(field: FieldDescriptor) -> bool:
 
 
 def fields_by_name(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
-    """Return the fields of a message by every name that JSON may use: snake_case and camelCase."""
+    """Return the fields by snake_case and camelCase name."""
     spellings = {field.name: field for field in descriptor.fields}
     return spellings | {field.json_name: field for field in descriptor.fields}
 
 
 def camel_case(name: str) -> str:
-    """Return the other spelling of a field's name: `connectTimeout` of `connect_timeout`."""
+    """Convert a field's name: `connect_timeout` to `connectTimeout`."""
     first, *others = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in others)
 
 
 def type_of_url(type_url: str) -> str | None:
-    """Return the message type that a type URL names; None without a host and a slash, which Envoy demands."""
+    """Return the message type of a type URL; None without host and slash, which Envoy demands."""
     host, slash, message_type = type_url.rpartition("/")
     return message_type if host and slash else None
 
@@ -137,7 +133,7 @@ _LIKENESS = 0.55  # low enough to find "connect_timeout" for "conect"
 
 
 class FieldNames:
-    """Finds fields by their names in snake_case and camelCase, and reports what is wrong with other names."""
+    """Finds fields by snake_case or camelCase name, and gives advice on unknown names."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -145,14 +141,14 @@ class FieldNames:
         self._advice: Lru[tuple[str, str], str] = Lru(_MOST_ADVICE)
 
     def find(self, descriptor: Descriptor, name: str) -> FieldDescriptor | None:
-        """Return the field of this name, None when there is none."""
+        """Return the field of this name, or None."""
         fields = self._fields.get(descriptor.full_name)
         if fields is None:
             fields = self._fields[descriptor.full_name] = fields_by_name(descriptor)
         return fields.get(name)
 
     def unknown(self, descriptor: Descriptor, name: str, *, is_advised: bool = True) -> tuple[str, str]:
-        """Return what is wrong with a name that is none of the message's, and what to do; advice takes long."""
+        """Return the fault and the remedy for an unknown name; advice is slow."""
         names = frozenset(field.name for field in descriptor.fields)
         if (remedy := remedy_for(descriptor.full_name, name, names)) is not None:
             return f'{descriptor.full_name} has no field "{name}"', remedy
@@ -162,7 +158,6 @@ class FieldNames:
         return f"{descriptor.full_name} has no such field", advice
 
     def _advice_on(self, descriptor: Descriptor, name: str) -> str:
-        """Return what to do about a name that is none of the message's."""
         key = descriptor.full_name, name[:_LONGEST_NAME]
         return self._advice.find(key, lambda: _advice(descriptor, name[:_LONGEST_NAME]))
 
@@ -182,7 +177,7 @@ def _advice(descriptor: Descriptor, wanted: str) -> str:
 
 
 def shortened(name: str) -> str:
-    """Return a name as a message may hold it: cut where it is too long, and without what cannot be encoded."""
+    """Cut a long name, and escape characters that cannot be encoded."""
     short = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
     return short.encode(errors="backslashreplace").decode()
 
@@ -203,7 +198,7 @@ _IN_QUOTES = re.compile(r'"([^"]*)"')
 
 
 def quoted(value: object, *, secret: bool) -> str:
-    """Name a value in a message: a short number or time as it is unless it is a secret, all else by its kind."""
+    """Quote short numbers, and times unless secret; call all else by kind."""
     described = next((words for value_type, words in _DESCRIBED if isinstance(value, value_type)), "a number")
     if isinstance(value, str):
         return f'"{value}"' if not secret and _TIME.fullmatch(value) else described
@@ -218,22 +213,22 @@ def quoted(value: object, *, secret: bool) -> str:
 
 
 def may_quote_field(name: str, catalogue: Catalogue, advice: str = "") -> bool:
-    """Return whether a message may repeat what is in place of a field's name; `advice` is the remedy."""
+    """Return whether a message may repeat this field name; `advice` is the remedy."""
     return advice.startswith(DID_YOU_MEAN) or name == "@type" or catalogue.knows_word(name)
 
 
 def may_quote_type(name: str) -> bool:
-    """Return whether a message may repeat what is in place of a message type's name."""
+    """Return whether a message may repeat this message type name."""
     return len(name) <= _LONGEST_TYPE and _TYPE_NAME.fullmatch(name) is not None
 
 
 def quoted_type_url(type_url: str) -> str:
-    """Name what a client gave for a type URL: as it is where it is written like one."""
+    """Quote a client's type URL if it is written like one."""
     return type_url if may_quote_type(type_url.removeprefix(_HOST)) else "no type URL"
 
 
 def shown_pointer(field_path: FieldPath, message: str, catalogue: Catalogue) -> str:
-    """Write a path for a message, with `[…]` for keys that may not be quoted: those that no message quotes."""
+    """Write a path, with `[...]` for keys that may not be quoted."""
     quoted_names = frozenset(_IN_QUOTES.findall(message))
     text = ""
     for step in field_path:

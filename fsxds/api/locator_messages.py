@@ -1,4 +1,4 @@
-"""Locators as messages of the API: `xds.core.v3.ResourceLocator` to a `Locator` and back. Pure."""
+"""Converts `xds.core.v3.ResourceLocator` messages to `Locator` and back. Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from fsxds.model.values import PlainValue
 
 RESOURCE_LOCATOR = "xds.core.v3.ResourceLocator"
 
-# Of xds.core.v3.ResourceLocator.Scheme.
+# Values of xds.core.v3.ResourceLocator.Scheme.
 _XDSTP, _HTTP, _FILE = range(3)
 
 
 def locator_of(message: DynamicMessage, authority: str = "") -> Locator:
-    """Return what a ResourceLocator means; one without an authority gets this one.
+    """Return the Locator of a ResourceLocator, with a default authority.
 
     Raises:
-        MalformedName: it is none, or one that begins with `http:`, which no part of fsxds resolves.
+        MalformedName: it is invalid, or of scheme `http:`, which fsxds does not resolve.
     """
-    # What the text of a locator must not have, its message must not have either.
+    # Rules for the text of a locator hold for its message too.
     return Locator.parse(str(_read(message, authority, DEEPEST)), authority)
 
 
 def fill_locator(message: DynamicMessage, locator: Locator) -> None:
-    """Make an empty ResourceLocator say what a locator says."""
+    """Fill an empty ResourceLocator."""
     target = locator.target
     if isinstance(target, FileName):
         message.scheme, message.id = _FILE, target.path
@@ -38,7 +38,7 @@ def fill_locator(message: DynamicMessage, locator: Locator) -> None:
 
 
 def plain_locator(locator: Locator) -> dict[str, PlainValue]:
-    """Return the ResourceLocator that says what a locator says, as plain values."""
+    """Return the plain values of a ResourceLocator."""
     target = locator.target
     directives: list[PlainValue] = [{"alt": plain_locator(alternative)} for alternative in locator.alternatives]
     directives += [{"entry": locator.entry}] if locator.entry else []

@@ -1,12 +1,12 @@
-"""Merge a patch into a message's JSON form: RFC 7386, by what the API says of its fields.
+"""Merges a patch into a message's JSON form: RFC 7386, guided by the field types of the API.
 
 Objects are merged, `null` removes, and all else is replaced. Beyond RFC 7386:
 
 * a field is the same in both spellings;
-* a field of a oneof removes the other members of it, as it does in protobuf;
-* a list of messages is merged by the keys of its members where each of them has another one: `name`, or what stands for it
-  (`LIST_KEYS`). Members of the patch are merged into those of the same key, and others are added at the end. A member
-  `{name: web, $patch: delete}` removes one. Any other list is replaced.
+* a field of a oneof removes its other members, as in protobuf;
+* a list of messages whose keys (`name`, or those of `LIST_KEYS`) are distinct is merged by key. Members of the patch
+  are merged into those of the same key, and others are added at the end. A member `{name: web, $patch: delete}` removes
+  one. Any other list is replaced.
 * an Any is merged with one of the same type, whether or not the patch repeats `@type`; one of another type is replaced.
 """
 
@@ -27,7 +27,7 @@ LIST_KEYS: Mapping[str, tuple[str, ...]] = {
     "envoy.config.core.v3.HeaderValue": ("key",),
     "envoy.config.core.v3.HeaderValueOption": ("header", "key"),
 }
-"""What members of lists are known by that have no `name`."""
+"""The key fields of list members that have no `name`."""
 
 _ANY = "google.protobuf.Any"
 _OBJECTS = ("google.protobuf.Struct", "google.protobuf.Value")
@@ -35,12 +35,12 @@ _OBJECTS = ("google.protobuf.Struct", "google.protobuf.Value")
 _Object = dict[str, PlainValue]
 
 Sources = dict[FieldPath, tuple[bool, FieldPath]]
-"""Of paths in a merged value, whether the patch wrote what is there, and its path in the patch or in the base."""
+"""Per path in a merged value: whether the patch wrote it, and its path in the patch or in the base."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A merged value, and where its parts come from; the base has all that no path of `sources` leads to."""
+    """A merged value; parts under no path of `sources` come from the base."""
 
     value: dict[str, PlainValue]
     sources: Sources = field(default_factory=dict)
@@ -54,13 +54,7 @@ class PatchMerger:
         self._names = FieldNames(catalogue)
 
     def merge(self, base: dict[str, PlainValue], patch: Mapping[str, PlainValue], message_type: str) -> Merged:
-        """Merge a patch into a message; neither is changed.
-
-        Args:
-            base: the message, as `Printer` writes it.
-            patch: as its author wrote it.
-            message_type: the full name of the message's type.
-        """
+        """Merge a patch into a message as `Printer` writes it; neither is changed."""
         sources: Sources = {}
         merging = _Merging(self._catalogue, self._names, sources)
         return Merged(merging.objects(base, patch, self._catalogue.descriptor(message_type), _MergePlace()), sources)
@@ -68,8 +62,6 @@ class PatchMerger:
 
 @dataclass(frozen=True, slots=True)
 class _MergePlace:
-    """Where the value is that is being merged: in the result, in the base, and in the patch."""
-
     merged: FieldPath = ()
     base: FieldPath = ()
     patch: FieldPath = ()
@@ -80,8 +72,6 @@ class _MergePlace:
 
 @dataclass(frozen=True, slots=True)
 class _Merging:
-    """One merge."""
-
     catalogue: Catalogue
     names: FieldNames
     sources: Sources
@@ -89,7 +79,6 @@ class _Merging:
     def objects(
         self, base: _Object, patch: Mapping[str, PlainValue], descriptor: Descriptor | None, place: _MergePlace
     ) -> _Object:
-        """Return the fields of both; without a descriptor, keys mean what they are."""
         merged = dict(base)
         for key, value in patch.items():
             row = self.names.find(descriptor, key) if descriptor else None
@@ -100,7 +89,6 @@ class _Merging:
         return merged
 
     def _set(self, merged: _Object, value: PlainValue, row: FieldDescriptor | None, place: _MergePlace) -> None:
-        """Set a member of an object to what is merged of it and a value; its name is the last step of the place."""
         name = str(place.merged[-1])
         if value is None:
             merged.pop(name, None)
@@ -112,7 +100,7 @@ class _Merging:
     ) -> PlainValue:
         descriptor: Descriptor | None = row.message_type if row else None
         if isinstance(base, list) and descriptor is not None:
-            # As elsewhere, one object may stand where a list is expected.
+            # As elsewhere, one object may stand for a list of one.
             merged = self._list(base, patch if isinstance(patch, list) else [patch], descriptor, place)
             if merged is not None:
                 return merged
@@ -137,7 +125,7 @@ class _Merging:
     def _message(
         self, base: _Object, patch: _Object, descriptor: Descriptor | None, place: _MergePlace
     ) -> _Object | None:
-        """Merge objects; None for messages of two types."""
+        """Merge objects; None for messages of different types."""
         if descriptor is None or descriptor.full_name in _OBJECTS:
             return self.objects(base, patch, None, place)
         if descriptor.full_name != _ANY:
@@ -151,7 +139,7 @@ class _Merging:
     def _list(
         self, base: list[PlainValue], patch: list[PlainValue], descriptor: Descriptor, place: _MergePlace
     ) -> list[PlainValue] | None:
-        """Merge lists by the keys of their members; None where not each of these has another one."""
+        """Merge lists by key; None unless the keys are distinct."""
         keys = LIST_KEYS.get(descriptor.full_name, ("name",))
         if self.names.find(descriptor, keys[0]) is None:
             return None
@@ -181,14 +169,12 @@ class _Merging:
 
 
 def _others_of_oneof(row: FieldDescriptor | None) -> list[str]:
-    """Return the other fields of the oneof that a field is in."""
     if row is None or row.containing_oneof is None:
         return []
     return [other.name for other in row.containing_oneof.fields if other is not row]
 
 
 def _by_key(members: list[PlainValue], keys: tuple[str, ...]) -> dict[str, int] | None:
-    """Return the places of the members of a list by their keys; None where not each of them has another one."""
     found: dict[str, int] = {}
     for index, member in enumerate(members):
         key: PlainValue = member
@@ -209,7 +195,7 @@ def _message_type(type_url: PlainValue) -> str:
 
 
 def _without_nulls(patch: PlainValue) -> PlainValue:
-    """Return what becomes of a patch where nothing was: RFC 7386 leaves out the nulls of objects, and takes lists as they are."""
+    """RFC 7386 drops nulls in objects, and keeps lists unchanged."""
     if not isinstance(patch, dict):
         return patch
     return {key: _without_nulls(value) for key, value in patch.items() if value is not None}

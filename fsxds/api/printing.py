@@ -1,4 +1,4 @@
-"""Messages to JSON by functions compiled once per message type."""
+"""Writes messages as JSON, by functions compiled per message type."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from fsxds.model.values import PlainValue, TypeUrl
 
 
 def dump_plainly(plain: PlainValue) -> bytes:
-    """Write plain values as compact JSON, with the standard library alone."""
+    """Write plain values as compact JSON with the standard library."""
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 dump: Callable[[PlainValue], bytes]
-"""Writes plain values as compact JSON, as fast as it can be done."""
+"""Writes plain values as compact JSON, with orjson if it is installed."""
 try:
     import orjson
 
@@ -61,9 +61,8 @@ _Print: TypeAlias = Callable[[FieldValue], PlainValue]
 class Printer:
     """Writes messages of a catalogue as proto3 JSON with snake_case names.
 
-    The same as protobuf's `MessageToDict(…, preserving_proto_field_name=True)`, but that keys of maps are sorted, so that
-    equal messages are written alike, and that NaN and infinity within a Struct are written as text. Several threads may use
-    one at once.
+    Like protobuf's `MessageToDict(..., preserving_proto_field_name=True)`, except that map keys are sorted, so that
+    equal messages give equal text, and that NaN and infinity within a Struct are text. Thread-safe.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -80,14 +79,11 @@ class Printer:
         self._packed: dict[str, tuple[type[Message], _Print, bool]] = {}  # by type URL
 
     def to_plain(self, message: Message) -> dict[str, PlainValue]:
-        """Return a message as plain values.
-
-        Args:
-            message: any message whose JSON is an object; of the others, such as Duration, the object has the key "value".
+        """Return a message as plain values; JSON that is no object is under the key "value".
 
         Raises:
-            ApiError: when it holds an Any of an unknown type or of broken bytes, or a time out of bounds. No message that
-                came out of a Converter of the same catalogue does.
+            ApiError: an Any of an unknown type or of broken bytes, or a time out of bounds. Messages from a Converter
+                of the same catalogue never raise it.
         """
         try:
             plain = self._printer(descriptor_of(message))(message)
@@ -96,7 +92,7 @@ class Printer:
         return plain if isinstance(plain, dict) else {"value": plain}
 
     def any_json(self, type_url: TypeUrl, body: bytes) -> bytes:
-        """Return the compact JSON of an Any, `{"@type":…,…}`, in UTF-8. Raises ApiError as `to_plain` does."""
+        """Return the compact UTF-8 JSON of an Any. Raises ApiError as `to_plain` does."""
         try:
             plain = self._unpacked(type_url, body)
         except (ValueError, DecodeError) as error:
@@ -104,7 +100,7 @@ class Printer:
         return dump(plain)
 
     def resource_plain(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
-        """Return a serialized resource as plain values, without its type. Raises ApiError as `to_plain` does."""
+        """Return a resource as plain values without "@type". Raises ApiError as `to_plain` does."""
         try:
             plain = self._unpacked(type_url, body)
         except (ValueError, DecodeError) as error:
@@ -118,12 +114,13 @@ class Printer:
             return known
         unfinished: dict[str, _Print] = {}
         printer = self._compile(descriptor, unfinished)
-        # Not before all of them are finished: another thread uses what it finds. Where two compile one type, either will do.
+        # Published only when all are finished, because other threads use them. If two threads compile one type, either
+        # result will do.
         self._printers.update(unfinished)
         return printer
 
     def _compile(self, descriptor: Descriptor, unfinished: dict[str, _Print]) -> _Print:
-        """Return what prints a type; put it, and what it needs, into `unfinished`."""
+        """Return a type's printer; add it and those it needs to `unfinished`."""
         name = descriptor.full_name
         known = self._printers.get(name) or unfinished.get(name)
         if known is not None:
@@ -132,7 +129,7 @@ class Printer:
             unfinished[name] = printer = _wrapper(_scalar(descriptor.fields_by_name["value"]))
             return printer
         table: dict[FieldDescriptor, tuple[str, _Print | None]] = {}
-        # Known before its fields are looked at: a message may hold messages of its own type.
+        # Registered before its fields: a message may hold messages of its own type.
         unfinished[name] = printer = _object(table)
         table.update((field, (field.name, self._field(field, unfinished))) for field in descriptor.fields)
         return printer
@@ -210,7 +207,6 @@ def _wrapper(print_value: _Print | None) -> _Print:
 
 
 def _scalar(field: FieldDescriptor) -> _Print | None:
-    """Return what prints a scalar field, None where JSON has the value as it is."""
     if field.type in LONG_INTEGERS:
         return str
     if field.type == FieldDescriptor.TYPE_BYTES:
@@ -249,7 +245,7 @@ def _float(value: float) -> PlainValue:
 
 
 def _special(message_class: type[Duration | FieldMask | Timestamp]) -> _Print:
-    # The methods of protobuf's own classes; the pool's classes have them too, unknown to the type checker.
+    # The methods of protobuf's own classes; the pool's classes also have them, which the type checker does not know.
     return cast("_Print", message_class.ToJsonString)
 
 

@@ -1,7 +1,7 @@
-"""Scalars, durations, timestamps and field masks as Envoy's JSON reader takes them: plain values to what a field holds.
+"""Reads scalars, durations, timestamps and field masks as Envoy's JSON reader does.
 
-This is the only place that knows which values a field takes. Each rule was tried on Envoy 1.40 (`--mode validate`), and
-ENVOY.md E51, E52 lists most of them. A value that Envoy does not take raises `WrongValueError`.
+Only this module knows the values that a field takes. Each rule was tried on Envoy 1.40 (`--mode validate`), and
+ENVOY.md E51, E52 lists most of them. A value that Envoy rejects raises `WrongValueError`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from fsxds.api.fields import INTEGERS, LARGEST_FLOAT, LONG_INTEGERS, NULL_VALUE, UNSIGNED_INTEGERS, enum_of
 from fsxds.model.values import PlainValue, SpelledFloat
 
-# Envoy counts nanoseconds in 63 bits; found by asking it: 9223372035s is taken, 9223372036s is not.
+# Envoy counts nanoseconds in 63 bits; found by trying: 9223372035s is taken, 9223372036s is not.
 LONGEST_S = 9_223_372_035
 
 Read: TypeAlias = Callable[[PlainValue], object]
-"""Returns what a message's constructor takes for a value; raises WrongValueError."""
+"""Converts a value to an argument of a message's constructor; raises WrongValueError."""
 
 LONGEST_DURATION_S: Final = 315_576_000_000
 """The longest duration that protobuf reads, in seconds: 10 000 years."""
@@ -37,7 +37,8 @@ _BOOL_WORDS = {
 }
 _NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,3})?")
 _HEXADECIMAL = re.compile(r"([-+]?)0[xX]([0-9A-Fa-f]{1,16})")
-# Text for a number of 64 bits is read with absl::SimpleAtod: blanks around it, C's hexadecimal floats, words in any case.
+# Text for a number of 64 bits is read with absl::SimpleAtod: surrounding blanks, C's hexadecimal floats, words in any
+# case.
 _FLOAT_WORD = re.compile(r"[-+]?(?:inf(?:inity)?|nan)", re.IGNORECASE)
 _HEXADECIMAL_FLOAT = re.compile(
     r"[-+]?0x(?:[0-9a-f]{1,40}(?:\.[0-9a-f]{0,40})?|\.[0-9a-f]{1,40})(?:p[-+]?[0-9]{1,4})?", re.IGNORECASE
@@ -47,18 +48,17 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 _DURATION = re.compile(r"(-?)([0-9]{1,12})(?:\.([0-9]{1,9}))?s")
 _DURATION_WITHOUT_UNIT = re.compile(r"-?[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _LONGEST_LIST_OF_NAMES = 12
-# From here on, the nearest number of 32 bits would be the one after the largest.
+# From here on, the nearest number of 32 bits would exceed the largest.
 _TOO_LARGE_FLOAT = 3.4028235677973366e38
 
 
 class WrongValueError(Exception):
-    """A value is not what its field expects.
+    """A value that its field does not accept.
 
     Attributes:
-        expected: what the field expects, to follow "expected".
-        remedy: what the user can do.
-        is_unknown_name: the value is a name that the API does not know; Envoy treats it as it treats an unknown field.
-        is_near: it is nearly a name that the API knows, which is in the remedy.
+        expected: follows "expected".
+        is_unknown_name: a name unknown to the API; Envoy treats it like an unknown field.
+        is_near: the remedy has a similar name.
     """
 
     def __init__(self, expected: str, remedy: str, *, is_unknown_name: bool = False, is_near: bool = False) -> None:
@@ -70,7 +70,7 @@ class WrongValueError(Exception):
 
 
 def reader(field: FieldDescriptor) -> Read:
-    """Return what reads the values of a scalar field, and the keys of a map, which are texts, too."""
+    """Return the reader of a scalar field, or of a map's textual keys."""
     if field.type in INTEGERS:
         bits = 64 if field.type in LONG_INTEGERS else 32
         is_unsigned = field.type in UNSIGNED_INTEGERS
@@ -88,7 +88,7 @@ def reader(field: FieldDescriptor) -> Read:
 
 
 def read_integer(value: PlainValue, lowest: int, highest: int) -> int:
-    """A whole number within the bounds, also as text, in hexadecimal or with a zero fraction."""
+    """Read a whole number, also as text, in hexadecimal or with a zero fraction."""
     number = value
     if isinstance(value, str) and (hexadecimal := _HEXADECIMAL.fullmatch(value)):
         number = int(hexadecimal[1] + hexadecimal[2], 16)
@@ -104,7 +104,7 @@ def read_integer(value: PlainValue, lowest: int, highest: int) -> int:
 
 
 def read_number(value: PlainValue) -> float:
-    """A finite number; as text also an infinite one and "not a number"."""
+    """Read a finite number; as text also an infinite one and "not a number"."""
     if isinstance(value, str):
         return _number_of_text(value.strip(_BLANKS))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -142,7 +142,7 @@ def _infinite() -> WrongValueError:
 
 
 def read_text(value: PlainValue) -> str:
-    """Text that UTF-8 can hold; a plain decimal of YAML is text too."""
+    """Read text that UTF-8 can hold; a plain decimal of YAML is text too."""
     if isinstance(value, SpelledFloat):
         return value.text
     if not isinstance(value, str):
@@ -164,6 +164,7 @@ def _read_bool(value: PlainValue) -> bool:
 
 
 def _read_bytes(value: PlainValue) -> bytes:
+    value = value.text if isinstance(value, SpelledFloat) else value
     if isinstance(value, str) and _BASE64.fullmatch(value):
         digits = value.rstrip("=").replace("-", "+").replace("_", "/")
         if len(digits) % 4 != 1:
@@ -174,7 +175,7 @@ def _read_bytes(value: PlainValue) -> bytes:
 def _enum_reader(enum: EnumDescriptor) -> Read:
     if enum.full_name == NULL_VALUE:
         return _read_null
-    # Not asked of the descriptor itself, which raises for text that is no whole Unicode.
+    # The descriptor itself raises for text that is not valid Unicode.
     exact = {name: value.number for name, value in enum.values_by_name.items()}
     numbers = {name.lower(): number for name, number in exact.items()} | exact
     known = None if not enum.is_closed else frozenset(exact.values())
@@ -221,7 +222,7 @@ def _read_null(value: PlainValue) -> int:
 
 
 def read_duration(value: PlainValue) -> dict[str, int]:
-    """`"1.5s"` or `{"seconds": 1, "nanos": 500000000}`."""
+    """Read `"1.5s"` or `{"seconds": 1, "nanos": 500000000}`."""
     if isinstance(value, dict):
         seconds, nanos = _seconds_and_nanos(value)
         if abs(nanos) >= NANOS_PER_S or seconds * nanos < 0:
@@ -247,12 +248,12 @@ def _no_duration(value: PlainValue) -> WrongValueError:
 
 
 def read_timestamp(value: PlainValue) -> dict[str, int]:
-    """`"2026-01-02T03:04:05.678Z"` or `{"seconds": 1767323045}`."""
+    """Read `"2026-01-02T03:04:05.678Z"` or `{"seconds": 1767323045}`."""
     moment = Timestamp()
     try:
         if isinstance(value, dict):
             moment.seconds, moment.nanos = _seconds_and_nanos(value)
-            moment.ToJsonString()  # raises for what is out of bounds
+            moment.ToJsonString()  # raises for times out of bounds
         else:
             moment.FromJsonString(value if isinstance(value, str) else "")
     except (ValueError, OverflowError):
@@ -272,13 +273,13 @@ def _seconds_and_nanos(value: dict[str, PlainValue]) -> tuple[int, int]:
 
 
 def read_field_mask(value: PlainValue) -> dict[str, list[str]]:
-    """`"name,virtualHosts.name"`."""
+    """Read `"name,virtualHosts.name"`."""
     mask = FieldMask()
     if isinstance(value, str):
         try:
             mask.FromJsonString(value)
         except ValueError:
-            pass  # falls through to the one answer for all that is no field mask
+            pass  # falls through to the one error for all invalid masks
         else:
             return {"paths": list(mask.paths)}
     raise WrongValueError('a field mask such as "name,virtualHosts.name"', "write camelCase paths, separated by commas")

@@ -1,14 +1,14 @@
-"""What is secret, and the one way to mask it: every exit shows resources and texts as this module leaves them.
+"""Decides which values are secret, and masks them in every resource and text that fsxds shows.
 
-A value is secret by one of four things:
+A value is secret because of one of these:
 
-* its field: Envoy's `sensitive` option, `SECRET_FIELDS` and `SECRET_PLACES` for those that Envoy does not mark, and all of
-  the messages in `_SECRET_TYPES`; of these only where a secret comes from stays visible (`_OPEN_FIELDS`);
-* the name of its header: values that are added to requests are hidden unless the header is one of `_HARMLESS_HEADERS`;
-  values that are compared are hidden where the name is that of a credential (`is_secret_name`);
-* its key in a Struct or a map, where that is the name of a credential;
+* its field: Envoy's `sensitive` option, `SECRET_FIELDS` and `SECRET_PLACES` for fields that Envoy does not mark, and
+  the messages in `_SECRET_TYPES`, in which only the source of a secret stays visible (`_OPEN_FIELDS`);
+* the name of its header: values added to requests are hidden unless the header is one of `_HARMLESS_HEADERS`; values to
+  compare with are hidden if the name is that of a credential (`is_secret_name`);
+* its key in a Struct or a map, if that is the name of a credential;
 * its part of a URI or an authority: user info, and query parameters with the name of a credential. PEM blocks, JSON Web
-  Tokens and credentials behind `Bearer` or `Basic` are found in any text.
+  Tokens and credentials after `Bearer` or `Basic` are found in any text.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from fsxds.api.printing import Printer
 from fsxds.model.memo import Lru
 from fsxds.model.values import PlainValue, TypeUrl
 
-# So many resources are known to have credentials or none: an edit asks again only about those that changed.
+# The number of resources whose answer is remembered, so that an edit checks only the changed ones again.
 MOST_KNOWN = 100_000
 
 HIDDEN: Final = "<hidden>"
 
 Hide = Callable[[str], str]
-"""Returns what is shown in place of a secret."""
+"""Returns the text that replaces a secret."""
 
 _SECRET_TYPES = frozenset(
     f"envoy.extensions.transport_sockets.tls.v3.{name}"
     for name in ("Secret", "TlsCertificate", "TlsSessionTicketKeys", "GenericSecret")
 )
 
-# Fields that hold secrets, by their names: many have no option that marks them, and texts and Structs have no options.
+# Fields that hold secrets, by name: many have no option that marks them, and texts and Structs have no options.
 SECRET_FIELDS = frozenset({
     "access_key_id", "access_token", "api_key", "auth_password", "auth_passwords", "auth_token", "auth_username",
     "authorization_token", "backend_token", "client_secret", "context_extensions", "credential", "credentials",
@@ -56,7 +56,7 @@ SECRET_FIELDS = frozenset({
     "token_secret", "users", "web_identity_token_data_source",
 })  # fmt: skip
 
-# What a DataSource holds itself, instead of naming a place, and programs, which have secrets written into them.
+# Inline content of a DataSource; and programs, which have secrets written into them.
 INLINE_FIELDS = frozenset({"inline_bytes", "inline_string"})
 _CODE_FIELDS = frozenset({"default_source_code", "inline_code", "source_code", "source_codes"})
 
@@ -71,13 +71,13 @@ SECRET_PLACES = frozenset({
     "envoy.extensions.http.injected_credentials.oauth2.v3.OAuth2.EndpointParameter.value",
 })  # fmt: skip
 
-# What may be seen within a secret: where it comes from.
+# The fields of a secret that stay visible: its source.
 _OPEN_FIELDS = frozenset({"@type", "environment_variable", "filename", "name", "sds_config", "watched_directory"})
 
-# Fields whose inline content is a page or a format, which users want to see change.
+# Fields with a page or a format as inline content, whose changes users want to see.
 _OPEN_CONTENT = frozenset({"body", "body_format", "response", "text_format_source"})
 
-# Their value is an authority: all before its last `@` is a credential.
+# Fields whose value is an authority: all before its last `@` is a credential.
 _AUTHORITY_FIELDS = frozenset({
     "address", "authority", "domains", "host", "host_redirect", "host_rewrite", "host_rewrite_literal", "hostname", "sni",
 })  # fmt: skip
@@ -97,10 +97,10 @@ _NAMED_FIELDS = re.compile(
     r"|(exact|prefix|suffix|contains|safe_regex|regex|string|value)_match"
 )
 
-# Matchers by the value of an input have the values for keys.
+# Matchers by the value of an input have the values as keys.
 _MATCH_MAPS = frozenset({"exact_match_map", "prefix_match_map"})
 
-# Any text whatever may be configuration of what is no part of Envoy; actions of matchers are names.
+# Any text may be the configuration of a foreign extension; actions of matchers are names.
 _FREE_TEXT = frozenset({"google.protobuf.BytesValue", "google.protobuf.StringValue"})
 _TYPED_CONFIG = "typed_config"
 
@@ -111,7 +111,7 @@ _TELLING = re.compile(
     r"|token|signature|assertion|connectionstring"
 )
 _TELLING_PIECES = frozenset({"auth", "otp", "pass", "pin", "psk", "pw", "pwd", "salt", "sig"})
-# A name that ends so is of where something is, or how much of it there is, and not what it is.
+# A name with such an end denotes a place or a quantity, not a value.
 _HARMLESS_ENDS = frozenset({
     "algorithm", "bucket", "cluster", "count", "duration", "enabled", "endpoint", "expiration", "expires", "file",
     "filename", "fill", "header", "headers", "interval", "length", "limit", "name", "names", "path", "provider", "scopes",
@@ -123,7 +123,8 @@ _HARMLESS_STARTS = frozenset({"max", "min", "sds"})
 _PARAMETER_NAME = r"[\w.~%\[\]-]++"
 _PARAMETER = re.compile(rf"([?&;#]({_PARAMETER_NAME})=)([^&;#\s\"'<>\\]+)")
 _USER_INFO = re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*+://)([^\s/?#\"'<>]+)(?=@)")
-# `user:password@host` without a scheme. Bounded: a text of a megabyte without `@` takes no longer than others.
+# `user:password@host` without a scheme. Bounded, so that a megabyte of text without `@` takes no longer than other
+# texts.
 _USER_INFO_OF_AUTHORITY = re.compile(
     r"(?<![^\s/\"'`<>=(\[{,;])[^\s/?#\"'<>@:=(\[{,;]{0,200}+:[^\s/?#\"'<>]{1,200}(?=@(?!sha256:)[\w\[%])"
 )
@@ -140,15 +141,15 @@ def _hidden(_: str) -> str:
 
 
 def _pieces(name: str) -> list[str]:
-    """Return the words of a name in any case: `X-Api-Key` and `xApiKey` are `x`, `api` and `key`."""
+    """Split `X-Api-Key` and `xApiKey` into `x`, `api` and `key`."""
     return [piece.lower() for piece in _PIECES.findall(name[-_LONGEST_NAME:])]
 
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return whether a header, a key or a parameter of this name holds a credential: `X-Api-Key`, `db_password`.
+    """Return whether a header, key or parameter holds a credential: `X-Api-Key`, `db_password`.
 
-    Names of places and of numbers do not: `token_endpoint`, `secret_name`, `max_tokens`.
+    Places and numbers do not: `token_endpoint`, `secret_name`, `max_tokens`.
     """
     pieces = _pieces(name)
     if not pieces or pieces[-1] in _HARMLESS_ENDS or pieces[0] in _HARMLESS_STARTS:
@@ -158,14 +159,14 @@ def is_secret_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_secret_field(name: str) -> bool:
-    """Return whether a field or a key of this name holds a secret, in snake_case or camelCase, and also with a typing error."""
+    """Return whether a field holds a secret, in either case, also if misspelled."""
     snake = "_".join(_pieces(name))
     known = SECRET_FIELDS | INLINE_FIELDS | _CODE_FIELDS
     return snake in known or is_secret_name(name) or bool(get_close_matches(snake, known, 1, 0.85))
 
 
 def mask_uris(text: str, hide: Hide = _hidden) -> str:
-    """Hide what is a secret by its look wherever it is: parts of URIs, PEM blocks, tokens."""
+    """Hide secrets recognizable in any text: parts of URIs, PEM blocks, tokens."""
     if _MAY_HOLD_SECRETS.search(text) is None:
         return text
     text = _PEM.sub(lambda match: hide(match[0]), text)
@@ -180,7 +181,8 @@ def _is_secret_parameter(name: str) -> bool:
     return is_secret_name(name) or name.lower() in ("key", "code", "state", "nonce", "user", "username")
 
 
-# Possessive, and at the beginning of a word alone: a text of a megabyte without a colon takes no longer than others.
+# Possessive, and only at the start of a word, so that a megabyte of text without a colon takes no longer than other
+# texts.
 _NAME_IN_TEXT = re.compile(r"""(?<![\w-])(?P<name>[\w-]++)\\*+["']?\s*+(?P<mark>[:=])\s*+""")
 _VALUE_IN_TEXT = re.compile(
     r"""  "(?:\\.|[^"\\])*(?:"|\Z)                     # a quoted value, perhaps cut off
@@ -197,24 +199,24 @@ _HEADER_IN_TEXT = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
-# An apostrophe begins no quotation (`can't`), and none ends within a word.
+# An apostrophe begins no quotation (`can't`), and no quotation ends within a word.
 _IN_ANY_QUOTES = re.compile(
     r"""[bru]?(?!(?<=\w)'(?:t|s|d|m|ll|re|ve)\b)'(?:\\.|'(?=\w)|[^'\n\\])*(?:'|\Z)|b?"[^"\n]*(?:"|\Z)"""
 )
-# What RE2 repeats of an expression, and Lua of a program.
+# The parts of an expression that RE2 repeats, and of a program that Lua repeats.
 _REPEATED = re.compile(
     r"(?P<fact>(?:missing (?:closing )?\S+|repetition operator|invalid (?:perl operator|escape sequence"
     r"|character class(?: range)?|named capture group|nested repetition operator|repetition size)|unexpected \S+): )(?P<regex>\S.*)"
     r"|(?P<near>\bnear )'(?P<code>[^\n]*)'"
 )
-# How Lua calls a script: by its beginning, which may be anything.
+# Lua names a script by its beginning, which may be anything.
 _LUA_CHUNK = re.compile(r'\[string "[^\n]*?"\]:(\d+): ')
-# Of Lua itself, and of no program: its keywords, its marks, and the end of the file.
+# Tokens of Lua itself: its keywords, its marks, and the end of the file.
 _LUA_TOKEN = re.compile(
     r"and|break|do|else|elseif|end|false|for|function|goto|if|in|local|nil|not|or|repeat|return|then|true|until|while"
     r"|[^\w\s\"']{1,3}|<\w+>"
 )
-# As long as what may be a credential; of a regular expression, shorter words and marks explain what is wrong.
+# Long enough for a credential; shorter words and marks of a regular expression explain the fault.
 _LONG_WORD = re.compile(r"\w{4,}")
 _HARMLESS_IN_QUOTES = re.compile(
     r"""\\*"(?:-?[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ns|us|ms|s|m|h|%)?|[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?::[0-9]{1,5}|/[0-9]{1,2})?)\\*\""""
@@ -222,7 +224,7 @@ _HARMLESS_IN_QUOTES = re.compile(
 
 
 def mask_text(text: str) -> str:
-    """Hide what is secret in a text that may quote configuration; words of our own stay as they are."""
+    """Hide secrets in a text of fsxds that may quote configuration."""
     text = _HEADER_IN_TEXT.sub(
         lambda match: match[0] if _HARMLESS_HEADERS.fullmatch(match["name"]) else match[1] + HIDDEN, text
     )
@@ -236,20 +238,18 @@ def _is_secret_in_text(name: str) -> bool:
 
 
 def mask_reason(text: str, secrets: Collection[str] | None = None) -> str:
-    """Hide what is secret in words of Envoy, which quotes the messages that it rejects: of their texts, names and numbers stay.
+    """Hide secrets in a text of Envoy, which quotes rejected messages; names and numbers stay.
 
-    Args:
-        text: in Envoy's words.
-        secrets: those of the resource that it speaks of; None where that is not known.
+    `secrets` belong to the resource; None if unknown.
     """
     text = _LUA_CHUNK.sub(r"line \1: ", text)
     text = _REPEATED.sub(lambda match: _repeated(match, secrets), mask_text(text))
-    # In single quotes Envoy puts names of things, in double ones its messages have texts.
+    # Envoy puts names in single quotes, the texts of its messages in double ones.
     return _without_values(text, lambda name: not _is_name(name), _DOUBLE_QUOTED, _HARMLESS_IN_QUOTES)
 
 
 def _repeated(match: re.Match[str], secrets: Collection[str] | None) -> str:
-    """Return what is shown where Envoy repeats a part of a regular expression, or of a program, which may be a part of a secret."""
+    """Mask a repeated part of an expression or program: it may be a part of a secret."""
     if match["near"] is not None:
         return match[0] if _LUA_TOKEN.fullmatch(match["code"]) else match["near"] + HIDDEN
     regex = match["regex"]
@@ -260,7 +260,7 @@ def _repeated(match: re.Match[str], secrets: Collection[str] | None) -> str:
 
 
 def mask_error(error: BaseException) -> str:
-    """Return the text of an exception, on one line and without what it repeats of the data that it met."""
+    """Return an exception's first line, without quoted data."""
     return _IN_ANY_QUOTES.sub(HIDDEN, mask_text(str(error).partition("\n")[0]))
 
 
@@ -270,7 +270,7 @@ def _without_values(
     quoted: re.Pattern[str] = _VALUE_IN_TEXT,
     harmless: re.Pattern[str] | None = None,
 ) -> str:
-    """Hide the quoted values behind names, but for those that are harmless behind a name that is not a credential's."""
+    """Hide quoted values after secret names, but harmless ones only after credentials' names."""
     shown: list[str] = []
     end = 0
     for match in _NAME_IN_TEXT.finditer(text):
@@ -289,14 +289,14 @@ def _is_name(field: str) -> bool:
 
 
 class Secrecy:
-    """Knows the fields of a catalogue that hold secrets: by their option, their name or their message."""
+    """Knows the secret fields of a catalogue, by option, name or message."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._answers: dict[str, bool] = {}
 
     def covers(self, field: FieldDescriptor) -> bool:
-        """Return whether the value of this field, and all within it, is a secret."""
+        """Return whether the value of this field is secret."""
         answer = self._answers.get(field.full_name)
         if answer is None:
             owner = owner_of(field).full_name
@@ -318,23 +318,15 @@ class Secrecy:
 
 @dataclass(frozen=True, slots=True)
 class _MaskedPlace:
-    """Where a value is: the field that holds it, and whether it is a secret with all within it."""
-
     holder: str = ""
     is_secret: bool = False
 
 
 class Masker:
-    """Masks resources in plain values, as `Printer` writes them, with their `@type`; one catalogue."""
+    """Masks resources, as plain values with `@type` as `Printer` writes them."""
 
     def __init__(self, catalogue: Catalogue, hide: Hide = _hidden, hide_bytes: Hide | None = None) -> None:
-        """Mask by this catalogue.
-
-        Args:
-            catalogue: the messages that the resources are.
-            hide: returns what is shown in place of a secret.
-            hide_bytes: the same for fields of bytes, whose JSON is base64; None for the same as of texts.
-        """
+        """Replace secrets by `hide`, and those in base64 by `hide_bytes` if given."""
         self._catalogue = catalogue
         self._secrecy = catalogue.once(Secrecy)
         self._hide = hide
@@ -342,19 +334,19 @@ class Masker:
         self._printer = Printer(catalogue)
 
     def shown(self, type_url: TypeUrl, body: bytes) -> dict[str, PlainValue]:
-        """Return a serialized resource in plain values, its secrets hidden; ApiError where its type is not known."""
+        """Return a serialized resource without its secrets; ApiError if its type is unknown."""
         return self.masked(json.loads(self._printer.any_json(type_url, body)))
 
     def masked(self, resource: Mapping[str, PlainValue]) -> dict[str, PlainValue]:
-        """Return a resource of the same structure, its secrets hidden."""
+        """Return a resource without its secrets."""
         return self._any(resource, _MaskedPlace())
 
     def masked_message(self, message: Mapping[str, PlainValue], message_type: str) -> dict[str, PlainValue]:
-        """Do the same for a message that has no `@type`."""
+        """Mask a message that has no `@type`."""
         return self._fields(message, self._catalogue.descriptor(message_type), _MaskedPlace())
 
     def secrets_in(self, resource: Mapping[str, PlainValue]) -> frozenset[str]:
-        """Return every text in a resource that is hidden, as it is there."""
+        """Return every text in a resource that would be hidden."""
         found: set[str] = set()
 
         def collect(text: str) -> str:
@@ -403,14 +395,14 @@ class Masker:
         return masked
 
     def _without_keys(self, match_map: PlainValue) -> PlainValue:
-        """Hide the keys of a map whose keys are what a credential is compared with."""
+        """Hide the keys of a map if they are compared with a credential."""
         rows = match_map.get("map") if isinstance(match_map, dict) else None
         if not isinstance(rows, dict):
             return match_map
         return {"map": {f"{self._hide(key)}{number or ''}": row for number, (key, row) in enumerate(rows.items())}}
 
     def _covers(self, field: FieldDescriptor, owner: Mapping[str, PlainValue], site: _MaskedPlace) -> bool:
-        """Return whether a field is a secret where it is: added headers and inline content may be harmless."""
+        """Like `Secrecy.covers`, but added headers and inline content may be harmless."""
         if not self._secrecy.covers(field):
             return False
         if owner_of(field).full_name == _ADDED_HEADER:
@@ -420,7 +412,7 @@ class Masker:
     def _field(self, value: PlainValue, field: FieldDescriptor, site: _MaskedPlace) -> PlainValue:
         if is_map(field):
             part = map_parts(field)[1]
-            # The keys of other maps of messages are names of things, or of extensions.
+            # The keys of other maps of messages are names of objects or extensions.
             is_plain = part.message_type is None or field.name == "args"
             return {
                 name: self._one(member, part, _MaskedPlace(name, site.is_secret or (is_plain and is_secret_name(name))))
@@ -450,7 +442,7 @@ class Masker:
         return self._fields(value, descriptor, site) if isinstance(value, dict) else value
 
     def _free(self, value: PlainValue, site: _MaskedPlace) -> PlainValue:
-        """Mask what is in a Struct, where keys alone show what a value is."""
+        """In a Struct, only keys show the meaning of a value."""
         if isinstance(value, dict):
             return self._struct(value, site)
         if isinstance(value, list):
@@ -495,7 +487,7 @@ class Masker:
 
 
 def _names_secret(value: Mapping[str, PlainValue]) -> bool:
-    """Return whether an object names a header, a key or the like whose value is a credential."""
+    """Return whether an object names a header, key or the like that holds a credential."""
     if any(isinstance(name := value.get(field), str) and is_secret_name(name) for field in _NAMING_FIELDS):
         return True
     path = value.get("path")
@@ -508,7 +500,7 @@ def _names_secret(value: Mapping[str, PlainValue]) -> bool:
 
 
 class CredentialFinder:
-    """Finds resources in which something is, or may be, a credential, and remembers the answers."""
+    """Finds resources with credentials, and remembers the answers."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._found = False
@@ -520,7 +512,7 @@ class CredentialFinder:
         return ""
 
     def are_in(self, type_url: TypeUrl, body: bytes) -> bool:
-        """Return whether a serialized resource has what `fsxds show` would hide."""
+        """Return whether `fsxds show` would hide parts of a serialized resource."""
         key = type_url, sha256(body).digest()
         known = self._known.get(key)
         if known is None:

@@ -1,9 +1,9 @@
-"""What API v2 wrote otherwise: the successors of its message types and fields, for remedies and for `fsxds import --upgrade`.
+"""Successors of the message types and fields of API v2, for remedies and for `fsxds import --upgrade`.
 
 The API itself names the predecessor of each message type (`udpa.annotations.versioning`). The fields below are those of
-v2 that v3 has not under that name: found by comparing the fields of each v3 message with those of its predecessor in
-`xds-protos`, which has both (`tests/api/test_v2_spellings.py` does it again). Where the number of the field stayed, it was
-renamed; for the others, the comments of the v2 API say what replaces them.
+v2 that v3 lacks under that name, found by comparing each v3 message with its predecessor in `xds-protos`
+(`tests/api/test_v2_spellings.py` repeats that). A field with the same number was renamed; for the rest, the comments of
+the v2 API name the replacement.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ PATTERNS: Mapping[tuple[str, str], str] = MappingProxyType({
     ("envoy.extensions.filters.http.dynamic_forward_proxy.v3.PerRouteConfig", "auto_host_rewrite_header"):
         "host_rewrite_header: $",
 })  # fmt: skip
-"""How v3 writes a field of v2: by the message type in v3 and the field in v2. A value only moves, and means the same."""
+"""The v3 form of a v2 field, by v3 message type and v2 field. The value only moves, and keeps its meaning."""
 
 CONFIG, HOSTS, TLS_CONTEXT = "config", "hosts", "tls_context"
-"""Fields of v2 whose replacement depends on what is around them."""
+"""Fields of v2 whose replacement depends on their surroundings."""
 
 UPSTREAM_TLS, DOWNSTREAM_TLS = f"{_TLS}UpstreamTlsContext", f"{_TLS}DownstreamTlsContext"
 
 TLS_CONTEXTS: Mapping[str, str] = MappingProxyType({_CLUSTER: UPSTREAM_TLS, f"{_LISTENER}FilterChain": DOWNSTREAM_TLS})
-"""What the `tls_context` of a message of v2 became: this, packed in a `transport_socket`."""
+"""The type that replaces the `tls_context` of a v2 message, packed in a `transport_socket`."""
 
 _REMEDIES: Mapping[tuple[str, str], str] = MappingProxyType({
     (_CLUSTER, HOSTS): "load_assignment: {cluster_name: …, endpoints: [{lb_endpoints: [{endpoint: {address: …}}]}]}",
@@ -91,12 +91,12 @@ _GONE: frozenset[tuple[str, str]] = frozenset({
 
 
 def successor_of(catalogue: Catalogue, message_type: str) -> str | None:
-    """Return the message type of the catalogue that a message type of v2 became; None where it was none."""
+    """Return the catalogue's successor of a v2 message type, or None."""
     return catalogue.once(_successors).get(message_type)
 
 
 def similar_type(catalogue: Catalogue, message_type: str) -> str | None:
-    """Return the type that an unknown name probably means: what became of one of v2, else one that is spelled like it."""
+    """Return the type that an unknown name probably means: a successor, else a similar name."""
     return successor_of(catalogue, message_type) or catalogue.similar(message_type)
 
 
@@ -109,19 +109,16 @@ def _successors(catalogue: Catalogue) -> Mapping[str, str]:
         options: DynamicMessage = catalogue.options_of(descriptor)
         if options.HasExtension(extension):
             predecessor = str(options.Extensions[extension].previous_message_type)
-            # A few name a version of their own that was never released; that of v2 was in the same package.
+            # A few name an unreleased version of their own; the v2 type was in the same package.
             for version in (".v3.", ".v2.", ".v2alpha.") if ".v3." in predecessor else (".v3.",):
                 found[predecessor.replace(".v3.", version)] = descriptor.full_name
     return {before: after for before, after in found.items() if before and before != after}
 
 
 def remedy_for(message_type: str, field: str, fields: frozenset[str]) -> str | None:
-    """Return what to do about a field of v2; None for one that v2 did not have, or v3 has as well.
+    """Return the remedy for a v2 field of a v3 message; None if v2 lacked it or v3 has it.
 
-    Args:
-        message_type: the message in v3.
-        field: the name that v3 does not know.
-        fields: the names that the message has.
+    `fields` are the names that the v3 message has.
     """
     key = message_type, field
     if key in PATTERNS:

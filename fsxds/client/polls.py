@@ -1,4 +1,7 @@
-"""A client that polls over REST; the server holds each poll until a change."""
+"""A client that polls over REST; the server holds each poll until a change.
+
+A server that takes no POST is read by GET (`listed.py`): an exported tree behind a web server, or in a bucket.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 from google.protobuf import json_format
+from yarl import URL
 
 from fsxds.api.converter import Converter
 from fsxds.client.client_tls import ClientTls, tls_words
+from fsxds.client.listed import Fetched, ListReader
 from fsxds.client.streams import credentials_of
 from fsxds.client.updates import (
     AGENT,
@@ -24,6 +29,7 @@ from fsxds.client.updates import (
     UpdateContents,
     WrongResponseError,
     node_message,
+    read_plain,
 )
 from fsxds.model.relay_ids import HEADER, relays_in
 from fsxds.model.resource_types import ResourceType
@@ -42,7 +48,12 @@ REFRESH_S = 1.0
 _OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
 # With these another attempt may succeed; others mean a wrong request or server.
 _PASSING = frozenset({408, 429, 500, 502, _UNAVAILABLE, 504})
+# Servers of files, and caches that let GET pass alone, answer a POST so.
+_NO_POST = frozenset({403, 404, 405, 501})
 _UNIX = "unix:"
+
+_Answer = bytes | tuple[Update, UpdateContents] | None
+"""The body of a response to a poll, or what was read of a list; None for nothing new."""
 
 
 def plain_node(node: Node) -> PlainValue:
@@ -95,6 +106,8 @@ class PollingClient:
         self._rests_until_s = 0.0
         self._relays: tuple[str, ...] = ()
         self._session: aiohttp.ClientSession | None = None
+        # Reads what a server has that takes no POST; None where it takes one, or was not asked yet.
+        self._list: ListReader | None = None
         self.on_connected: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
@@ -150,8 +163,7 @@ class PollingClient:
         while True:
             await asyncio.sleep(self._rests_until_s - loop.time())
             asked_s, hold_s = loop.time(), 0.0 if self._was_lost else self.hold_s
-            body = await self._poll(hold_s)
-            update = None if body is None else self._read(body)
+            update = await self._poll(hold_s)
             if hold_s and (update is None or update.version == held):
                 self._rests_until_s = asked_s + REFRESH_S
             if update is not None:
@@ -161,43 +173,72 @@ class PollingClient:
         """ACK the last update, by a poll that is not held."""
         self.ack()
         with contextlib.suppress(ConnectionLostError):
-            await self._ask(hold_s=0.0)
+            if self._list is None:
+                await self._ask(hold_s=0.0)
 
-    async def _poll(self, hold_s: float) -> bytes | None:
+    async def _poll(self, hold_s: float) -> Update | None:
         """Poll once; return None if nothing changed.
 
         After an outage the poll is not held, so that the return of the server is noticed.
         """
         try:
-            body = await self._ask(hold_s)
+            answer = await (self._ask(hold_s) if self._list is None else self._read_list(self._list, hold_s))
         except ConnectionLostError:
             self._was_lost = True
             raise
         self._was_lost = False
         self.on_connected()
-        return body
+        return (
+            answer if answer is None else self._read(answer) if isinstance(answer, bytes) else self._accepted(*answer)
+        )
 
-    async def _ask(self, hold_s: float) -> bytes | None:
+    async def _ask(self, hold_s: float) -> _Answer:
+        """POST, or read the list of the type if the server takes no POST."""
+        url = f"{url_of(self._address, self._row)}?timeout={hold_s:g}"
+        fetched = await self._send("POST", url, {}, self._request())
+        if fetched.status in (_OK, _NOTHING_NEW):
+            return fetched.body if fetched.status == _OK else None
+        error = _error_of(fetched.status, fetched.body)
+        if fetched.status not in _NO_POST:
+            raise error
+        reader = ListReader(self._row, self._converter, self._fetch)
+        reader.most_bytes = self.most_bytes
+        try:
+            answer = await self._read_list(reader, 0.0)
+        except ConnectionLostError:
+            raise error from None
+        self._list = reader
+        return answer
+
+    async def _read_list(self, reader: ListReader, hold_s: float) -> _Answer:
+        reader.names = frozenset(self._names)
+        return await reader.read(hold_s)
+
+    async def _fetch(self, path: str, headers: Mapping[str, str]) -> Fetched:
+        return await self._send("GET", URL(base_of(self._address) + path, encoded=True), headers)
+
+    async def _send(self, method: str, url: str | URL, headers: Mapping[str, str], plain: PlainValue = None) -> Fetched:
+        """Send one request, with JSON or without content; return the answer. Raises ConnectionLostError if none comes."""
         if self._session is None:
             raise RuntimeError("a client is used as an async context manager")
-        url, timeout = url_of(self._address, self._row), {"timeout": f"{hold_s:g}"}
-        headers = dict((*credentials_of(self.token), *self.headers))
         try:
             # A redirect would send the token elsewhere.
-            async with self._session.post(
-                url, params=timeout, json=self._request(), headers=headers, allow_redirects=False
+            async with self._session.request(
+                method,
+                url,
+                headers={**dict((*credentials_of(self.token), *self.headers)), **headers},
+                allow_redirects=False,
+                json=plain,
             ) as response:
                 self._relays = relays_in(",".join(response.headers.getall(HEADER, ())))
-                body = await read_body(response, self.most_bytes)
+                found = {name.lower(): value for name, value in response.headers.items()}
+                return Fetched(response.status, found, await read_body(response, self.most_bytes))
         except TimeoutError as error:
             raise ConnectionLostError("no response came in time", "TIMEOUT") from error
         except aiohttp.InvalidURL as error:
             raise ConnectionLostError(f"{self._address} is no URL", "INVALID_ARGUMENT", is_final=True) from error
         except aiohttp.ClientError as error:
             raise ConnectionLostError(f"cannot connect: {words_of(error)}", "UNAVAILABLE") from error
-        if response.status not in (_OK, _NOTHING_NEW):
-            raise _error_of(response.status, body)
-        return body if response.status == _OK else None
 
     def _request(self) -> dict[str, PlainValue]:
         request: dict[str, PlainValue] = {"node": self._node, "type_url": self._row.type_url}
@@ -214,7 +255,7 @@ class PollingClient:
         members, version, nonce = _parsed(body)
         contents = UpdateContents(self._row.type_url)
         for member in members:
-            self._convert(member, contents)
+            read_plain(member, self._row, self._converter, contents)
         update = Update(
             self._row.type_url,
             Version(version),
@@ -223,26 +264,14 @@ class PollingClient:
             is_full=True,
             relays=self._relays,
         )
+        return self._accepted(update, contents)
+
+    def _accepted(self, update: Update, contents: UpdateContents) -> Update:
         self._unanswered = update
         if contents.faults and not self.accepts_parts:
             self.nack(contents.faults[0])
             raise WrongResponseError(contents.faults[0], update)
         return contents.accepted(update)
-
-    def _convert(self, member: PlainValue, contents: UpdateContents) -> None:
-        fields = member if isinstance(member, dict) else {}
-        if fields.get("@type") != self._row.type_url:
-            contents.reject("", f"a resource in it is of type {str(fields.get('@type'))[:200]}")
-            return
-        plain = {name: value for name, value in fields.items() if name != "@type"}
-        converted = self._converter.convert(plain, self._row.message_type)
-        if converted.message is None:
-            name = fields.get(self._row.name_field or "")
-            # The message may contain the content of a secret.
-            why = "" if self._row.short_name == "sds" else f": {converted.faults[0].message}"
-            contents.reject(name if isinstance(name, str) else "", f"a resource in it cannot be read{why}")
-            return
-        contents.add_body(converted.message.SerializeToString(deterministic=True))
 
 
 def open_session(address: str, read_patience_s: float, tls: ClientTls | None = None) -> aiohttp.ClientSession:

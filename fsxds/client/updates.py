@@ -19,11 +19,12 @@ from xds.core.v3.resource_locator_pb2 import ResourceLocator
 from xds.core.v3.resource_name_pb2 import ResourceName as ResourceNameMessage
 
 from fsxds.api.catalogue import DynamicMessage
+from fsxds.api.converter import Converter
 from fsxds.model.errors import FsxdsError
 from fsxds.model.resource_names import Locator, MalformedName, ResourceName
-from fsxds.model.resource_types import PREFIX
+from fsxds.model.resource_types import PREFIX, ResourceType
 from fsxds.model.resources import Origin, Resource, version_of_body
-from fsxds.model.values import Nonce, TypeUrl, Version
+from fsxds.model.values import Nonce, PlainValue, TypeUrl, Version
 from fsxds.protocol.messages import Node
 from fsxds.protocol.node_attributes import metadata_of
 from fsxds.snapshots.redirect_payloads import locator_in
@@ -190,6 +191,22 @@ def read_anys(anys: Iterable[DynamicMessage], contents: UpdateContents) -> None:
                 contents.add_body(packed.value)
         except DecodeError:
             contents.reject("", "a resource in it is no message")
+
+
+def read_plain(plain: PlainValue, row: ResourceType, converter: Converter, contents: UpdateContents) -> None:
+    """Take in a resource in JSON, as an `Any` of its type."""
+    fields = plain if isinstance(plain, dict) else {}
+    if fields.get("@type") != row.type_url:
+        contents.reject("", f"a resource in it is of type {str(fields.get('@type'))[:200]}")
+        return
+    converted = converter.convert({name: fields[name] for name in fields if name != "@type"}, row.message_type)
+    if converted.message is None:
+        name = fields.get(row.name_field or "")
+        # What a secret has may be in the words.
+        why = "" if row.is_secret else f": {converted.faults[0].message}"
+        contents.reject(name if isinstance(name, str) else "", f"a resource in it cannot be read{why}")
+        return
+    contents.add_body(converted.message.SerializeToString(deterministic=True))
 
 
 def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:

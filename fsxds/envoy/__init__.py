@@ -1,1 +1,1 @@
-"""An Envoy of one's own beside fsxds: its bootstrap, its process, and its status on each snapshot."""
+"""A local Envoy beside fsxds: its bootstrap, its process, and its status on each snapshot."""

@@ -1,7 +1,7 @@
-"""A running Envoy's admin page: statistics, listeners, readiness; and which version each subscription should show.
+"""A running Envoy's admin page: statistics, listeners, readiness, and the expected version of each subscription.
 
-Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58). `Expected` computes the versions
-that these subscriptions show when a snapshot is in effect. All but `AdminPage` is pure.
+Statistics name a subscription by a prefix (`cluster.web`, `http.x.rds.y`, ENVOY.md E58). `Expected` computes the
+versions that these subscriptions show when a snapshot is in effect. All but `AdminPage` is pure.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Statistics = Mapping[str, int | str]
 VERSION_TEXT = ".version_text"
 WARMING = ("cluster_manager.warming_clusters", "listener_manager.total_listeners_warming")
 
-# One filter for all that is asked, so that one answer, which is of one moment, says everything.
+# One filter for all questions, so that one answer, of one moment, covers everything.
 STATISTICS_FILTER = (
     r"\.version_text$|\.update_(success|rejected|failure)$|^(" + "|".join(re.escape(gauge) for gauge in WARMING) + ")$"
 )
 
-# The stat scopes of the subscriptions, ENVOY.md E58; the first that fits decides.
+# The stat scopes of the subscriptions, ENVOY.md E58; the first match decides.
 _SCOPES = tuple(
     (re.compile(pattern), BY_SHORT_NAME[short_name])
     for pattern, short_name in (
@@ -48,7 +48,7 @@ _SCOPES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One subscription of Envoy: the prefix of its statistics, its type, and the resource's name where one shows."""
+    """One subscription of Envoy; `prefix` is that of its statistics."""
 
     prefix: str
     resource_type: ResourceType
@@ -56,7 +56,7 @@ class Scope:
 
 
 def scope_of(prefix: str) -> Scope | None:
-    """Read the prefix of a statistic, None where it is not a subscription's."""
+    """Read the prefix of a statistic, None if it is not a subscription's."""
     for pattern, resource_type in _SCOPES:
         if match := pattern.fullmatch(prefix):
             return Scope(prefix, resource_type, match.groupdict().get("name"))
@@ -64,7 +64,7 @@ def scope_of(prefix: str) -> Scope | None:
 
 
 def scopes_in(statistics: Statistics) -> tuple[Scope, ...]:
-    """Return every subscription that Envoy has."""
+    """Return all subscriptions of Envoy."""
     prefixes = (name.removesuffix(VERSION_TEXT) for name in statistics if name.endswith(VERSION_TEXT))
     return tuple(scope for prefix in prefixes if (scope := scope_of(prefix)))
 
@@ -74,12 +74,12 @@ class Expected:
     """The versions that Envoy should show for one snapshot.
 
     Attributes:
-        bundles: of the types that are asked for as a whole.
-        named: of the others, by name as statistics write it. A name that was served once stays, with the version of
-            its absence where absence can be told, and else with its last one, which is what Envoy keeps.
-        unsure: types of which Envoy may rightly show another version: removals are not told, so it keeps what it has.
-        doubted: prefixes of the subscriptions that rejected their last update. A part of it may be in effect all the same
-            (ENVOY.md E59), so the right version counts only after one more update.
+        bundles: of the types that are requested as a whole.
+        named: of other types, by name as in statistics. A name that was served once stays, with the version of its
+            absence if absence can be reported, and else with its last one, which Envoy keeps.
+        unsure: types for which Envoy may rightly show another version, since their removals are not reported.
+        doubted: prefixes of the subscriptions that rejected their last update. A part of it may be in effect all the
+            same (ENVOY.md E59), so the right version counts only after one more update.
     """
 
     bundles: Mapping[TypeUrl, Version]
@@ -89,7 +89,7 @@ class Expected:
 
     @classmethod
     def of(cls, snapshot: Snapshot, before: Expected | None = None, doubted: frozenset[str] = frozenset()) -> Expected:
-        """Compute them; `before` are those of the snapshot before, for the names that are gone."""
+        """Compute the versions; `before` are the previous ones, for names that are gone."""
         bundles: dict[TypeUrl, Version] = {}
         named: dict[TypeUrl, Mapping[str, Version]] = {}
         for type_url, row in BY_TYPE_URL.items():
@@ -102,17 +102,17 @@ class Expected:
         return cls(MappingProxyType(bundles), MappingProxyType(named), unsure, doubted)
 
     def is_settled(self, scope: Scope, version_text: str) -> bool:
-        """Return whether a subscription shows what it should, as far as its statistics can tell.
+        """Return whether a subscription shows the expected version, as far as statistics tell.
 
-        The name that was asked for does not always show: all runtime layers share a scope, and an EDS cluster may ask
-        for another name than its own. But a version covers its name, so any of the present versions of the type is
-        the right one of its name.
+        The requested name does not always show: all runtime layers share a scope, and an EDS cluster may request
+        another name than its own. But a version covers its name, so any of the present versions of the type is the
+        right one of its name.
         """
         type_url = scope.resource_type.type_url
         if scope.resource_type.full_state_in_sotw:
             return self.bundles[type_url] == version_text
         versions = self.named[type_url]
-        # A name that never was is not answered where absence cannot be told.
+        # A name that never existed gets no answer if absence cannot be reported.
         is_unanswered = not scope.resource_type.may_be_empty and scope.name not in (None, *versions)
         return is_unanswered or not versions or version_text in versions.values()
 
@@ -129,30 +129,27 @@ def _named_versions(snapshot: Snapshot, row: ResourceType, known: Mapping[str, V
 
 
 def _in_statistics(name: str) -> str:
-    """Write a name as Envoy does in the names of statistics."""
     return name.replace("://", "_").replace(":/", "_").replace(":", "_")
 
 
 OK = 200
 
-# What a name of a target of Envoy's init managers begins with, before the words that name the subscription.
+# The beginning of an init manager's target, before the words that name the subscription.
 _INIT_TARGET = re.compile(r"^(?:shared )?(?:target )?(?:\w+Subscription )?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Listening:
-    """A listener, and the address that it is really bound to: `127.0.0.1:10000`, `[::1]:10000`, `unix:/run/web.sock`."""
+    """A listener and its bound address: `127.0.0.1:10000`, `[::1]:10000`, `unix:/run/web.sock`."""
 
     name: str
     address: str
 
 
 class AdminPage:
-    """Asks Envoy's admin page, anew at each call; None stands for an Envoy that does not answer.
+    """Reads Envoy's admin page at each call; None means no answer.
 
-    Args:
-        session: to ask through.
-        address: `host:port` of the admin page.
+    `address` is its `host:port`.
     """
 
     def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
@@ -161,27 +158,27 @@ class AdminPage:
         self._url = f"http://{address}"
 
     async def statistics(self) -> Statistics | None:
-        """Return the versions, verdicts and warming gauges of all subscriptions, as of one moment."""
+        """Return versions, verdicts and warming gauges, as of one moment."""
         text = await self._get("/stats", filter=STATISTICS_FILTER)
         return None if text is None else parse_statistics(text)
 
     async def listeners(self) -> tuple[Listening, ...] | None:
-        """Return where traffic can go, sorted by name."""
+        """Return the addresses for traffic, sorted by name."""
         text = await self._get("/listeners", format="json")
         return None if text is None else parse_listeners(text)
 
     async def is_live(self) -> bool:
-        """Return whether the start is over: everything was asked for once, and workers run."""
+        """Return whether the start is over."""
         return await self._get("/ready") is not None
 
     async def unready(self) -> tuple[str, ...]:
-        """Return what its start, or a listener or cluster that it got, waits for, in its own words, sorted."""
+        """Return the targets that Envoy waits for, sorted."""
         targets = await self._get("/init_dump")
         warming = await self._get("/config_dump", resource="dynamic_warming_clusters")
         return (*parse_init_dump(targets or "{}"), *parse_warming_clusters(warming or "{}"))
 
     async def drain_time_s(self) -> float | None:
-        """Return how long it drains a listener that was replaced: its `--drain-time-s`."""
+        """Return how long it drains a replaced listener: its `--drain-time-s`."""
         text = await self._get("/server_info")
         return None if text is None else parse_drain_time(text)
 
@@ -190,12 +187,12 @@ class AdminPage:
             async with self._session.get(self._url + path, params=query) as response:
                 return await response.text() if response.status == OK else None
         except (aiohttp.ClientError, TimeoutError):
-            # Ending, which the owner of the process notices, or busy for a moment.
+            # It is ending, which the owner of the process detects, or busy for a moment.
             return None
 
 
 def parse_statistics(text: str) -> Statistics:
-    """Read the text form of `/stats`: `name: 12` is a counter or gauge, `name: "text"` a text readout."""
+    """Read `/stats`: `name: 12` is a counter or gauge, `name: "text"` a text readout."""
     statistics: dict[str, int | str] = {}
     for line in text.splitlines():
         name, _, value = line.partition(": ")
@@ -207,7 +204,7 @@ def parse_statistics(text: str) -> Statistics:
 
 
 def parse_drain_time(text: str) -> float | None:
-    """Read `--drain-time-s` in `/server_info`, in seconds; None where what came is something else."""
+    """Read `--drain-time-s` in `/server_info`, in seconds; None for other content."""
     try:
         return float(str(json.loads(text)["command_line_options"]["drain_time"]).removesuffix("s"))
     except (ValueError, LookupError, TypeError):
@@ -222,13 +219,13 @@ def parse_init_dump(text: str) -> tuple[str, ...]:
 
 
 def parse_warming_clusters(text: str) -> tuple[str, ...]:
-    """Read `/config_dump?resource=dynamic_warming_clusters`: `cluster web`, as far as they have names."""
+    """Read the names in `/config_dump?resource=dynamic_warming_clusters`: `cluster web`."""
     names = (dict(one).get("cluster", {}).get("name") for one in json.loads(text).get("configs", []))
     return tuple(sorted(f"cluster {name}" for name in names if name))
 
 
 def parse_listeners(text: str) -> tuple[Listening, ...]:
-    """Read the JSON form of `/listeners`; a listener with several addresses has a row for each."""
+    """Read the JSON of `/listeners`; a listener has a row for each of its addresses."""
     found: list[Listening] = []
     for status in json.loads(text).get("listener_statuses", []):
         addresses = [status["local_address"], *status.get("additional_local_addresses", [])]
@@ -242,5 +239,5 @@ def _written(address: dict[str, dict[str, object]]) -> str | None:
     if socket := address.get("socket_address"):
         host = str(socket["address"])
         return f"[{host}]:{socket['port_value']}" if ":" in host else f"{host}:{socket['port_value']}"
-    # An internal listener: nobody outside can reach it.
+    # An internal listener cannot be reached from outside.
     return None

@@ -1,6 +1,6 @@
-"""A bootstrap as commented YAML: what it is for, how to use it, and the reason for each value (pure).
+"""Writes a bootstrap as YAML, with comments on its purpose, its use, and each value (pure).
 
-PyYAML writes neither comments nor anchors where a person would put them, so the lines are written here.
+PyYAML writes neither comments nor anchors in natural places, so the lines are written here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fsxds.model.values import PlainValue
 LINE_LENGTH = 120
 _STEP = "  "
 
-# What every YAML reader takes for text without quotes; the words are those of YAML 1.1 for other values.
+# Unquoted text for every YAML reader, except the words of YAML 1.1 for other values.
 _WORD = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 _DURATION = re.compile(r"[0-9]+(?:\.[0-9]+)?s")
@@ -28,10 +28,8 @@ _IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 def as_yaml(value: dict[str, PlainValue], comments: Mapping[str, str], shared: str = "shared") -> str:
     """Write a mapping as YAML, its top-level keys set apart by empty lines.
 
-    Args:
-        value: what to write. A mapping that stands in it twice, as the same object, is written once, with an anchor.
-        comments: by key, a text to put above it where it stands for the first time; may have several lines.
-        shared: the name of the anchor.
+    A mapping that occurs twice, as the same object, is written once, with the anchor `shared`. A comment stands above
+    the first occurrence of its key.
     """
     writer = _Writer(value, comments, shared)
     blocks = ["\n".join(writer.mapping({key: content}, "")) for key, content in value.items()]
@@ -46,7 +44,6 @@ class _Writer:
         self._anchors: dict[int, str] = {}
 
     def mapping(self, value: dict[str, PlainValue], indent: str) -> Iterator[str]:
-        """Yield the lines of a mapping in block style."""
         for key, content in value.items():
             comment = self._comments.pop(key, None)
             if comment is not None:
@@ -96,7 +93,6 @@ class _Writer:
         return quoted_text(value) if isinstance(value, str) else json.dumps(value)
 
     def _needs_lines(self, value: PlainValue) -> bool:
-        """Return whether a comment or an anchor is due within a value."""
         if isinstance(value, list):
             return any(map(self._needs_lines, value))
         if not isinstance(value, dict):
@@ -111,7 +107,7 @@ class _Writer:
 
 
 def _identities(value: PlainValue) -> Iterator[int]:
-    """Yield the identity of every mapping as often as it stands there, the content of a repeated one once."""
+    """Yield the identity of each occurrence of a mapping, but repeated content once."""
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -126,7 +122,7 @@ def _identities(value: PlainValue) -> Iterator[int]:
 
 
 def quoted_text(text: str) -> str:
-    """Return a text as YAML, in quotes where a reader may take it for something else."""
+    """Write a text as YAML, in quotes if a reader may mistake it."""
     is_word = _WORD.fullmatch(text) and text.lower() not in _NOT_TEXT
     if is_word or _DURATION.fullmatch(text) or _IPV4.fullmatch(text):
         return text
@@ -178,19 +174,16 @@ _FILES_COMMENTS: Mapping[str, str] = MappingProxyType({
 
 
 def comments_of(transport: str) -> dict[str, str]:
-    """Return the reasons of the values of a bootstrap, by the keys that they belong above."""
+    """Return the comments of a bootstrap, by key."""
     if transport == "rest":
         return dict(_COMMENTS)
     return {**_COMMENTS, **(_FILES_COMMENTS if transport == "files" else _STREAM_COMMENTS)}
 
 
 def bootstrap_text(bootstrap: Section, transport: str, usage: tuple[str, ...]) -> str:
-    """Write a bootstrap as commented YAML.
+    """Write a bootstrap as commented YAML, headed by the `usage` commands.
 
-    Args:
-        bootstrap: of an Envoy of that transport.
-        transport: `rest`, `ads`, `delta` or `files`.
-        usage: the commands that go with it, one a line.
+    `transport` is `rest`, `ads`, `delta` or `files`.
     """
     head = "\n".join((f"# {_TITLES[transport]}", "#", *(f"#   {line}" for line in usage)))
     return f"{head}\n\n{as_yaml(bootstrap, comments_of(transport), 'source')}"

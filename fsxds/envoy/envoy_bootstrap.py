@@ -1,9 +1,9 @@
 """Bootstraps for an Envoy that gets everything from fsxds: by REST, by gRPC, or from mirrored files (pure).
 
 A bootstrap is a plain value (`Section`): a node, the admin page, the static cluster `xds` by which Envoy reaches fsxds,
-and the subscriptions that Envoy starts with (`BootstrapRequest`). All others follow from the resources that it gets.
+and the initial subscriptions (`BootstrapRequest`). All others follow from the received resources.
 
-Collections in a bootstrap: the locators of what Envoy asks for in place of all clusters or all listeners.
+Collections in a bootstrap are locators that replace the request for all clusters or all listeners.
 
 | collection | where Envoy takes it from | source |
 | --- | --- | --- |
@@ -35,28 +35,27 @@ XDS_CLUSTER = "xds"
 # Each subscription holds a poll and each poll a connection: Envoy's default limit of 1024 makes large starts slow.
 NO_LIMIT = 1_000_000
 
-# A gRPC server closes connections that ping more than twice within five minutes without data, as Envoy's do with a short
-# interval (ENVOY.md E31). Envoy adds up to 15 % to the interval, never takes off.
+# A gRPC server closes connections that ping more than twice within five minutes without data, as Envoy's do with a
+# short interval (ENVOY.md E31). Envoy adds up to 15 % to the interval, never less.
 PING_INTERVAL = "330s"
 PING_TIMEOUT = "20s"
 
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-# Addresses to listen at, and where to find who listens there.
+# Addresses to listen at, and the addresses to reach them.
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}  # noqa: S104, not bound
 
 
 def rest_cluster(xds: str) -> Section:
     """Return the cluster of an Envoy that polls.
 
-    Args:
-        xds: where fsxds listens: `127.0.0.1:18001`, `[::1]:18001`, `xds.example.com:18001` or `unix:/run/fsxds.sock`;
-            for an address that means all interfaces, the loopback address is used.
+    `xds` is where fsxds listens: `127.0.0.1:18001`, `[::1]:18001`, `xds.example.com:18001` or `unix:/run/fsxds.sock`.
+    An address for all interfaces is replaced by the loopback address.
     """
     limits: Section = {"max_connections": NO_LIMIT, "max_pending_requests": NO_LIMIT, "max_requests": NO_LIMIT}
     address = _address(xds)
     cluster: Section = {"name": XDS_CLUSTER, "type": "STATIC"}
     if _is_to_be_resolved(address):
-        # Without V4_ONLY Envoy looks for an IPv6 address first (ENVOY.md E7), where fsxds mostly does not listen.
+        # Without V4_ONLY Envoy tries an IPv6 address first (ENVOY.md E7), at which fsxds mostly does not listen.
         cluster |= {"type": "STRICT_DNS", "dns_lookup_family": "V4_ONLY"}
     return cluster | {
         "connect_timeout": "1s",
@@ -69,7 +68,7 @@ def rest_cluster(xds: str) -> Section:
 
 
 def grpc_cluster(xds: str) -> Section:
-    """Return the cluster of an Envoy that keeps a gRPC stream; see `rest_cluster`."""
+    """Return the cluster of an Envoy with a gRPC stream; see `rest_cluster`."""
     cluster = rest_cluster(xds)
     endpoints = cluster.pop("load_assignment")
     cluster["typed_extension_protocol_options"] = {
@@ -118,19 +117,19 @@ __all__ = ["BootstrapRequest", "Identity", "Section", "ads_bootstrap", "files_of
 
 # The pause between two polls, up to twice as long by Envoy's jitter. Below one millisecond Envoy crashes (ENVOY.md E4).
 REFRESH_DELAY = "0.05s"
-# How long one poll may be held. Envoy's own default of one second means sixty polls of 77 kB where one does.
+# How long one poll may be held. Envoy's own default of one second means sixty polls of 77 kB instead of one.
 REQUEST_TIMEOUT = "30s"
 
 
 @dataclass(frozen=True, slots=True)
 class BootstrapRequest:
-    """What an Envoy has to ask for by itself; all else it learns from what it gets.
+    """The initial subscriptions of an Envoy; others follow from received resources.
 
     Attributes:
-        clusters: the tree speaks of clusters.
-        listeners: the tree speaks of listeners.
-        runtime_names: the runtime layers, first to last; a later one goes before an earlier one.
-        streams: some of it comes by gRPC streams alone.
+        clusters: the tree has clusters.
+        listeners: the tree has listeners.
+        runtime_names: later layers take precedence.
+        streams: some resources come only by gRPC streams.
     """
 
     clusters: bool
@@ -140,7 +139,7 @@ class BootstrapRequest:
 
     @classmethod
     def by(cls, snapshot: Snapshot) -> BootstrapRequest:
-        """Return what a snapshot calls for."""
+        """Return the subscriptions that a snapshot needs."""
         clusters, listeners, runtime = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds", "rtds"))
         return cls(
             clusters=clusters not in snapshot.undeclared,
@@ -149,7 +148,7 @@ class BootstrapRequest:
         )
 
     def covers(self, other: BootstrapRequest) -> bool:
-        """Return whether an Envoy that was started for this asks for all of `other`."""
+        """Return whether these subscriptions include `other`."""
         return (
             self.clusters >= other.clusters
             and self.listeners >= other.listeners
@@ -160,15 +159,13 @@ class BootstrapRequest:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an Envoy calls itself, and how it behaves by itself.
+    """An Envoy's name and behavior.
 
     Attributes:
-        node_id: its name, of which fsxds knows it.
-        node_cluster: the name of the fleet that it belongs to.
-        admin_port: where its admin page listens on 127.0.0.1; port 0: the kernel chooses.
-        initial_fetch_timeout: how long its start waits for the first answer of each type (ENVOY.md E17). In `fsxds dev`, an answer that
-            cannot come yet should not keep a person waiting.
-        metadata: what else it says of itself.
+        node_cluster: the name of its fleet.
+        admin_port: on 127.0.0.1; port 0: the kernel chooses.
+        initial_fetch_timeout: how long its start waits for the first answer of each type (ENVOY.md E17). In `fsxds
+            dev`, a late answer should not keep a person waiting.
     """
 
     node_id: str = "fsxds-dev"
@@ -179,14 +176,7 @@ class Identity:
 
 
 def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None = None) -> Section:
-    """Return the bootstrap of an Envoy that polls fsxds.
-
-    Args:
-        xds: where fsxds listens, as it was bound: `127.0.0.1:18001`, `[::1]:18001` or `unix:/run/fsxds.sock`; for an
-            address that means all interfaces, the loopback address is used.
-        wanted: what to ask for.
-        identity: of this Envoy.
-    """
+    """Return the bootstrap of an Envoy that polls fsxds; `xds` is as in `rest_cluster`."""
     identity = identity or Identity()
     source = _rest_source(identity.initial_fetch_timeout)
     dynamic, runtime = _subscriptions(wanted, lambda *_: source)
@@ -196,14 +186,7 @@ def rest_bootstrap(xds: str, wanted: BootstrapRequest, identity: Identity | None
 def ads_bootstrap(
     xds: str, wanted: BootstrapRequest, identity: Identity | None = None, *, delta: bool = False
 ) -> Section:
-    """Return the bootstrap of an Envoy that keeps one gRPC stream for everything.
-
-    Args:
-        xds: see `rest_bootstrap`.
-        wanted: what to ask for.
-        identity: of this Envoy.
-        delta: it asks for what changed, instead of for the state of the world.
-    """
+    """Return the bootstrap of an Envoy with one gRPC stream for everything; `xds` is as in `rest_cluster`."""
     identity = identity or Identity()
     source: Section = {
         "resource_api_version": "V3",
@@ -226,16 +209,16 @@ def mirror_bootstrap(
     identity: Identity | None = None,
     xds: str | None = None,
 ) -> Section:
-    """Return the bootstrap of an Envoy that reads mirrored files; those it names must exist before it starts (ENVOY.md E25).
+    """Return the bootstrap of an Envoy that reads mirrored files, which must exist before it starts (ENVOY.md E25).
 
-    No source has a `watched_directory`: each file is moved over the one before, which Envoy notices by itself.
+    No source has a `watched_directory`: each file replaces the previous one by a move, which Envoy detects by itself.
 
     Args:
-        path_of: the file of a type (`cds`, `lds`: name None) or of one resource (`rtds` and its name). Its suffix tells
-            Envoy the format.
-        wanted: what to read.
+        path_of: the file of a type (`cds`, `lds`: name None) or of one resource (`rtds` and its name). Its suffix is
+            the format.
+        wanted: the initial subscriptions.
         identity: of this Envoy.
-        xds: where fsxds listens, for trees whose resources keep pointing there; see `rest_bootstrap`. None: nowhere.
+        xds: where fsxds listens, for resources that keep pointing there; None: nowhere.
     """
 
     def file_source(short_name: str, name: str | None) -> Section:
@@ -247,7 +230,7 @@ def mirror_bootstrap(
 
 
 def files_of(bootstrap: PlainValue) -> tuple[PurePath, ...]:
-    """Return the files that a bootstrap names: Envoy rejects to start when one of them does not exist."""
+    """Return the files in a bootstrap: Envoy does not start if one is missing."""
     if isinstance(bootstrap, list):
         return tuple(path for value in bootstrap for path in files_of(value))
     if not isinstance(bootstrap, dict):
@@ -260,7 +243,6 @@ def files_of(bootstrap: PlainValue) -> tuple[PurePath, ...]:
 def _subscriptions(
     wanted: BootstrapRequest, source_of: Callable[[str, str | None], Section]
 ) -> tuple[Section, Section]:
-    """Return the sections `dynamic_resources` and `layered_runtime`."""
     dynamic: Section = {}
     if wanted.clusters:
         dynamic["cds_config"] = source_of("cds", None)
@@ -270,7 +252,7 @@ def _subscriptions(
         {"name": name, "rtds_layer": {"name": name, "rtds_config": source_of("rtds", name)}}
         for name in wanted.runtime_names
     ]
-    # As soon as one layer is given, Envoy no longer adds the one that its admin page writes to.
+    # If any layer is given, Envoy no longer adds the one that its admin page writes to.
     layers.append({"name": "admin", "admin_layer": {}})
     return dynamic, {"layers": layers}
 
@@ -303,7 +285,7 @@ def _rest_source(initial_fetch_timeout: str) -> Section:
     }
 
 
-# Envoy counts the handshake in. One takes fsxds milliseconds, and after a restart of it all Envoys come at once.
+# This includes the handshake. One takes fsxds milliseconds, and after its restart all Envoys connect at once.
 CONNECT_TIMEOUT = "5s"
 
 _UPSTREAM = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
@@ -311,13 +293,7 @@ _UPSTREAM = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Upstr
 
 @dataclass(frozen=True, slots=True)
 class EnvoyTls:
-    """The files by which an Envoy knows fsxds, and fsxds the Envoy: paths on the Envoy's machine.
-
-    Attributes:
-        ca: who signs the certificate of fsxds.
-        cert: the Envoy's own certificate; None where fsxds asks for none.
-        key: the key to that.
-    """
+    """Files for TLS with fsxds, on the Envoy's machine; `ca` verifies fsxds, and `cert` may be None."""
 
     ca: PurePath
     cert: PurePath | None = None
@@ -325,7 +301,7 @@ class EnvoyTls:
 
 
 def with_tls(bootstrap: Section, tls: EnvoyTls) -> Section:
-    """Return a bootstrap whose Envoy speaks TLS with fsxds; with a unix socket it stays as it is, as fsxds does."""
+    """Return a bootstrap that uses TLS to fsxds, except by a unix socket."""
     static = bootstrap.get("static_resources")
     clusters = static.get("clusters") if isinstance(static, dict) else None
     if not isinstance(clusters, list):
@@ -355,14 +331,13 @@ def _secured(cluster: Section, tls: EnvoyTls) -> Section:
             "private_key": {"filename": str(tls.key)},
         }
         common["tls_certificates"] = [pair]
-    # An address is no name that a client may ask for (RFC 6066, 3).
+    # An address is no server name (RFC 6066, 3).
     context: Section = {"@type": _UPSTREAM, **({} if is_address else {"sni": host}), "common_tls_context": common}
     transport_socket: Section = {"name": "envoy.transport_sockets.tls", "typed_config": context}
     return {**cluster, "connect_timeout": CONNECT_TIMEOUT, "transport_socket": transport_socket}
 
 
 def _host_of(cluster: PlainValue) -> str | None:
-    """Return the host that a cluster with one endpoint leads to; None for a unix socket."""
     if isinstance(cluster, list):
         return next((host for each in cluster if (host := _host_of(each)) is not None), None)
     if not isinstance(cluster, dict):
@@ -384,7 +359,7 @@ _GLOBS: dict[str, ResourceType] = {BY_SHORT_NAME[name].message_type: BY_SHORT_NA
 
 
 def read_collection(text: str, authority: str) -> ResourceName:
-    """Return the name of a collection: a list by its path alone, or by its name, or a glob. Raises UsageError."""
+    """Read a list, by its path or name, or a glob. Raises UsageError."""
     try:
         name = ResourceName.parse(
             text if is_structured(text) else f"xdstp:///{LIST.message_type}/{quote(text)}", authority
@@ -398,12 +373,9 @@ def read_collection(text: str, authority: str) -> ResourceName:
 
 
 def with_lists(section: Section, names: Iterable[ResourceName], path_of: Callable[[str], PurePath]) -> Section:
-    """Return a bootstrap for mirrored files in which a list collection is read in place of all listeners.
+    """Return a bootstrap for mirrored files that reads a list collection in place of all listeners.
 
-    Args:
-        section: the bootstrap.
-        names: of one list at most.
-        path_of: returns the absolute path of the file of a list, by its name.
+    `path_of` returns the absolute path of a list's file.
 
     Raises:
         UsageError: there are several, or globs.
@@ -421,7 +393,7 @@ def with_lists(section: Section, names: Iterable[ResourceName], path_of: Callabl
 
 
 def with_globs(section: Section, names: Iterable[ResourceName]) -> Section:
-    """Return a bootstrap for an aggregated stream in which globs are asked for in place of all of their type.
+    """Return a bootstrap for an aggregated stream that requests globs in place of all resources of their types.
 
     Raises:
         UsageError: there are several of a type, or lists.

@@ -1,6 +1,6 @@
-"""Read the descriptors of an Envoy executable, as `--descriptors` takes them: the API of an Envoy that is not at hand.
+"""Reads the descriptors of an Envoy executable, for `--descriptors` on other machines.
 
-`python -m fsxds.envoy.envoy_descriptors ENVOY > FILE` runs nothing; the executable may be one for another machine.
+`python -m fsxds.envoy.envoy_descriptors ENVOY > FILE` runs nothing; the executable may be for another machine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fsxds.api.descriptors import read_descriptors
 
 
 def envoy_descriptors(executable: Path) -> bytes:
-    """Return a serialized FileDescriptorSet of all that an Envoy executable speaks.
+    """Return a serialized FileDescriptorSet of an Envoy's API.
 
     Raises:
         ApiError: the file is no Envoy.

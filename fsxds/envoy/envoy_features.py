@@ -1,7 +1,7 @@
-"""Ask an Envoy executable once what it has: it runs for a second, binds no port and calls nobody.
+"""Asks an Envoy executable once for its features: it runs for a second, binds no port and makes no calls.
 
-Listeners that each try one thing out are put into a file that the Envoy reads; its admin, on a socket in a folder of our
-own, shows of each whether it was rejected and why (ENVOY.md E65).
+Listeners that each probe one feature are put into a file that the Envoy reads; its admin page, on a socket in a private
+folder, shows for each whether it was rejected and why (ENVOY.md E65).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATIENCE_S = 20.0
 
 _TYPE = "type.googleapis.com/envoy.extensions."
 _NETWORK = f"{_TYPE}filters.network."
-# What may be the name of a command, of a curve or of a cipher stands in the executable; some short ones do not.
+# Names of commands, curves and ciphers stand in the executable, except some short ones.
 _TEXT = re.compile(rb"\x00([A-Za-z][A-Za-z0-9_-]{2,60})(?=\x00)")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]+")
 _MORE_NAMES = {"CEL", "XFCC_VALUE", "REQ", "RESP"}
@@ -40,11 +40,11 @@ _MORE_GROUPS = {"P-256", "P-384", "P-521", "secp256r1", "X25519", "x25519", "MLK
 _CIPHER = re.compile(r"(?:PSK-|DES-|AES\d|ECDHE-)[A-Z0-9-]{6,40}|TLS_(?:RSA|PSK|ECDHE)_[A-Z0-9_]{6,50}")
 
 Probe: TypeAlias = dict[str, Any]
-"""A listener that tries one thing out, all but its name and its address."""
+"""A listener that probes one feature, without its name and address."""
 
 
 def read_features(executable: Path) -> Features:
-    """Return what an Envoy has.
+    """Return the features of an Envoy.
 
     Raises:
         ApiError: it cannot be run, or does not answer as Envoy does.
@@ -80,7 +80,6 @@ def _written(name: str) -> tuple[str, str, str]:
 
 
 def _command(name: str, answers: Mapping[str, str]) -> Command:
-    """Read from what was taken whether a command takes parameters and a length."""
     plain, (with_parameters, with_length, with_both) = f"%{name}%", _written(name)
     needs = re.search("requires param|cannot be empty|not supported type|subcommand|EOF", answers[plain])
     rejected = re.search("does not (?:take any|allow)", answers[with_length] + answers[with_both])
@@ -88,7 +87,7 @@ def _command(name: str, answers: Mapping[str, str]) -> Command:
 
 
 def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str, str]:
-    """Find the names of curves that stand for one group: no group may be chosen twice."""
+    """Find the curve names that stand for one group: no group may be chosen twice."""
     group_of: dict[str, str] = {}
     for curve in curves:
         group_of[curve] = next((group_of[other] for other in group_of if answers[f"{other}:{curve}"]), curve)
@@ -96,17 +95,17 @@ def _same_groups(curves: Sequence[str], answers: Mapping[str, str]) -> dict[str,
 
 
 def _terminal(executable: Path, extensions: Extensions) -> dict[str, bool]:
-    """Find out which filters end a chain, of those that can be made without settings."""
+    """Find out which filters end a chain, if they need no settings."""
     probes = {one: _http([_plain(one)]) for one in _types(extensions, "envoy.filters.http")}
     network = _types(extensions, "envoy.filters.network")
-    # Of one of these Envoy crashes where it has no settings.
+    # Envoy crashes of these without settings.
     probes |= {one: _listener([_plain(one)]) for one in network if not one.endswith("HttpConnectionManager")}
     answers = _run_probes_in_parts(executable, probes)
     return {one: not answer for one, answer in answers.items() if not answer or "terminal" in answer}
 
 
 def _run_probes_in_parts(executable: Path, probes: Mapping[str, Probe]) -> dict[str, str]:
-    """Ask about all probes but those that Envoy crashes of."""
+    """Run all probes that do not crash Envoy."""
     try:
         return _run_probes(executable, probes)[2]
     except ApiError:
@@ -163,7 +162,7 @@ def _http(filters: list[Any]) -> Probe:
 
 
 def _run_probes(executable: Path, probes: Mapping[str, Probe]) -> tuple[str, Extensions, dict[str, str]]:
-    """Return the version, the extensions, and why each probe was rejected: "" for what was taken."""
+    """Return the version, the extensions, and each probe's rejection: "" if it was accepted."""
     with TemporaryDirectory(prefix="fsxds-ask-") as name:
         folder = Path(name)
         keys = list(probes)
@@ -230,8 +229,6 @@ def _running(executable: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]
 
 
 class _Connection(http.client.HTTPConnection):
-    """Speaks HTTP over a unix socket."""
-
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=PATIENCE_S)
         self._path = path
@@ -244,7 +241,6 @@ class _Connection(http.client.HTTPConnection):
 
 
 def _wait_for_admin(process: subprocess.Popen[bytes], path: Path) -> _Connection:
-    """Wait until Envoy has read its listeners."""
     deadline = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < deadline:
         admin = _Connection(path)

@@ -1,6 +1,6 @@
-"""Log lines about a local Envoy: its addresses, what it ACKed and NACKed, and what it logs itself.
+"""Log lines about a local Envoy: its addresses, ACKs, NACKs and own log.
 
-Reasons and log lines of Envoy can hold keys, so all of them are masked before they are written.
+Reasons and log lines of Envoy can hold keys, so all are masked before they are written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fsxds.model.resource_types import ResourceType
 from fsxds.model.values import PlainValue, TypeUrl
 from fsxds.observe.internal_errors import RepeatLimit
 
-# Lines of Envoy's log to pass on in ten seconds: when a server is gone, Envoy logs it for each of its subscriptions.
+# The number of Envoy's log lines to pass on in ten seconds: when a server is gone, Envoy logs it per subscription.
 MOST_LINES = 20
 
 _LEVELS_OF_ENVOY = {"": Level.WARNING, "warning": Level.WARNING, "error": Level.ERROR, "critical": Level.ERROR}
@@ -28,10 +28,10 @@ _LEVELS_OF_ENVOY = {"": Level.WARNING, "warning": Level.WARNING, "error": Level.
 _REPORTED_AS_NACK = re.compile(
     r"\bconfig (?:for \S+ )?(?:rejected|update (?:rejected|failure))|config for \S+ rejected"
 )
-# Envoy's first line, and its line on SIGTERM: what it logs from then on is about its end.
+# Envoy's first line, and its line on SIGTERM, after which it logs only about its end.
 _STARTED = "initializing epoch"
 _STOPPED = "caught ENVOY_SIGTERM"
-# What every Envoy of `fsxds dev` logs, whatever the tree.
+# Lines that every Envoy of `fsxds dev` logs, whatever the tree.
 _ALWAYS = re.compile(
     r"no configured limit to the number of allowed active|Usage of the deprecated runtime key overload"
 )
@@ -40,10 +40,7 @@ _ALWAYS = re.compile(
 class LocalEnvoyLog:
     """An `EnvoyObserver` that writes log lines.
 
-    Args:
-        write: takes the lines.
-        nacked: is called with each type of which Envoy NACKed an update.
-        now_s: a monotonic clock, in seconds.
+    `nacked` is called with each type with a NACKed update; `now_s` is a monotonic clock.
     """
 
     def __init__(
@@ -66,14 +63,14 @@ class LocalEnvoyLog:
         return self._has_reported
 
     def envoy_started(self, admin: str, listeners: Sequence[Listening]) -> None:
-        """Report where Envoy's admin page is, and where it listens for traffic."""
+        """Report Envoy's admin page and its listeners."""
         self._has_reported = True
         details: dict[str, PlainValue] = {"admin": admin, "listeners": _addresses(listeners)}
         self._write(LogLine(Level.INFO, "envoy_started", f"Envoy runs; admin: http://{admin}", details))
         self.envoy_listens(listeners)
 
     def envoy_listens(self, listeners: Sequence[Listening]) -> None:
-        """Report where traffic goes."""
+        """Report the addresses for traffic."""
         text = ", ".join(f"{listener.name} on {listener.address}" for listener in listeners) or "no listener yet"
         self._write(LogLine(Level.INFO, "envoy_listens", f"traffic: {text}", {"listeners": _addresses(listeners)}))
 
@@ -85,7 +82,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.INFO, "envoy_acked", text, details))
 
     def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
-        """Report what Envoy NACKed, why, and where that is written."""
+        """Report a NACK, its reason, and its place in the files."""
         self._nacked(nack.resource_type.type_url)
         places = [str(origin) for origin in nack.origins]
         name = f' "{nack.resource_name}"' if nack.resource_name else ""
@@ -103,7 +100,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.ERROR, "envoy_nacked", text, details))
 
     def envoy_pending(self, pending: InProgress, unready: Sequence[str], elapsed_s: float) -> None:
-        """Report what is not in effect after a long time, and what Envoy waits for by its own account."""
+        """Report the parts not yet in effect, and the targets that Envoy waits for."""
         names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in pending.scopes]
         missing = f"; not there yet: {some_of(names)}" if names else ""
         warm = (
@@ -121,7 +118,7 @@ class LocalEnvoyLog:
         self._write(LogLine(Level.WARNING, "envoy_pending", text, details))
 
     def envoy_logged(self, line: EnvoyLogLine) -> None:
-        """Pass on what Envoy itself logs as a warning or an error, unless `envoy_nacked` reports it with its place."""
+        """Pass on Envoy's warnings and errors, unless `envoy_nacked` reports them."""
         if line.message == _STOPPED or line.message.startswith(_STARTED):
             self._is_stopping = line.message == _STOPPED
         level = None if self._is_stopping else _LEVELS_OF_ENVOY.get(line.level)
@@ -135,10 +132,10 @@ class LocalEnvoyLog:
         self._write(LogLine(level, "envoy_logged", text, {"logger": line.logger}))
 
     def envoy_ended(self, ended: EndedEnvoy) -> None:
-        """Report that Envoy ended, with the end of its log where nothing of it was passed on."""
+        """Report that Envoy ended, with the end of its log if no line was passed on."""
         self._has_reported = True
         how = f"was ended by signal {-ended.status}" if ended.status < 0 else f"ended with status {ended.status}"
-        # A key may go over several lines, so they are looked at as one text.
+        # A key may span several lines, so they are masked as one text.
         tail = "" if self._has_logged else mask_reason("\n".join(ended.tail))
         for message in tail.splitlines():
             self._write(LogLine(Level.ERROR, "envoy_logged", f"Envoy logged: {shortened(message)}"))

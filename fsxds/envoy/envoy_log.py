@@ -1,7 +1,7 @@
-"""Read Envoy's log: rejected updates of a running Envoy, and the failure of a validating one (pure).
+"""Reads Envoy's log: rejected updates of a running Envoy, and failures of a validating one (pure).
 
-`LOG_ARGUMENTS` make Envoy write one line for each message. A validating Envoy names the resource at fault only sometimes;
-its log at level debug also shows which resources it had accepted before, and which it was working on (`_Progress`).
+`LOG_ARGUMENTS` make Envoy write one line per message. A validating Envoy names the faulty resource only sometimes; its
+log at level debug also shows which resources it had accepted before, and the current one (`_Progress`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fsxds.model.resources import Origin, Resource
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.messages import without_message
 
-# Arguments that make Envoy log one line per message, `level logger message`, with escapes in the message.
+# Arguments for one line per message, `level logger message`, with escapes in the message.
 LOG_ARGUMENTS = ("--log-format", "%l %n %v", "--log-format-escaped")
 
-# `cds: cluster 'a' config rejected: why`: names the resource, so it goes before what is said of the whole update.
+# `cds: cluster 'a' config rejected: why`: names the resource, so it precedes reasons for the whole update.
 _OF_RESOURCE = re.compile(
     r"(?P<type>cds|lds): (?:cluster|listener) '(?P<name>.*?)' config rejected: (?P<reason>.*)", re.DOTALL
 )
@@ -32,7 +32,7 @@ _CONTROL = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 @dataclass(frozen=True, slots=True)
 class EnvoyLogLine:
-    """One line of Envoy's log; `level` is empty for what it printed before logging was set up."""
+    """One line of Envoy's log; `level` is empty before logging was set up."""
 
     level: str
     logger: str
@@ -44,10 +44,10 @@ class LoggedRejection:
     """Why Envoy rejected an update.
 
     Attributes:
-        reason: in Envoy's words, without the message that it rejected.
-        type_url: None where the log does not name it, as for files.
-        resource_name: None for an update as a whole.
-        is_failure: the update could not even be read, which Envoy counts as `update_failure`.
+        reason: in Envoy's words, without the rejected message.
+        type_url: None if the log does not name it, as for files.
+        resource_name: None for a whole update.
+        is_failure: the update could not be read, which Envoy counts as `update_failure`.
     """
 
     reason: str
@@ -57,7 +57,7 @@ class LoggedRejection:
 
 
 def read_log_line(line: str) -> EnvoyLogLine:
-    """Read a line that was written as `LOG_ARGUMENTS` say; any other line is all message."""
+    """Read a line in the format of `LOG_ARGUMENTS`; any other line is all message."""
     level, _, rest = line.partition(" ")
     logger, _, message = rest.partition(" ")
     if level not in {"trace", "debug", "info", "warning", "error", "critical"}:
@@ -74,7 +74,7 @@ def _unescape(text: str) -> str:
 
 
 def read_rejection(message: str) -> LoggedRejection | None:
-    """Read the message of a log line, None if it is no complaint about an update."""
+    """Read the rejection in a log message, None if it has none."""
     if match := _OF_RESOURCE.match(message):
         return LoggedRejection(without_message(match["reason"]), BY_SHORT_NAME[match["type"]].type_url, match["name"])
     if match := _OF_POLL.match(message):
@@ -86,7 +86,7 @@ def read_rejection(message: str) -> LoggedRejection | None:
 
 
 def origin_of(reason: str, resources: Iterable[Resource]) -> Origin | None:
-    """Return where the resource was written whose name stands in a reason: the longest such name; None for none."""
+    """Return the origin of the resource with the longest name in a reason, if any."""
     named = [one for one in resources if one.name and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", reason)]
     return max(named, key=lambda one: len(one.name)).origin if named else None
 
@@ -94,7 +94,7 @@ def origin_of(reason: str, resources: Iterable[Resource]) -> Origin | None:
 _REASON = re.compile(r"error initializing configuration '.*?': (?P<reason>.*)", re.DOTALL)
 _PLACE = re.compile(r"StaticResourcesValidationError\.(?P<list>Clusters|Listeners|Secrets)\[(?P<index>\d+)\]")
 _LOADING = re.compile(r"loading (\d+) (static secret|cluster|listener)\(s\)")
-# Clusters are all created before any is added, and what was created is destroyed in the end.
+# Clusters are all created before any is added, and the created ones are destroyed in the end.
 _CLUSTER_DONE = re.compile(r"init manager Cluster (?P<name>.*) destroyed$", re.DOTALL)
 _CLUSTER_BEGUN = re.compile(r"init manager Cluster (?P<name>.*) initializing$", re.DOTALL)
 _LISTENER_DONE = re.compile(r"add (?:active|warming) listener: name=(?P<name>.*), original_hash=", re.DOTALL)
@@ -104,12 +104,11 @@ _SECRET_BEGUN = re.compile(r"^static secret #(?P<index>\d+):")
 
 @dataclass(frozen=True, slots=True)
 class ValidationFailure:
-    """Envoy rejected a bootstrap.
+    """Envoy rejected a bootstrap, for a `reason` in its words.
 
     Attributes:
-        reason: in its own words, without the message that it rejected.
-        suspect: the resource that it was probably busy with, None where it is unknown.
-        proven: resources that it had taken before.
+        suspect: the resource that it was probably reading; None if unknown.
+        proven: resources that it had accepted before.
     """
 
     reason: str
@@ -118,7 +117,7 @@ class ValidationFailure:
 
 
 def read_failure(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> ValidationFailure:
-    """Read why a bootstrap was rejected from a log that is written as `LOG_ARGUMENTS` say, at level debug."""
+    """Read the reason for a rejected bootstrap from a log at level debug."""
     progress = _Progress(rendering)
     reason = ""
     for line in lines:
@@ -135,7 +134,7 @@ def read_failure(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> Validat
 
 
 class _Progress:
-    """Where Envoy is in a bootstrap: secrets come first, then all clusters but EDS', then those, then listeners."""
+    """Secrets come first, then all clusters but EDS', then those, then listeners."""
 
     def __init__(self, rendering: Rendering) -> None:
         self._secrets = rendering.secrets
@@ -151,7 +150,6 @@ class _Progress:
         self.proven: set[Member] = set()
 
     def read(self, message: str) -> None:
-        """Take one more message."""
         if match := _LOADING.match(message):
             self._stage = match[2]
         elif match := _CLUSTER_DONE.match(message):
@@ -164,7 +162,7 @@ class _Progress:
             self._index = int(match["index"])
 
     def fail(self) -> None:
-        """Take note that Envoy gives up; what is destroyed from now on was whole."""
+        """Note that Envoy gives up; clusters destroyed from now on were complete."""
         self._has_failed = True
 
     def _receive_destroyed(self, name: str) -> None:
@@ -179,7 +177,6 @@ class _Progress:
             self.proven.add(member)
 
     def suspect(self) -> Member | None:
-        """Return what Envoy is busy with."""
         if self._stage == "static secret":
             return self.member_at("Secrets", self._index)
         if self._stage == "listener":
@@ -193,14 +190,13 @@ class _Progress:
         return next(iter(self._layers), None)
 
     def member_at(self, list_name: str, index: int) -> Member | None:
-        """Return what a part of the bootstrap stands for."""
         lists = {"Secrets": self._secrets, "Clusters": self._clusters.values(), "Listeners": self._listeners.values()}
         members = list(lists[list_name])
         return members[index] if index < len(members) else None
 
 
 def counts_differ(lines: Iterable[EnvoyLogLine], rendering: Rendering) -> bool:
-    """Return whether Envoy did not read all of a bootstrap: of a binary one that it cannot parse it takes what it can (ENVOY.md E63)."""
+    """Return whether Envoy read only a part, as of an invalid binary bootstrap (ENVOY.md E63)."""
     wanted = {
         "static secret": len(rendering.secrets),
         "cluster": len(rendering.clusters),

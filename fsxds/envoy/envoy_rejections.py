@@ -1,7 +1,7 @@
-"""What a validating Envoy rejected, as problems: the reason in plain words, the field, the place in the file (pure).
+"""Rejections of a validating Envoy as problems: the reason in plain words, the field, the place (pure).
 
-A broken constraint names its field by a chain of messages; every other reason quotes a value or a name, which is searched
-for in the resource. A reason that depends on the machine (a file, a library) is reported as undecided.
+A broken constraint names its field by a chain of messages; every other reason quotes a value or a name, which is
+searched for in the resource. A reason that depends on the machine (a file, a library) is reported as undecided.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class EnvoyRejection:
     """Why Envoy rejects a resource.
 
     Attributes:
-        resource: None where it could not be found out which it is.
+        resource: None if unknown.
         reason: in Envoy's words.
-        others: resources without which it would be taken.
-        is_certain: False where Envoy would load code or data that is not on this machine.
+        others: resources without which it would be accepted.
+        is_certain: False if Envoy would load code or data that is not on this machine.
     """
 
     resource: Resource | None
@@ -43,27 +43,27 @@ class EnvoyRejection:
 
 
 LONGEST_REASON = 500
-# Shorter pieces of a secret are words that may stand anywhere.
+# Shorter pieces of a secret are words that may occur anywhere.
 SHORTEST_SECRET = 4
 
 _CONSTRAINT = re.compile(r"Proto constraint validation failed \((?P<chain>.*)\)", re.DOTALL)
 _CAUSE = " | caused by "
-# Said of static listeners only; the problem is at the listener anyway.
+# Only of static listeners; the problem is at the listener anyway.
 _LISTENER = re.compile(r"^error adding listener(?: named)?(?: '[^']*')?: ")
-# What an Envoy says of EDS that gets from a server what another says of a static cluster.
+# The reason for EDS from a server, and that for a static cluster.
 _LEDS = re.compile(r"LEDS is only supported when EDS is used\..*", re.DOTALL)
 _LEDS_BESIDE_LIST = "a ClusterLoadAssignment cannot include both LEDS and a list of endpoints"
 _LINK = re.compile(r"(\w+)ValidationError\.([^:]+): ")
 _STATIC_NAME = re.compile(rf"{STAND_IN}/")
 
-# Reasons that lie in the machine or the bootstrap of an Envoy, and may not be given on the one that it is for.
+# Reasons that lie in Envoy's machine or bootstrap, and may not hold on the target machine.
 _MACHINE = re.compile(
     r"[Uu]nable to (?:open|read)|[Ff]ailed to (?:open|read)|No such file|Permission denied|existing path in the system"
     r"|[Ii]nvalid path: |cannot open shared object|[Ff]ailed to load dynamic module|module '[^']*' not found"
     r"|[Cc]annot bind|Cannot assign requested|[Nn]etwork namespace|[Bb]ootstrap extension"
 )
 
-# What helps, by what Envoy says; the first that is found counts.
+# Remedies by Envoy's words; the first match counts.
 _REMEDIES = tuple(
     (re.compile(pattern), remedy)
     for pattern, remedy in (
@@ -109,21 +109,19 @@ _DEFAULT_REMEDY = "change what Envoy names; its API reference says what it may b
 
 
 def remedy_for(reason: str) -> str:
-    """Return what to do about a reason."""
+    """Return the remedy for a reason."""
     return next((remedy for pattern, remedy in _REMEDIES if pattern.search(reason)), _DEFAULT_REMEDY)
 
 
 def depends_on_machine(reason: str) -> bool:
-    """Return whether a reason speaks of what only the machine of an Envoy can tell, and not of the resource."""
+    """Return whether a reason depends on Envoy's machine, not on the resource."""
     return _MACHINE.search(reason) is not None
 
 
 def plain_reason(reason: str, secrets: Collection[str] | None = None) -> str:
-    """Return a reason in one line, without what we made for the question, the chain to the field, and secrets.
+    """Return a reason in one line, without stand-ins, the chain to the field, and secrets.
 
-    Args:
-        reason: what Envoy said.
-        secrets: the texts of the resource that nobody may see; None where it is not known which it is.
+    `secrets` belong to the resource; None if it is unknown.
     """
     short = _STATIC_NAME.sub("", as_if_served(reason))
     short = _CONSTRAINT.sub(lambda match: _LINK.sub("", match["chain"].rpartition(_CAUSE)[2]), short)
@@ -135,18 +133,18 @@ def plain_reason(reason: str, secrets: Collection[str] | None = None) -> str:
     }
     for piece in sorted(lines, key=len, reverse=True):
         short = short.replace(piece, HIDDEN)
-    # Behind the first line some versions of Envoy print what they refuse.
+    # After the first line some versions of Envoy print the rejected message.
     short = mask_reason(" ".join(short.strip().partition("\n")[0].split()), secrets)
     return short if len(short) <= LONGEST_REASON else short[: LONGEST_REASON - 1] + "…"
 
 
 def as_if_served(reason: str) -> str:
-    """Return a reason without the listener that it begins with, as it would be said of what is served."""
+    """Return a reason without the listener in front, as for a served resource."""
     return _LEDS.sub(_LEDS_BESIDE_LIST, _LISTENER.sub("", reason))
 
 
 def constraint_chain(reason: str) -> tuple[tuple[str, str], ...]:
-    """Return the way to a field that breaks its rule, `(("Cluster", "HealthChecks[0]"), …)`; empty for other reasons."""
+    """Return the path to a broken rule, `(("Cluster", "HealthChecks[0]"), ...)`; empty for other reasons."""
     match = _CONSTRAINT.search(reason)
     causes = match["chain"].split(_CAUSE) if match else []
     links = map(_LINK.match, causes)
@@ -154,7 +152,7 @@ def constraint_chain(reason: str) -> tuple[tuple[str, str], ...]:
 
 
 _STEP = re.compile(r"(\w+)(?:\[([^\]]*)\])?")
-# What may be a value or a name: texts in quotes, and words.
+# Possible values and names: texts in quotes, and words.
 _QUOTED = re.compile(r"(?<!\w)'([^']+)'|\"([^\"]+)\"|<([^>]+)>")
 _WORD = re.compile(r"[^\s'\"]+")
 _SHORTEST_WORD = 3
@@ -171,12 +169,9 @@ _REPEATED = re.compile("[Dd]uplicate|[Oo]nly unique|already|[Mm]ore than one")
 
 
 def field_named(reason: str, plain: PlainValue, message_type: str) -> FieldPath:
-    """Return the path of the field that a reason speaks of, as far as it leads; empty where it names none.
+    """Return the path of the field in a reason, as far as it leads; may be empty.
 
-    Args:
-        reason: in Envoy's words, whole.
-        plain: the resource as snake_case JSON.
-        message_type: the full name of its type.
+    `plain` is the resource as snake_case JSON.
     """
     chain = constraint_chain(reason)
     if chain:
@@ -186,7 +181,7 @@ def field_named(reason: str, plain: PlainValue, message_type: str) -> FieldPath:
 
 
 def _follow(chain: tuple[tuple[str, str], ...], plain: PlainValue, message_type: str) -> FieldPath:
-    """Follow the way to a broken rule from where it enters the resource, or something packed in it."""
+    """Follow the path to a broken rule from its start in the resource, or in an Any."""
     own_name = message_type.rpartition(".")[2]
     starts = [number for number, (owner, _) in enumerate(chain) if owner == own_name]
     if starts:
@@ -222,7 +217,7 @@ def _snake(name: str) -> str:
 
 
 def _of_hint(reason: str, parts: _Parts) -> FieldPath:
-    """Return the path of the last value of the sort that a reason speaks of without quoting it."""
+    """Return the path of the last value of an unquoted kind that a reason names."""
     for pattern, value in _HINTS:
         if pattern.search(reason):
             return next((path for path, part in reversed(parts) if isinstance(part, str) and value.match(part)), ())
@@ -230,7 +225,7 @@ def _of_hint(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _of_value(reason: str, parts: _Parts) -> FieldPath:
-    """Return the path of a value or a key that is quoted: the first such, or the last of those that stand twice."""
+    """Return the path of a quoted value or key: the first, or the last one if repeated."""
     places: dict[str, list[FieldPath]] = {}
     quoted = set(_quoted(reason))
     for path, part in parts:
@@ -249,7 +244,7 @@ def _of_value(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _of_key(reason: str, parts: _Parts) -> FieldPath:
-    """Return the path of a field whose name stands in the reason, or of a text that such a name is a part of."""
+    """Return the path of a field named in the reason, or of a text with a named command."""
     words = " ".join(re.findall(r"\w+", reason)).lower()
     for path, _ in parts:
         if path and isinstance(path[-1], str) and "_" in path[-1]:
@@ -262,10 +257,9 @@ def _of_key(reason: str, parts: _Parts) -> FieldPath:
 
 
 def _pieces(reason: str) -> Iterator[str]:
-    """Yield what may be a value, that in quotes before bare words."""
     quoted = _quoted(reason)
     yield from quoted
-    # What is quoted without quotes, after a colon: `missing ): (a`.
+    # Quoted without quotes, after a colon: `missing ): (a`.
     yield from (reason[match.end() :] for match in re.finditer(": ", reason))
     for text in quoted:
         yield text.rpartition(":")[0]
@@ -301,11 +295,11 @@ REJECTS = "envoy-rejects"
 UNDECIDED = "envoy-undecided"
 
 Read: TypeAlias = Callable[[PurePosixPath], bytes | None]
-"""The content of a file of the tree, None where it cannot be read."""
+"""Returns the content of a file of the tree, None if it cannot be read."""
 
 
 class ProblemWriter:
-    """Makes problems of rejections; it reads the files that they come from."""
+    """Turns rejections into problems; it reads their files."""
 
     def __init__(self, catalogue: Catalogue, read: Read) -> None:
         self._catalogue = catalogue
@@ -314,7 +308,7 @@ class ProblemWriter:
         self._read = read
 
     def problem(self, rejection: EnvoyRejection) -> Problem:
-        """Return what Envoy rejects, and where that was written."""
+        """Return a rejection as a problem at its place."""
         resource = rejection.resource
         if resource is None:
             remedy = "check its files one by one to find out which of them it is"
@@ -339,7 +333,6 @@ class ProblemWriter:
             return {}
 
     def _place(self, resource: Resource, field_path: FieldPath) -> tuple[int, int, FieldPath]:
-        """Return line, column and path as the author wrote them."""
         origin = resource.origin
         row, content = format_of(origin.path), self._read(origin.path)
         if row is None or content is None or row.locate is None:
@@ -365,7 +358,6 @@ def _inner(value: PlainValue, path: FieldPath) -> PlainValue:
 
 
 def _beside(others: tuple[Resource, ...]) -> str:
-    """Name the resources without which there would be no problem."""
     if not others:
         return ""
     named = (f'"{other.name}" at {other.origin}' for other in others)

@@ -1,7 +1,7 @@
-"""Keep an Envoy running beside the store, and report what becomes of each snapshot.
+"""Keeps an Envoy running beside the store, and reports its status on each snapshot.
 
-`run_envoy` starts it, and starts another one when a snapshot needs more than its bootstrap asks for. `Follower` looks at
-one Envoy until the current snapshot is in effect, or a newer one is published.
+`run_envoy` starts it, and starts another one when a snapshot needs more than its bootstrap subscribes to. `Follower`
+watches one Envoy until the current snapshot is in effect, or a newer one is published.
 """
 
 from __future__ import annotations
@@ -23,37 +23,38 @@ from fsxds.model.resource_types import ResourceType
 from fsxds.model.resources import Snapshot
 from fsxds.runtime.store import SnapshotStore
 
-# Asking more often slows Envoy itself down; of an Envoy with many statistics, an answer takes its time.
+# More frequent requests slow Envoy down; an Envoy with many statistics takes long to answer.
 POLL_S = 0.05
 SHARE_OF_TIME = 0.1
-# How often to look when there is no hurry any more: a NACKed update may be fixed.
+# How often to look when it is no longer urgent: a NACKed update may be fixed.
 SLOW_POLL_S = 1.0
-# After this time without an ACK or NACK, report what is missing; then at three times that age, and every half minute.
+# After this time without an ACK or NACK, missing parts are reported; then at three times that age, and every half
+# minute.
 LONG_S = 3.0
 LONGEST_SILENCE_S = 30.0
-# A NACK is reported once it was seen so often: twice, so that its log line has arrived; and for half a
-# second after another NACK, whose update fsxds may have offered again just before.
+# The sightings of a NACK before it is reported: two, so that its log line has arrived; and half a second of them after
+# another NACK, whose update fsxds may have offered again just before.
 SIGHTINGS = 2
 SIGHTINGS_AFTER_NACK = 10
 
 
 class EnvoyObserver(Protocol):
-    """Receives what happens to a local Envoy."""
+    """Receives the events of a local Envoy."""
 
     def envoy_started(self, admin: str, listeners: tuple[Listening, ...]) -> None:
-        """Envoy runs: where its admin page is, and where it listens for traffic."""
+        """Envoy runs, with this admin page and these addresses for traffic."""
 
     def envoy_acked(self, types: tuple[ResourceType, ...], elapsed_s: float) -> None:
-        """The current snapshot is in effect; `types` are those of which Envoy took something new."""
+        """The current snapshot is in effect; `types` are those with new resources."""
 
     def envoy_nacked(self, nack: EnvoyNack, elapsed_s: float) -> None:
         """Envoy NACKed a part of the current snapshot."""
 
     def envoy_pending(self, waiting: InProgress, unready: tuple[str, ...], elapsed_s: float) -> None:
-        """The current snapshot is not in effect after a long time; `unready` is what Envoy says it waits for."""
+        """The current snapshot is late; `unready` are the targets that Envoy waits for."""
 
     def envoy_listens(self, listeners: tuple[Listening, ...]) -> None:
-        """The addresses for traffic are others than before."""
+        """The addresses for traffic have changed."""
 
     def envoy_ended(self, ended: EndedEnvoy) -> None:
         """Envoy ended without being asked to."""
@@ -61,7 +62,7 @@ class EnvoyObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EnvoyView:
-    """What can be seen of one Envoy: its admin page, its log, and what knows whether it took a snapshot."""
+    """Admin page, log and ACKs of one Envoy."""
 
     admin: AdminPage
     log: EnvoyLog
@@ -69,13 +70,7 @@ class EnvoyView:
 
 
 class Follower:
-    """Follows one Envoy from snapshot to snapshot.
-
-    Args:
-        store: holds the snapshots that Envoy is served.
-        insight: what can be seen of it.
-        observer: receives what happens.
-    """
+    """Follows one Envoy from snapshot to snapshot."""
 
     def __init__(self, store: SnapshotStore, insight: EnvoyView, observer: EnvoyObserver) -> None:
         self._store = store
@@ -83,18 +78,16 @@ class Follower:
         self._log = insight.log
         self._acks = insight.acks
         self._observer = observer
-        # As they were when the current snapshot was not there yet.
+        # The state before the current snapshot.
         self._before: Statistics = {}
         self._log_length = 0
         self._listeners: tuple[Listening, ...] = ()
         self._is_live = False
 
     async def follow(self, snapshot: Snapshot, seen_s: float) -> None:
-        """Report what becomes of a snapshot; return when Envoy has it in effect, or when there is a newer one.
+        """Report on a snapshot until it is in effect or superseded.
 
-        Args:
-            snapshot: the snapshot.
-            seen_s: reading of the event loop's clock when it was published.
+        `seen_s` is the event loop's clock when it was published.
         """
         was_nacked = self._acks.begin(snapshot)
         loop = asyncio.get_running_loop()
@@ -104,7 +97,7 @@ class Follower:
             length = self._log.length
             asked_s = trial.elapsed_s
             statistics = await self._admin.statistics()
-            # An answer that crossed with a newer snapshot may already hold what became of that one.
+            # An answer that crossed with a newer snapshot may already reflect that one.
             if statistics is not None and self._store.current is snapshot:
                 self._before, self._log_length = statistics, length
                 if await self._is_over(trial, before, log_length):
@@ -112,7 +105,6 @@ class Follower:
             await self._pause(trial, trial.elapsed_s - asked_s)
 
     async def _is_over(self, trial: SnapshotProgress, before: Statistics, log_length: int) -> bool:
-        """Report what is new by the last statistics; return whether the snapshot is in effect."""
         logged = read_rejections(self._log, log_length)
         status, reasons = self._acks.status(before, self._before, logged)
         for nack in trial.receive_status(status, reasons):
@@ -132,7 +124,6 @@ class Follower:
         return isinstance(status, InEffect)
 
     async def _look_whether_live(self) -> None:
-        """Report where Envoy listens as soon as its start is over."""
         if not self._is_live and await self._admin.is_live():
             self._is_live = True
             self._listeners = await self._admin.listeners() or ()
@@ -145,7 +136,6 @@ class Follower:
             self._observer.envoy_listens(listeners)
 
     async def _pause(self, trial: SnapshotProgress, answer_took_s: float) -> None:
-        """Wait until it is time to look again, or until there is a newer snapshot."""
         pause_s = SLOW_POLL_S if trial.is_reported else max(POLL_S, answer_took_s / SHARE_OF_TIME)
         try:
             async with asyncio.timeout(pause_s):
@@ -155,13 +145,9 @@ class Follower:
 
 
 class SnapshotProgress:
-    """One snapshot before Envoy: for how long, and what was reported of it.
+    """The age of one snapshot, and the reports on it.
 
-    Args:
-        snapshot: the snapshot.
-        clock: reads the time in seconds.
-        since_s: when it was published by that clock; None for now.
-        was_nacked: something of the snapshot before was.
+    `since_s` is the publication by `clock`, None for now; `was_nacked` concerns the previous snapshot.
     """
 
     def __init__(
@@ -201,7 +187,7 @@ class SnapshotProgress:
         return new
 
     def is_silent_for_long(self) -> bool:
-        """Return whether to report again what is pending: never more than half a minute after the last time."""
+        """Return whether to report a pending snapshot again."""
         elapsed_s = self.elapsed_s
         if elapsed_s < self._report_at_s:
             return False
@@ -210,12 +196,12 @@ class SnapshotProgress:
 
 
 def read_rejections(log: EnvoyLog, length: int) -> tuple[LoggedRejection, ...]:
-    """Return the reasons in the log since it had `length` lines."""
+    """Return the logged rejections after the first `length` lines."""
     return tuple(found for line in log.since(length) if (found := read_rejection(line.message)))
 
 
 FILE_POLL_S = 0.02
-# Envoy answers in milliseconds; one that does not is stuck, which is not worth a wait without end.
+# Envoy answers in milliseconds; one that does not is stuck, which does not merit an endless wait.
 ADMIN_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
@@ -229,10 +215,8 @@ class EnvoyPlan:
 
     Attributes:
         executable: the binary itself.
-        bootstrap_for: makes the bootstrap for what the tree calls for.
-        observe_log: is called with each line of Envoy's log; None for nobody.
-        ack_source_of: makes what knows whether an Envoy with such a bootstrap takes a snapshot.
-        wanted_by: works out what a snapshot calls for.
+        observe_log: called with each line of Envoy's log.
+        wanted_by: computes the subscriptions that a snapshot needs.
     """
 
     executable: Path
@@ -243,11 +227,10 @@ class EnvoyPlan:
 
 
 async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserver) -> Never:
-    """Keep an Envoy running beside the store, and report what it makes of each snapshot.
+    """Keep an Envoy running beside the store, and report its status on each snapshot.
 
-    It starts with the first snapshot. It starts anew with a snapshot that calls for more than its bootstrap asks for
-    (the first listener of a tree, another runtime layer), and, after it ended by itself, with one that it did not start
-    with.
+    It restarts with a snapshot that needs more subscriptions (the first listener of a tree, another runtime layer),
+    and, after it ended by itself, with one that it did not start with.
 
     Raises:
         UsageError: the executable cannot be started; in an ExceptionGroup, as from any task group.
@@ -269,7 +252,6 @@ async def run_envoy(store: SnapshotStore, plan: EnvoyPlan, observer: EnvoyObserv
 
 
 async def _wait_for(files: tuple[PurePath, ...]) -> None:
-    """Wait until files exist that somebody else is about to write."""
     while not _exist(files):  # noqa: ASYNC110, a file that appears has no event to wait for
         await asyncio.sleep(FILE_POLL_S)
 
@@ -281,7 +263,7 @@ def _exist(files: tuple[PurePath, ...]) -> bool:
 async def _follow_until_outgrown(
     store: SnapshotStore, envoy: LocalEnvoy, wanted: BootstrapRequest, plan: EnvoyPlan, observer: EnvoyObserver
 ) -> None:
-    """Follow an Envoy until a snapshot calls for more than it asks for, and stop it then."""
+    """Follow an Envoy until a snapshot needs more subscriptions, and stop it then."""
     address = await envoy.admin_address()
     if address is None:
         return

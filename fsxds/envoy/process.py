@@ -20,7 +20,7 @@ from fsxds.model.errors import UsageError
 
 # How long Envoy may take to end after SIGTERM; it needs some milliseconds.
 PATIENCE_S = 2.0
-# Rejections can print whole configurations; what is beyond this many bytes of a line is dropped.
+# Rejections can print whole configurations; the rest of a longer line is dropped.
 LONGEST_LINE_BYTES = 65536
 LINES_KEPT = 2000
 TAIL_LINES = 12
@@ -31,7 +31,7 @@ DRAIN_S = 2
 
 @dataclass(frozen=True, slots=True)
 class EndedEnvoy:
-    """An Envoy that is gone: its exit status (negative: the signal that ended it) and the last lines of its log."""
+    """A finished Envoy: its exit status (negative: the signal) and the end of its log."""
 
     status: int
     tail: tuple[str, ...]
@@ -54,7 +54,7 @@ class EnvoyLog:
             self._observe(line)
 
     def since(self, length: int) -> tuple[EnvoyLogLine, ...]:
-        """Return the lines that came after the log had `length` lines, as far as they are kept."""
+        """Return the kept lines after the first `length` lines."""
         newer = min(self.length - length, len(self._lines))
         return tuple(self._lines)[len(self._lines) - newer :]
 
@@ -67,8 +67,7 @@ class LocalEnvoy:
     """A running Envoy; made by `running_envoy`.
 
     Attributes:
-        log: what `read_log` has read.
-        was_stopped: it was asked to end, rather than ended by itself.
+        was_stopped: it was asked to end.
     """
 
     def __init__(self, process: Process, log: EnvoyLog, address_file: Path) -> None:
@@ -83,7 +82,7 @@ class LocalEnvoy:
         return self._process.pid
 
     async def admin_address(self) -> str | None:
-        """Wait until the admin page listens, and return its `host:port`; None if Envoy ended before."""
+        """Wait for the admin page and return its `host:port`; None if Envoy ended before."""
         while self._process.returncode is None:
             if address := self._read_address():
                 return address
@@ -103,11 +102,11 @@ class LocalEnvoy:
                 self.log.append(line[:LONGEST_LINE_BYTES].decode(errors="replace"))
 
     async def ended(self) -> int:
-        """Wait until Envoy has ended, by itself or by `stop`, and return its exit status."""
+        """Wait until Envoy has ended, and return its exit status."""
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End it with SIGTERM, and with SIGKILL after two seconds; nothing happens when it has ended already."""
+        """End it with SIGTERM, and with SIGKILL after two seconds; do nothing if it has ended."""
         if self._process.returncode is not None:
             return
         self.was_stopped = True
@@ -128,12 +127,9 @@ class LocalEnvoy:
 async def running_envoy(
     executable: Path, bootstrap: Section, observe: Callable[[EnvoyLogLine], None] | None = None
 ) -> AsyncIterator[LocalEnvoy]:
-    """Run Envoy for as long as the block lasts. Somebody has to run its `read_log`, or it stops when the pipe is full.
+    """Run Envoy during the block. The caller must run `read_log`, or Envoy stops when the pipe is full.
 
-    Args:
-        executable: the Envoy binary itself, no script around it: the signals have to reach Envoy.
-        bootstrap: what to start it with.
-        observe: is called with each line of the log.
+    `executable` is the binary itself, not a script: signals have to reach Envoy.
 
     Raises:
         UsageError: the executable cannot be started.
@@ -147,7 +143,7 @@ async def running_envoy(
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=PIPE,
                 stderr=STDOUT,
-                # Ctrl-C is for us: we end Envoy ourselves, after the last message about it.
+                # Ctrl-C is for fsxds: it ends Envoy itself, after the last message about it.
                 start_new_session=True,
             )
         except OSError as error:
@@ -160,7 +156,7 @@ async def running_envoy(
 
 
 def _check(executable: Path) -> None:
-    """Find out what else `setpriv` would, which could only end then."""
+    """Check in advance: `setpriv` would only fail later."""
     if not executable.is_file() or not os.access(executable, os.X_OK):
         raise UsageError(f"{executable}: is no executable file; --envoy names the Envoy binary")
 
@@ -173,8 +169,9 @@ def _write(bootstrap: Section, folder: str) -> Path:
 
 def command_line(executable: Path, config: Path, address_file: Path) -> tuple[str, ...]:
     """Return the command that starts Envoy."""
-    # Envoy should not outlive us even when we are killed. Python could only ask for that between fork and exec, which
-    # is not safe beside threads; this program of util-linux, present on nearly every Linux, does it and becomes Envoy.
+    # Envoy should not outlive fsxds even when that is killed. Python could only ask for that between fork and exec,
+    # which is not safe beside threads; this program of util-linux, present on nearly every Linux, does it and becomes
+    # Envoy.
     setpriv = shutil.which("setpriv")
     prefix = (setpriv, "--pdeathsig", "TERM") if setpriv else ()
     return (

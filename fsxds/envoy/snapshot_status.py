@@ -1,8 +1,8 @@
-"""What a local Envoy made of a snapshot: in effect, NACKed, or pending.
+"""A local Envoy's status on a snapshot: in effect, NACKed, or pending.
 
-By gRPC Envoy itself ACKs and NACKs (`StreamAcks`); what it rejects is taken back within milliseconds, and is remembered where
-votes are counted. By REST and by files only its admin page shows what became of an
-update (`StatisticsAcks`): versions that changed, and counters of rejections that rose (ENVOY.md E57, E59).
+By gRPC Envoy itself ACKs and NACKs (`StreamAcks`); rejected resources are taken back within milliseconds, and
+remembered with the votes. By REST and by files only its admin page shows the result of an update
+(`StatisticsAcks`): versions that changed, and counters of rejections that rose (ENVOY.md E57, E59).
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from fsxds.runtime.store import SnapshotStore
 
 @dataclass(frozen=True, slots=True)
 class InEffect:
-    """Everything that Envoy asks for is in effect; `types` are those of which it took something new."""
+    """All subscribed resources are in effect; `types` are those with new ones."""
 
     types: tuple[ResourceType, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Nacked:
-    """Envoy NACKed an update in each of `scopes`; others may have been taken. `origins` are known of what is served no more."""
+    """Envoy NACKed an update in each of `scopes`; others may have been taken.
+
+    `origins` has known places of resources that are no longer served.
+    """
 
     scopes: tuple[Scope, ...]
     origins: Mapping[Key, Origin] = field(default_factory=dict)
@@ -38,7 +41,7 @@ class Nacked:
 
 @dataclass(frozen=True, slots=True)
 class RejectedResource:
-    """What Envoy said of a resource that it rejects, None for nothing, and where that is written, if that is known."""
+    """Envoy's reason for a rejection, None if unknown, and its place in the files, if known."""
 
     reason: str | None
     origin: Origin | None = None
@@ -46,7 +49,7 @@ class RejectedResource:
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Envoy has not finished: `scopes` do not show their versions yet, or clusters and listeners are `warming`."""
+    """`scopes` do not show their versions yet, or clusters and listeners are `warming`."""
 
     scopes: tuple[Scope, ...]
     warming: int
@@ -54,13 +57,12 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class EnvoyNack:
-    """One reason why Envoy NACKed something.
+    """One reason of a NACK.
 
     Attributes:
-        resource_type: of the update.
-        resource_name: None where Envoy does not name it.
-        reason: in Envoy's words, None where its log has none.
-        origins: where that was written: the resource's place, else the files whose change brought the update.
+        resource_name: None if Envoy does not name it.
+        reason: in Envoy's words; None if its log has none.
+        origins: the place of the resource, else the changed files behind the update.
     """
 
     resource_type: ResourceType
@@ -72,19 +74,15 @@ class EnvoyNack:
 def status_by_statistics(
     expected: Expected, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
 ) -> InEffect | Nacked | InProgress:
-    """Decide what became of a snapshot. Source: ENVOY.md E57, E59.
+    """Derive the status of a snapshot. Source: ENVOY.md E57, E59.
 
-    Args:
-        expected: the versions that it should show.
-        before: the statistics from before it was published; empty for a new Envoy.
-        now: the present statistics.
-        reasons: of the log since the snapshot was published.
+    `before` are the statistics before its publication, empty for a new Envoy; `reasons` are logged since.
     """
     scopes = scopes_in(now)
     doubted = [one for one in scopes if one.prefix in expected.doubted]
     unproven = [one for one in doubted if not _rose(f"{one.prefix}.update_success", before, now)]
     behind = [one for one in scopes if one in unproven or not expected.is_settled(one, _version_text(one, now))]
-    # A file that Envoy cannot read counts as a failed update, but so does a poll that found nobody (ENVOY.md E60).
+    # A file that Envoy cannot read counts as a failed update, but so does a poll without a server (ENVOY.md E60).
     is_unreadable = any(one.is_failure for one in reasons)
     counters = ("update_rejected", "update_failure") if is_unreadable else ("update_rejected",)
     if nacked := tuple(one for one in behind if any(_rose(f"{one.prefix}.{name}", before, now) for name in counters)):
@@ -105,13 +103,10 @@ def status_by_streams(
     accepted_before: Mapping[TypeUrl, Version | None],
     statistics: Statistics,
 ) -> InEffect | Nacked | InProgress:
-    """Decide what became of a snapshot by the ACKs and NACKs on its streams.
+    """Derive the status of a snapshot from the ACKs and NACKs on its streams.
 
-    Args:
-        snapshot: as streams are served it.
-        watches: where each type stands on each stream; none before Envoy opened one.
-        accepted_before: what it had accepted of each type when it had taken all of the snapshot before.
-        statistics: the present ones.
+    `watches` are empty before Envoy opened a stream; `accepted_before` are the versions when the previous snapshot was
+    in effect.
     """
     if nacked := tuple(_scope_of(watch) for watch in watches if watch.rejected):
         return Nacked(nacked)
@@ -124,7 +119,6 @@ def status_by_streams(
 
 
 def _is_in_step(watch: WatchStatus, snapshot: Snapshot) -> bool:
-    """Return whether a client has ACKed what it should hold."""
     if watch.sent != watch.acked or watch.type_url in snapshot.withheld:
         return watch.sent == watch.acked
     rows = snapshot.resources(watch.type_url)
@@ -148,13 +142,7 @@ def _rose(name: str, before: Statistics, now: Statistics) -> bool:
 
 
 def nacks_of(nacked: Nacked, reasons: Sequence[LoggedRejection], snapshot: Snapshot) -> tuple[EnvoyNack, ...]:
-    """Return why and where, at least one NACK for each type.
-
-    Args:
-        nacked: by `status_by_statistics`.
-        reasons: of the log since the snapshot was published.
-        snapshot: the one that was rejected.
-    """
+    """Return reasons and places, at least one NACK per type."""
     nacks: list[EnvoyNack] = []
     for resource_type in dict.fromkeys(scope.resource_type for scope in nacked.scopes):
         scopes = [scope for scope in nacked.scopes if scope.resource_type is resource_type]
@@ -166,7 +154,7 @@ def nacks_of(nacked: Nacked, reasons: Sequence[LoggedRejection], snapshot: Snaps
 def _nacks_of_type(
     resource_type: ResourceType, scopes: Sequence[Scope], reasons: Sequence[LoggedRejection], snapshot: Snapshot
 ) -> list[EnvoyNack]:
-    """Prefer reasons that name a resource to those that name its type, and those to reasons without a type."""
+    """Prefer reasons with a resource name to those with a type, and these to all others."""
     of_type = [one for one in reasons if one.type_url == resource_type.type_url]
     chosen = [one for one in of_type if one.resource_name is not None] or of_type
     chosen = chosen or [one for one in reasons if one.type_url is None]
@@ -203,40 +191,37 @@ class AckSource(Protocol):
     """Follows one Envoy from snapshot to snapshot."""
 
     def begin(self, snapshot: Snapshot) -> bool:
-        """Start with a snapshot that was just published; return whether Envoy NACKed something of the one before."""
+        """Start with a newly published snapshot; return whether Envoy NACKed a part of the previous one."""
 
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
     ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
-        """Return what became of the snapshot, and the reasons of rejections.
+        """Return the snapshot's status, and the reasons of rejections.
 
-        Args:
-            before: the statistics from before it was published; empty for a new Envoy.
-            now: the present statistics.
-            reasons: of Envoy's log since the snapshot was published.
+        `before` are the statistics before its publication, empty for a new Envoy; `reasons` are logged since.
         """
 
     def note_reported(self) -> None:
-        """Note that what the last status says was NACKed has been reported."""
+        """Note that the NACKs of the last status have been reported."""
 
 
 class StatisticsAcks:
-    """Compares the versions on the admin page with those that were sent: the only way by REST and by files."""
+    """Compares the versions on the admin page with the sent ones, for REST and files."""
 
     def __init__(self) -> None:
         self._expected: Expected | None = None
-        # The prefixes of the subscriptions that nacked their last update.
+        # The prefixes of the subscriptions that NACKed their last update.
         self._nacked: frozenset[str] = frozenset()
 
     def begin(self, snapshot: Snapshot) -> bool:
-        """Work out which versions Envoy should show now."""
+        """Compute the expected versions."""
         self._expected = Expected.of(snapshot, self._expected, self._nacked)
         return bool(self._nacked)
 
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
     ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
-        """Compare."""
+        """Compare the versions."""
         if self._expected is None:
             raise RuntimeError("status() needs begin()")
         status = status_by_statistics(self._expected, before, now, reasons)
@@ -247,16 +232,13 @@ class StatisticsAcks:
         return status, reasons
 
     def note_reported(self) -> None:
-        """Do nothing: counters of rejections stay as they are until the next one."""
+        """Do nothing: counters of rejections stay until the next one."""
 
 
 class StreamAcks:
-    """Reads the ACKs and NACKs that Envoy sends on its streams.
+    """Reads the ACKs and NACKs on an Envoy's streams.
 
-    Args:
-        store: holds the snapshot that streams are served.
-        watches: where the streams of this Envoy stand now.
-        rejected: what this Envoy rejects, and why, also when it is served something else in its place.
+    `rejected` includes versions that are no longer served.
     """
 
     def __init__(
@@ -268,16 +250,16 @@ class StreamAcks:
         self._store = store
         self._watches = watches
         self._rejected = rejected
-        # What it rejects of what was reported.
+        # The reported versions that it rejects.
         self._reported: frozenset[ResourceVersion] = frozenset()
         self._generation = 0
-        # What it had accepted when it had taken all of the snapshot before, and of this one.
+        # The accepted versions when the previous snapshot was in effect, and for this one.
         self._before: dict[TypeUrl, Version | None] = {}
         self._accepted: dict[TypeUrl, Version | None] = {}
         self._is_nacked = False
 
     def begin(self, snapshot: Snapshot) -> bool:
-        """Note what Envoy has accepted so far."""
+        """Note the versions accepted so far."""
         self._generation = snapshot.generation
         self._before = self._accepted
         was_nacked, self._is_nacked = self._is_nacked, False
@@ -286,7 +268,7 @@ class StreamAcks:
     def status(
         self, before: Statistics, now: Statistics, reasons: Sequence[LoggedRejection]
     ) -> tuple[SnapshotStatus, Sequence[LoggedRejection]]:
-        """Look where the streams stand; clusters and listeners that are warming are found in the statistics."""
+        """Read the state of the streams; warming clusters and listeners show in the statistics."""
         current = self._store.current
         if current is None or current.generation < self._generation:
             return InProgress((), 0), ()
@@ -305,7 +287,7 @@ class StreamAcks:
         return status, reasons_of_nacks
 
     def note_reported(self) -> None:
-        """Note that what Envoy rejects has been reported: until it rejects something else, the rest counts."""
+        """Note that the current rejections have been reported: the status ignores them until there are others."""
         self._reported = frozenset(self._rejected())
 
 

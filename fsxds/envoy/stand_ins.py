@@ -1,4 +1,4 @@
-"""Clusters and listeners that use a resource, so that Envoy validates what it contains (pure)."""
+"""Clusters and listeners that use a resource, so that Envoy validates its content (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WITH_MATCHER = "envoy.extensions.common.matching.v3.ExtensionWithMatcher"
 _UPSTREAM_CODEC = "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"
 _TCP_PROXY = f"{_NETWORK}tcp_proxy.v3.TcpProxy"
 
-# Network filters that end their chain; the others need one of these behind them.
+# Network filters that end their chain; others need one of these behind them.
 _TERMINAL = frozenset(
     f"{_NETWORK}{name}"
     for name in (
@@ -33,7 +33,7 @@ _TERMINAL = frozenset(
         "thrift_proxy.v3.ThriftProxy",
     )
 )
-# What says in a validation context whom to trust.
+# Fields of a validation context with the trusted authorities.
 _AUTHORITIES = ("trusted_ca", "ca_certificate_provider_instance", "system_root_certs", "custom_validator_config")
 _V3 = 2  # ApiVersion.V3
 _GRPC = 2  # ApiConfigSource.GRPC
@@ -50,22 +50,22 @@ Fields = Mapping[str, object]
 
 
 class StandIns:
-    """Builds stand-ins of a catalogue's messages; each gets the name that it is to have."""
+    """Builds stand-ins of a catalogue's messages, with given names."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
     def cluster(self, name: str, **fields: object) -> DynamicMessage:
-        """Return a cluster without endpoints that answers to a name."""
+        """Return a cluster without endpoints."""
         assignment = {"cluster_name": name}
         return self._new("envoy.config.cluster.v3.Cluster", name=name, **{"load_assignment": assignment, **fields})
 
     def of_endpoints(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a cluster that has a ClusterLoadAssignment; its type is the one whose endpoints are fixed, as EDS' are."""
+        """Return a cluster with a ClusterLoadAssignment; its endpoints are fixed, as with EDS."""
         cluster = self.cluster(name)
         cluster.load_assignment.ParseFromString(body)
         for locality in cluster.load_assignment.endpoints:
-            # Only EDS may ask for more endpoints, and not beside a list of them: that stays, so that Envoy rejects it.
+            # Only EDS may request more endpoints, and not beside a list of them: that stays, so that Envoy rejects it.
             if not locality.lb_endpoints:
                 locality.ClearField("leds_cluster_locality_config")
         return cluster
@@ -77,12 +77,12 @@ class StandIns:
         return cluster
 
     def of_secret(self, name: str, secret: DynamicMessage) -> DynamicMessage:
-        """Return a cluster or a listener that uses a static secret, None for forms that nothing has to look into."""
+        """Return a user of a static secret, None for forms that Envoy does not check in use."""
         form, used = secret.WhichOneof("type"), {"name": secret.name}
         if form == "tls_certificate":
             return self._tls_cluster(name, {"tls_certificate_sds_secret_configs": [used]})
         if form == "validation_context":
-            # What the secret lacks is given here, as whoever uses it may have it too.
+            # Add the missing authority, as users of the secret may have one too.
             whole = any(secret.validation_context.HasField(field) for field in _AUTHORITIES)
             default = {} if whole else {"trusted_ca": {"inline_string": STUB_CERTIFICATE}}
             combined = {"default_validation_context": default, "validation_context_sds_secret_config": used}
@@ -92,7 +92,7 @@ class StandIns:
         return None
 
     def of_route(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a listener with a route table as RDS would give it: its clusters are checked only if it says so."""
+        """Return a listener with a route table as from RDS: its clusters are checked only on demand."""
         table: DynamicMessage = self._new("envoy.config.route.v3.RouteConfiguration")
         table.ParseFromString(body)
         table.ClearField("vhds")
@@ -112,7 +112,7 @@ class StandIns:
         scope = scopes.scoped_route_configurations_list.scoped_route_configurations.add()
         scope.ParseFromString(body)
         if scope.route_configuration_name:
-            # Scopes within a listener cannot ask for their routes.
+            # Scopes within a listener cannot request their routes.
             scope.route_configuration.name = scope.route_configuration_name
             scope.ClearField("route_configuration_name")
         return self.http_listener(name, scoped_routes=scopes)
@@ -128,12 +128,12 @@ class StandIns:
         return self.http_listener(name, route_config=table)
 
     def of_extension(self, name: str, body: bytes) -> DynamicMessage:
-        """Return a listener that uses a filter, None where its type does not tell what sort of filter it is."""
+        """Return a listener that uses a filter, None if its kind is unknown."""
         extension: DynamicMessage = self._new("envoy.config.core.v3.TypedExtensionConfig")
         extension.ParseFromString(body)
         message_type = extension.typed_config.type_url.rpartition("/")[2]
         if not extension.HasField("typed_config"):
-            # A place in which Envoy says so.
+            # A field for which Envoy reports that.
             return self.cluster(name, load_balancing_policy={"policies": [{"typed_extension_config": extension}]})
         used = {"name": extension.name, "typed_config": extension.typed_config}
         if message_type == _UPSTREAM_CODEC:
@@ -147,14 +147,14 @@ class StandIns:
         return None
 
     def http_listener(self, name: str, filters: tuple[Fields, ...] = (), **routes: object) -> DynamicMessage:
-        """Return a listener with an HTTP connection manager that has these filters, the router, and these routes."""
+        """Return a listener with these filters, the router, and these routes."""
         ends = any(_ROUTER in str(one["typed_config"].type_url) for one in filters)  # type: ignore[attr-defined]
         router = () if ends else ({"name": "router", "typed_config": self._packed(_ROUTER)},)
         manager = self._packed(_CONNECTION_MANAGER, stat_prefix=STAND_IN, http_filters=[*filters, *router], **routes)
         return self._listener(name, [{"name": "http", "typed_config": manager}])
 
     def static_secrets(self, name: str) -> tuple[DynamicMessage, ...]:
-        """Return secrets of all forms that answer to a name which the bootstrap is to define."""
+        """Return secrets of all forms with a name that the bootstrap is to define."""
         text = {"inline_string": STUB_CERTIFICATE}
         pair = {"certificate_chain": text, "private_key": {"inline_string": STUB_PRIVATE_KEY}}
         forms: tuple[Fields, ...] = (
@@ -186,7 +186,7 @@ class StandIns:
         return {"name": "tcp", "typed_config": self._packed(_TCP_PROXY, stat_prefix=STAND_IN, cluster=STAND_IN)}
 
     def _listener(self, name: str, filters: list[Fields], **fields: object) -> DynamicMessage:
-        # A pipe of its own: no listener of the tree has this address, and in validation nothing is bound.
+        # A private pipe: no listener of the tree has this address, and in validation nothing is bound.
         address = {"pipe": {"path": f"/{name}"}}
         chains = [{"filters": filters}]
         return self._new(

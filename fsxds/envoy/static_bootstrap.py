@@ -1,8 +1,8 @@
-"""Render any part of a tree's resources as one static bootstrap that means what they mean when served (pure).
+"""Renders any part of a tree as one static bootstrap with the meaning of the served resources (pure).
 
 `Preparer` replaces files by stubs and collects the names that a resource mentions; `Linker` puts secrets and filters of
-the same part in the places that ask a server for them; `Renderer` adds the rest: stand-ins for what is only mentioned, and
-a cluster or a listener that uses each resource that is neither.
+the same part in the places that request them; `Renderer` adds stand-ins for names that are only mentioned, and a
+cluster or a listener that uses each other resource.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ _CLUSTER_FIELDS = ("cluster", "clusters", "cluster_name", "cluster_names")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A resource whose files are stubs.
+    """A resource with stubs for its files.
 
     Attributes:
-        resource: as it is served.
-        body: the same with stubs.
-        clusters: every name that may be meant as a cluster's.
-        secrets: the names of the secrets that it asks a server for.
-        static_secrets: the names of secrets that it expects in the bootstrap.
-        extensions: the names of the filters that it asks a server for.
-        secret_form: what a secret is (`tls_certificate`), empty for other resources.
-        scope_key: the key of a scoped route as bytes, empty for other resources.
-        is_complete: everything that Envoy would load from elsewhere has a valid stub.
+        body: with stubs.
+        clusters: every name that may be a cluster's.
+        secrets: requested secrets.
+        static_secrets: secrets expected in the bootstrap.
+        extensions: requested filters.
+        secret_form: the form of a secret (`tls_certificate`), else empty.
+        scope_key: the key of a scoped route as bytes, else empty.
+        is_complete: all external content has a valid stub.
     """
 
     resource: Resource
@@ -63,10 +62,10 @@ class _Notes:
 
 
 class Preparer:
-    """Makes resources ready for validation."""
+    """Prepares resources for validation."""
 
     def __init__(self, catalogue: Catalogue, folder: str) -> None:
-        """Take message types from a catalogue; files are looked for in a folder that exists."""
+        """Take a catalogue, and an existing folder for stub files."""
         self._catalogue = catalogue
         self._reshaper = Reshaper(catalogue)
         self._stubs = FileStubs(folder)
@@ -74,7 +73,7 @@ class Preparer:
         self._cluster_fields: dict[str, tuple[FieldDescriptor, ...]] = {}
 
     def prepare(self, resource: Resource) -> Prepared:
-        """Replace what is elsewhere, and note what is mentioned."""
+        """Replace external content, and note mentioned names."""
         message: DynamicMessage = self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(
             resource.body
         )
@@ -116,7 +115,7 @@ class Preparer:
 
 
 def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
-    """Return by its name whether a field may hold the name of a cluster; too many do no harm."""
+    """Return whether a field may hold the name of a cluster; false positives do no harm."""
     if one.type != FieldDescriptor.TYPE_STRING or owner.full_name.endswith(".ClusterLoadAssignment"):
         return False
     is_weighted = one.name == "name" and owner.name.endswith("ClusterWeight")
@@ -124,7 +123,7 @@ def may_name_cluster(one: FieldDescriptor, owner: Descriptor) -> bool:
 
 
 def is_discovered(message: DynamicMessage) -> bool:
-    """Return whether a message is a filter whose configuration is asked for by its name."""
+    """Return whether a message is a filter with a discovered configuration."""
     fields = message.DESCRIPTOR.fields_by_name
     if "config_discovery" not in fields or not {"name", "typed_config"}.issubset(fields.keys()):
         return False
@@ -137,13 +136,13 @@ _TYPED_EXTENSION = "envoy.config.core.v3.TypedExtensionConfig"
 
 
 def static_name(secret: str) -> str:
-    """Return the name of a served secret among static ones, which may have secrets of the same names."""
+    """Return the static name of a served secret; static secrets may have equal names."""
     return f"fsxds-stand-in/{secret}"
 
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A resource with others in their places: its bytes, and the names of those others."""
+    """A resource with others in place: its bytes, and their names."""
 
     body: bytes
     secrets: frozenset[str] = frozenset()
@@ -157,7 +156,7 @@ class _Used:
 
 
 class Linker:
-    """Links resources to secrets and filters, of which it is told the forms and contents."""
+    """Links resources to secrets and filters."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -165,12 +164,9 @@ class Linker:
         self._known: dict[tuple[str, str, frozenset[str], frozenset[str]], Linked] = {}
 
     def link(self, prepared: Prepared, secrets: Mapping[str, str], extensions: Mapping[str, bytes]) -> Linked:
-        """Return a resource that uses what is there, statically.
+        """Return a resource that uses the present others statically.
 
-        Args:
-            prepared: the resource.
-            secrets: the form (`tls_certificate`) of each secret that is there.
-            extensions: the serialized TypedExtensionConfig of each filter that is there.
+        `secrets` maps names to forms (`tls_certificate`), `extensions` to serialized TypedExtensionConfigs.
         """
         near_secrets = prepared.secrets.intersection(secrets)
         near_extensions = prepared.extensions.intersection(extensions)
@@ -193,7 +189,7 @@ class Linker:
         def change_context(context: DynamicMessage) -> None:
             for config in context.tls_certificate_sds_secret_configs:
                 use_secret(config, "tls_certificate")
-            # Reading what is absent gives an empty message, and changes nothing.
+            # Reading an absent field gives an empty message, and changes nothing.
             use_secret(context.validation_context_sds_secret_config, "validation_context")
             combined = context.combined_validation_context
             use_secret(combined.validation_context_sds_secret_config, "validation_context")
@@ -215,7 +211,7 @@ class Linker:
         return Linked(body, frozenset(used.secrets), frozenset(used.extensions))
 
     def _place(self, message: DynamicMessage, serialized: bytes) -> None:
-        """Put a filter in its place; one of a type that is not expected there becomes its default, which Envoy rejects."""
+        """Put a filter in its place; an unexpected type becomes the default, which Envoy rejects."""
         extension: DynamicMessage = self._catalogue.message_class(_TYPED_EXTENSION).FromString(serialized)
         expected = {url.rpartition("/")[2] for url in message.config_discovery.type_urls}
         if extension.typed_config.type_url.rpartition("/")[2] in expected:
@@ -229,12 +225,12 @@ _INTERNAL_LISTENER = "envoy.extensions.bootstrap.internal_listener.v3.InternalLi
 _EDS = 3  # Cluster.DiscoveryType.EDS
 
 Member = int
-"""A resource, by its place in the order in which they were given."""
+"""A resource, by its index in the given order."""
 
 
 @dataclass(slots=True)
 class Rendering:
-    """A bootstrap, and which resource each part of it stands for; None where it stands for none, or for several.
+    """A bootstrap, and the resource behind each part; None for no single resource.
 
     `eds` are the clusters that Envoy creates after all others. `layers` are the resources of the runtime's layers.
     """
@@ -248,8 +244,12 @@ class Rendering:
 
     @property
     def size(self) -> int:
-        """How many parts the bootstrap has."""
+        """The number of parts."""
         return len(self.secrets) + len(self.clusters) + len(self.listeners)
+
+    def shows(self, member: Member) -> bool:
+        """Return whether a part stands for a resource."""
+        return member in {*self.secrets, *self.clusters.values(), *self.listeners.values(), *self.layers}
 
     def content(self) -> bytes:
         """Return the bootstrap as bytes."""
@@ -274,7 +274,7 @@ class Rendering:
         self.listeners[listener.name] = member
 
     def add_user(self, user: DynamicMessage, member: Member | None) -> None:
-        """Add the cluster or the listener that stands for a resource; None is neither."""
+        """Add the cluster or listener that uses a resource, if any."""
         if user is None:
             return
         (self.add_cluster if user.DESCRIPTOR.name == "Cluster" else self.add_listener)(user, member)
@@ -283,14 +283,13 @@ class Rendering:
 class Renderer:
     """Renders any of some resources.
 
-    Clusters and listeners stand for themselves, with the secrets and filters that are chosen too in the places where they
-    are asked for; whatever else they ask a server for stays so, as Envoy contacts none when it validates. Every other
-    resource is used by a cluster or a listener made for it. What is mentioned and not chosen is there as a cluster without
-    endpoints, or a secret from nowhere: that it is missing is for others to tell.
+    Clusters and listeners are rendered as they are, with the chosen secrets and filters in the places that request
+    them. Every other resource is used by a cluster or a listener made for it. A name that is mentioned but not chosen
+    becomes a cluster without endpoints, or a dummy secret: other checks report that it is missing.
     """
 
     def __init__(self, catalogue: Catalogue, resources: Sequence[Resource], folder: str) -> None:
-        """Make resources ready, which takes most of the time; `folder` is an empty one that exists."""
+        """Prepare resources, which takes most of the time; `folder` is empty and exists."""
         preparer = Preparer(catalogue, folder)
         self.prepared: tuple[Prepared, ...] = tuple(map(preparer.prepare, resources))
         self._catalogue = catalogue
@@ -310,7 +309,6 @@ class Renderer:
         return rendering
 
     def _frame(self) -> DynamicMessage:
-        """Return what every bootstrap has: a node, as subscriptions demand one, and what internal listeners need."""
         extension = {"name": _INTERNAL_LISTENER, "typed_config": {"type_url": f"{PREFIX}{_INTERNAL_LISTENER}"}}
         extensions = [extension] if self._catalogue.knows(_INTERNAL_LISTENER) else []
         frame = self._catalogue.message_class(BOOTSTRAP)
@@ -326,13 +324,12 @@ class Renderer:
     def _render_secrets(self, rendering: Rendering, chosen: _Chosen) -> None:
         for member, prepared in _of_type(chosen, SDS):
             secret = self._parsed(prepared.resource, prepared.body)
-            # The name of the resource, which is that by which others ask for it.
+            # The name of the resource, by which others request it.
             secret.name = static_name(prepared.resource.name)
             rendering.add_secret(secret, member)
             rendering.add_user(self._stand_ins.of_secret(_stand_in_for(member), secret), member)
 
     def _render_mentioned(self, rendering: Rendering, chosen: _Chosen) -> None:
-        """Render what is not chosen, but has to be there for those who mention it."""
         own = {prepared.resource.name for _, prepared in _of_type(chosen, CDS)}
         mentioned = {STAND_IN} | {name for prepared in chosen.values() for name in prepared.clusters}
         for name in sorted(mentioned - own):
@@ -344,13 +341,12 @@ class Renderer:
     def _render_one(
         self, rendering: Rendering, member: Member, prepared: Prepared, links: Mapping[Member, Linked]
     ) -> None:
-        """Render a resource that stands for itself, or alone for a part that is made for it."""
         short_name, name = _short_name(prepared), _stand_in_for(member)
         if short_name == "cds":
             rendering.add_cluster(self._parsed(prepared.resource, links[member].body), member)
         elif short_name == "lds":
             listener = self._parsed(prepared.resource, links[member].body)
-            # Envoy takes no API listener from a server: it leaves it out, and says so in its log.
+            # Envoy ignores API listeners of a server, and logs that.
             if not listener.HasField("api_listener"):
                 rendering.add_listener(listener, member)
         elif short_name == "eds":
@@ -370,13 +366,13 @@ class Renderer:
 
     def _render_hosts(self, rendering: Rendering, chosen: _Chosen) -> None:
         """Render the virtual hosts of each route table together, as Envoy looks at them."""
-        hosts: dict[str, list[bytes]] = {}
-        for one in chosen.values():
+        hosts: dict[str, dict[Member, bytes]] = {}
+        for member, one in chosen.items():
             if _short_name(one) == "vhds":
-                hosts.setdefault(one.resource.name.rpartition("/")[0], []).append(one.body)
+                hosts.setdefault(one.resource.name.rpartition("/")[0], {})[member] = one.body
         for number, (table, bodies) in enumerate(hosts.items()):
-            listener = self._stand_ins.of_virtual_hosts(f"{STAND_IN}-hosts-{number}", table, tuple(bodies))
-            rendering.add_listener(listener, None)
+            listener = self._stand_ins.of_virtual_hosts(f"{STAND_IN}-hosts-{number}", table, tuple(bodies.values()))
+            rendering.add_listener(listener, next(iter(bodies)) if len(bodies) == 1 else None)
 
     def _parsed(self, resource: Resource, body: bytes) -> DynamicMessage:
         return self._catalogue.message_class(resource.type_url.rpartition("/")[2]).FromString(body)

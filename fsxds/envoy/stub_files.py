@@ -1,4 +1,4 @@
-"""Stubs for what a resource reads from its machine: files, folders, variables, scripts (pure).
+"""Stubs for the files, folders, variables and scripts that a resource reads (pure).
 
 A validating Envoy opens files and runs Lua while it loads. Neither may depend on this machine, nor act on it.
 """
@@ -17,23 +17,20 @@ from fsxds.api.walk import MessageVisitor
 Change: TypeAlias = Callable[[DynamicMessage], None]
 """Changes one message in place."""
 
-# Free-form content: it can be large, and nothing in it is a message of its own.
+# Free-form content: it can be large, and no part of it is a message to change.
 _LEAVES = frozenset({LIST_VALUE, STRUCT, VALUE})
 
 
 class Reshaper:
-    """Changes messages, and what is packed into them."""
+    """Changes messages, also in Anys."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._visitor = MessageVisitor(catalogue, _holds_messages)
 
     def reshape(self, message: DynamicMessage, changes: Mapping[str, Change], every: Change | None = None) -> None:
-        """Change a message and all that is in it, the outer before the inner.
+        """Change a message and its parts, outer ones first.
 
-        Args:
-            message: what to change.
-            changes: what to do to messages, by their full names.
-            every: what else to do to each message.
+        `changes` are by full name; `every` applies to all.
         """
 
         def change_one(part: DynamicMessage) -> bool:
@@ -68,7 +65,7 @@ CDd5JfbAQlbj3Erw08xF1DkCIDqZuJ1zqK8uBVKUY3xHEeP/XXMxlhAFbnR6XlGw
 8tLL
 -----END CERTIFICATE-----
 """
-"""A certificate of the name `stub.invalid` that signs itself, and is its own authority; it ends in 2098."""
+"""A self-signed certificate of the name `stub.invalid`, which is its own authority; it ends in 2098."""
 
 STUB_PRIVATE_KEY = """\
 -----BEGIN PRIVATE KEY-----
@@ -80,10 +77,10 @@ T9+lCXK34zaVIrxMdCi8kr2bkHuTljkY/rNdGP/RSz0bBiN+i60VOCOI
 """The key of `STUB_CERTIFICATE`; it is published here, so it protects nothing."""
 
 STAND_IN = "fsxds-stand-in"
-"""The name of what stands in for something else, or how such a name begins; also the cluster of all served sources."""
+"""The name of a stand-in, or its beginning; also the cluster of all served sources."""
 
 STUB_FILE = "stub"
-"""The empty file that has to be in the folder which stands in for all."""
+"""The empty file in the folder that replaces all others."""
 
 _TEXT = "stub"
 # The public half of the key above.
@@ -99,7 +96,7 @@ _HTTP_FILTERS = "envoy.extensions.filters.http."
 _GOOGLE_CREDENTIALS = "envoy.config.core.v3.GrpcService.GoogleGrpc.SslCredentials."
 _LUA_MATCHER = "envoy.extensions.string_matcher.lua.v3.Lua"
 _LUA_SPECIFIER = "envoy.extensions.router.cluster_specifiers.lua.v3.LuaConfig"
-# Fields with Lua sources, and the functions that Envoy demands of those.
+# Fields with Lua sources, and the functions that Envoy demands of them.
 _LUA_SOURCES = {
     f"{_HTTP_FILTERS}lua.v3.Lua": ("default_source_code", "source_codes"),
     f"{_HTTP_FILTERS}lua.v3.LuaPerRoute": ("source_code",),
@@ -110,7 +107,7 @@ _LUA_FUNCTIONS = ("envoy_match", "envoy_on_route")
 _BYTECODE = b"\x1b"
 _ROLES_ANYWHERE = "envoy.extensions.common.aws.v3.IAMRolesAnywhereCredentialProvider."
 
-# What stands in for the content of a file, by the full name of the field; Envoy looks into these.
+# The content of stub files, by the full name of the field; Envoy reads these.
 _CONTENTS = {
     f"{_TLS}SPIFFECertValidatorConfig.TrustDomain.trust_bundle": STUB_CERTIFICATE,
     f"{_TLS}GenericSecret.secret": _TEXT,
@@ -146,7 +143,7 @@ _CONTENTS = {
     "envoy.extensions.http.custom_response.local_response_policy.v3.LocalResponsePolicy.body": _TEXT,
 }
 
-# Texts that are paths which Envoy opens when it creates what they stand in.
+# Paths that Envoy opens when it creates the object with this field.
 _FILE_FIELDS = {
     "envoy.config.core.v3.HealthCheck": "event_log_path",
     "envoy.extensions.access_loggers.file.v3.FileAccessLog": "path",
@@ -163,7 +160,7 @@ _FOLDER_FIELDS = {
     "envoy.extensions.http.cache_v2.file_system_http_cache.v3.FileSystemHttpCacheV2Config": "cache_path",
 }
 
-# What these load is code or data of the target machine, for which nothing can stand in.
+# These load code or data of the target machine, which cannot be replaced.
 _BEYOND_REACH = frozenset(
     {
         "envoy.config.trace.v3.DynamicOtConfig",
@@ -177,10 +174,10 @@ _BEYOND_REACH = frozenset(
 
 
 class FileStubs:
-    """Replaces what names a file, a folder or a variable of the target machine by what is at hand everywhere.
+    """Replaces files, folders and variables of the target machine by stubs.
 
     Attributes:
-        is_complete: since somebody set it, nothing was met for whose content nothing valid could stand in.
+        is_complete: all content since the last reset could be replaced by valid content.
     """
 
     def __init__(self, folder: str) -> None:
@@ -191,7 +188,7 @@ class FileStubs:
         self.is_complete = True
 
     def changes(self) -> dict[str, Change]:
-        """Return what to do to messages, by their full names."""
+        """Return the changes to messages, by full name."""
         changes: dict[str, Change] = {
             f"{_TLS}TlsCertificate": _change_certificate,
             f"{_TLS}CertificateValidationContext": _change_validation,
@@ -234,10 +231,10 @@ def _writer(field: str, path: str) -> Change:
 
 
 def compiled_only(script: str) -> str:
-    """Return a Lua script that Envoy compiles whole, with the same line numbers, and runs nothing of.
+    """Return a Lua script that Envoy compiles, with the same line numbers, but does not run.
 
-    Envoy runs scripts when it loads them (ENVOY.md E62), with all of Lua's libraries: `os.execute` would run on this machine, and
-    `require` would not find the modules of the target machine.
+    Envoy runs scripts when it loads them (ENVOY.md E62), with all of Lua's libraries: `os.execute` would run on this
+    machine, and `require` would not find the modules of the target machine.
     """
     functions = "".join(f"function {name}() end " for name in _LUA_FUNCTIONS if name in script)
     return f"{functions}do return end {script}"
@@ -274,7 +271,6 @@ def _holds_source(field: FieldDescriptor) -> bool:
 
 
 def _name_of(field: FieldDescriptor) -> str:
-    """Return the full name of a field; that of the value, for a map."""
     return f"{field.message_type.full_name}.value" if field.message_type and is_map(field) else field.full_name
 
 
@@ -286,12 +282,13 @@ def _values(message: DynamicMessage, field: FieldDescriptor) -> list[DynamicMess
 
 
 def _is_elsewhere(source: DynamicMessage) -> bool:
-    """Return whether a data source has its content from the target machine."""
-    return source.WhichOneof("specifier") in {"filename", "environment_variable"}
+    """Return whether the content is on the target machine; an empty name stays, so that Envoy rejects it."""
+    specifier = source.WhichOneof("specifier")
+    return specifier in {"filename", "environment_variable"} and bool(getattr(source, specifier))
 
 
 def _change_certificate(certificate: DynamicMessage) -> None:
-    """Replace chain and key together where any part of them is elsewhere: they have to match."""
+    """Replace chain and key together if a part is elsewhere: they have to match."""
     certificate.ClearField("watched_directory")
     parts = ("certificate_chain", "private_key", "pkcs12", "password")
     if any(_is_elsewhere(getattr(certificate, part)) for part in parts):
@@ -316,10 +313,10 @@ def _change_validation(validation: DynamicMessage) -> None:
 
 
 def _change_config_source(source: DynamicMessage) -> None:
-    """Replace paths, which must exist and are watched, and ADS: a validating Envoy has none, and crashes of it (ENVOY.md E64)."""
+    """Replace watched paths and ADS; a validating Envoy has no ADS, and crashes of it (ENVOY.md E64)."""
     specifier = source.WhichOneof("config_source_specifier")
     path = source.path_config_source.path if specifier == "path_config_source" else source.path
-    # A path that is empty stays, so that Envoy rejects it.
+    # An empty path stays, so that Envoy rejects it.
     if specifier == "ads" or path:
         api = source.api_config_source
         api.api_type, api.transport_api_version = _GRPC, _V3
@@ -327,7 +324,7 @@ def _change_config_source(source: DynamicMessage) -> None:
 
 
 def _change_api_source(source: DynamicMessage) -> None:
-    """Keep Envoy from calling anybody: it starts some subscriptions even when it validates."""
+    """Prevent calls: Envoy starts some subscriptions even when it validates."""
     for service in source.grpc_services:
         if service.HasField("google_grpc"):
             service.google_grpc.target_uri = f"unix:/{STAND_IN}"
@@ -341,7 +338,7 @@ def _change_ticket_keys(ticket_keys: DynamicMessage) -> None:
 
 
 def _change_transcoder(transcoder: DynamicMessage) -> None:
-    """Replace the descriptors by none at all, and ask for no service then."""
+    """Replace the descriptors by none, and remove the services."""
     if transcoder.proto_descriptor:
         transcoder.proto_descriptor_bin = b""
         transcoder.ClearField("services")

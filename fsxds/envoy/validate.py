@@ -1,8 +1,8 @@
-"""Validate resources with a real Envoy, and find which of them it rejects.
+"""Validates resources with a real Envoy, and finds the rejected ones.
 
-The resources become one static bootstrap, which `envoy --mode validate` reads: it binds no port and contacts nobody.
-Envoy stops at the first mistake (ENVOY.md E61), so `find_conflicts` asks again about parts: about the resource that the log points at
-and, at the same time, about the rest; where the log points at none, about thirds.
+The resources become one static bootstrap, which `envoy --mode validate` reads: it binds no port and makes no calls.
+Envoy stops at the first mistake (ENVOY.md E61), so `find_conflicts` asks again about parts: about the resource that the
+log suggests and, at the same time, about the rest; without a suggestion, about thirds.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from fsxds.model.values import Problem
 Members: TypeAlias = tuple[Member, ...]
 
 Validate: TypeAlias = "Callable[[Sequence[Members]], Sequence[ValidationFailure | None]]"
-"""Asks about several sets of resources at once; None stands for a set that is taken."""
+"""Validates several sets of resources at once; None stands for an accepted set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Resources that Envoy rejects together, though it takes any part of them; mostly it is one alone.
+    """Resources that Envoy rejects together, though it accepts any part; mostly one resource.
 
-    No members at all: Envoy rejects what it was asked, and it could not be found out why.
+    Without members, Envoy rejects the whole set, and the cause could not be found.
     """
 
     members: Members
@@ -54,10 +54,10 @@ class Conflict:
 
 
 def find_conflicts(members: Sequence[Member], ask: Validate) -> tuple[Conflict, ...]:
-    """Return all conflict.
+    """Return all conflicts.
 
-    For each one that Envoy's log points at, two questions are asked at the same time: about it alone, and about what is
-    left. Where the log points at none, or at a wrong one, the set is cut into thirds.
+    For each suspect in Envoy's log, two questions are asked at the same time: about it alone, and about the rest.
+    Without a suspect, or with a wrong one, the set is cut into thirds.
     """
     found = _Search(ask).run(tuple(members))
     return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
@@ -69,7 +69,7 @@ class _Search:
         self._found: list[Conflict] = []
 
     def run(self, members: Members) -> list[Conflict]:
-        """Look through a set until what is left of it is taken as a whole."""
+        """Search until the rest is accepted."""
         answer = self._ask_one(members)
         while answer is not None:
             part = members
@@ -85,14 +85,14 @@ class _Search:
         return self._ask((members,))[0] if members else None
 
     def _without_found(self, members: Members) -> Members:
-        # Of those that are rejected together the last goes: it came to what was there.
+        # Of a conflict, the last member is removed: it was added to the others.
         gone = {conflict.members[-1] for conflict in self._found if conflict.members}
         return tuple(member for member in members if member not in gone)
 
     def _advance(self, members: Members, answer: ValidationFailure) -> tuple[Members, ValidationFailure | None]:
-        """Find a culprit in a set that is rejected, and return what of it was not asked for yet, with the answer to that.
+        """Find a culprit in a rejected set, and return the untested rest with its answer.
 
-        What Envoy took before it rejected need not be asked again, other than in the end with all else.
+        Members accepted before the rejection are tested again only in the end.
         """
         suspect = answer.suspect
         if len(members) == 1:
@@ -110,7 +110,6 @@ class _Search:
     def _search(
         self, members: Members, fixed: Members, answer: ValidationFailure
     ) -> tuple[Members, ValidationFailure | None]:
-        """Do what `_advance` does without a hint, or with one that is only a part of the truth."""
         conflict = self._narrow(members, fixed, answer)
         self._found.append(conflict)
         if not conflict.members:
@@ -119,7 +118,7 @@ class _Search:
         return rest, self._ask_one(rest)
 
     def _narrow(self, members: Members, fixed: Members, answer: ValidationFailure) -> Conflict:
-        """Return a smallest set that is rejected, of members that are rejected together with those that are fixed."""
+        """Return a smallest set of members that is rejected together with `fixed`."""
         reason = answer.reason
         while True:
             end = self._shortest_rejected(members, fixed)
@@ -134,7 +133,7 @@ class _Search:
                 return Conflict(tuple(sorted(fixed)), now.reason)
 
     def _shortest_rejected(self, members: Members, fixed: Members) -> int | None:
-        """Return how many members, from the first on, it takes so that Envoy rejects it; None when all of them are taken."""
+        """Return the length of the shortest rejected prefix; None if there is none."""
         low, high, is_sure = 0, len(members), False
         while high - low > 1 or not is_sure:
             third = max(1, (high - low) // 3)
@@ -151,7 +150,7 @@ class _Search:
 
 
 def scope_key_conflicts(prepared: Sequence[Prepared]) -> tuple[Conflict, ...]:
-    """Return each scoped route whose key an earlier one has."""
+    """Return each scoped route with the key of an earlier one."""
     found: list[Conflict] = []
     first: dict[bytes, int] = {}
     for member, one in enumerate(prepared):
@@ -164,11 +163,11 @@ def scope_key_conflicts(prepared: Sequence[Prepared]) -> tuple[Conflict, ...]:
     return tuple(found)
 
 
-# Envoy takes 55 ms, and up to a millisecond for each resource; where it takes so much longer it hangs.
+# Envoy takes 55 ms, and up to a millisecond per resource; if it takes this much longer, it hangs.
 PATIENCE_S = 20.0
 PATIENCE_PER_PART_S = 0.02
-# Parts of a configuration above which it is first asked for the status alone: to tell what it does takes it half as long
-# as to do it.
+# The number of parts above which the first run asks only for the status: a detailed log takes Envoy half as long as the
+# work itself.
 LARGE = 300
 
 _ADVICE = "--with-envoy takes the path of an Envoy binary"
@@ -184,10 +183,10 @@ _ARGUMENTS = (
 
 
 class Validator:
-    """Runs one Envoy on bootstraps, in a folder that is its own. Threads may share it."""
+    """Runs one Envoy on bootstraps in a private folder. Thread-safe."""
 
     def __init__(self, executable: Path, folder: Path, patience_s: float = PATIENCE_S) -> None:
-        """Take the executable, and the seconds that it may take besides those for the size of a bootstrap.
+        """Take the executable, and its time limit in seconds besides that for the size of a bootstrap.
 
         Raises:
             UsageError: there is no such executable.
@@ -220,7 +219,7 @@ class Validator:
             path.unlink()
 
     def _run_twice(self, path: Path, rendering: Rendering) -> ValidationFailure | None:
-        """Run Envoy, and once more where it does not say why: under heavy load, that was no answer about its bootstrap."""
+        """Run Envoy again if it gives no reason: under heavy load, that says nothing about the bootstrap."""
         failure = self._run(path, rendering, "debug")
         is_explained = failure is None or failure.reason != UNEXPLAINED
         return failure if is_explained else self._run(path, rendering, "debug")
@@ -237,7 +236,7 @@ class Validator:
         )
         lines = [read_log_line(line) for line in done.stdout.decode(errors="replace").splitlines()]
         if any(_ACCEPTED.match(line.message) for line in lines):
-            # A crash after that is one of its end, which does not come where it is served.
+            # A crash after that concerns its end, which does not happen in serving.
             return ValidationFailure("Envoy reads only a part of it") if counts_differ(lines, rendering) else None
         return self._failure(done.returncode, lines, rendering)
 
@@ -257,18 +256,14 @@ UNEXPLAINED = "Envoy ends, and does not say why"
 AT_ONCE = 2
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of runs of Envoy so far, and how many it takes as far as is known."""
+"""Called with the number of runs of Envoy so far, and the expected total."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationOptions:
-    """Which Envoy validates, and by which message types.
+    """The validating Envoy and the message types.
 
-    Attributes:
-        executable: the Envoy to ask.
-        catalogue: the message types; of the same Envoy or of another.
-        progress: called with the progress.
-        contents: what the files hold, where that was read already; None where it is to be read from the disk.
+    `contents` are the files' contents if already read; None to read them from the disk.
     """
 
     executable: Path
@@ -280,12 +275,7 @@ class ValidationOptions:
 def validate_resources(
     resources: Iterable[Resource], directory: Path, options: ValidationOptions
 ) -> tuple[Problem, ...]:
-    """Return what Envoy rejects of a tree, as problems at their places, sorted.
-
-    Args:
-        resources: all that an Envoy would get; they are judged together.
-        directory: the tree that their origins are relative to.
-        options: who judges.
+    """Return Envoy's rejections of a tree in `directory`, as sorted problems at their places.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
@@ -304,7 +294,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> tuple[EnvoyRejection, ...]:
-    """Return what Envoy rejects of resources that it would get together, in push order.
+    """Return Envoy's rejections of resources served together, in push order.
 
     Raises:
         UsageError: the executable is no Envoy, or cannot be started.
@@ -318,6 +308,18 @@ def rejections_of(resources: Iterable[Resource], options: ValidationOptions) -> 
         return tuple(map(validation.rejection, validation.find()))
 
 
+def accepted_of(resources: Sequence[Resource], options: ValidationOptions) -> tuple[Resource, ...]:
+    """Return the resources that Envoy accepts alone, except if validated only in part.
+
+    Raises:
+        UsageError: the executable is no Envoy, or cannot be started.
+    """
+    with _validating(resources, options) as validation:
+        return tuple(
+            resource for resource, is_accepted in zip(resources, validation.each(), strict=True) if is_accepted
+        )
+
+
 @contextmanager
 def _validating(resources: Sequence[Resource], options: ValidationOptions) -> Iterator[_Validation]:
     with TemporaryDirectory(prefix="fsxds-judge-") as name, ThreadPoolExecutor(AT_ONCE) as threads:
@@ -329,8 +331,6 @@ def _validating(resources: Sequence[Resource], options: ValidationOptions) -> It
 
 
 class _Validation:
-    """Asks Envoy about sets of resources, two at a time."""
-
     def __init__(
         self, renderer: Renderer, validator: Validator, threads: ThreadPoolExecutor, progress: Progress | None
     ) -> None:
@@ -341,23 +341,30 @@ class _Validation:
         self._answered = 0
 
     def find(self) -> tuple[Conflict, ...]:
-        """Return all that Envoy rejects, in the order of the resources."""
         repeated = scope_key_conflicts(self._renderer.prepared)
         gone = {conflict.members[-1] for conflict in repeated}
         members = [member for member in range(len(self._renderer.prepared)) if member not in gone]
         found = (*repeated, *(find_conflicts(members, self._ask) if members else ()))
         return tuple(sorted(found, key=lambda conflict: conflict.members[-1:]))
 
+    def each(self) -> list[bool]:
+        """Return for each resource whether Envoy accepts it alone and completely."""
+        members = range(len(self._renderer.prepared))
+        shown = [
+            self._renderer.prepared[one].is_complete and self._renderer.render((one,)).shows(one) for one in members
+        ]
+        answers = self._ask([(member,) for member in members])
+        return [answer is None and is_shown for answer, is_shown in zip(answers, shown, strict=True)]
+
     def _ask(self, sets: Sequence[Members]) -> list[ValidationFailure | None]:
         self._progress(self._answered, self._answered + len(sets))
         answers = list(self._threads.map(self._validator.validate, map(self._renderer.render, sets)))
         self._answered += len(sets)
-        # Who is rejected brings two more questions: of itself, and of the rest.
+        # A rejection brings two more questions: about its member, and about the rest.
         self._progress(self._answered, self._answered + 2 * sum(answer is not None for answer in answers))
         return answers
 
     def rejection(self, conflict: Conflict) -> EnvoyRejection:
-        """Return what a conflict means in terms of resources."""
         parts = [self._renderer.prepared[member] for member in conflict.members]
         *others, last = (one.resource for one in parts) if parts else (None,)
         is_certain = all(one.is_complete for one in parts)

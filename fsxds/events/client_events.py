@@ -233,7 +233,7 @@ class MembersNotKept(Event):
         log_row(
             "members_not_kept",
             "warning",
-            "A client has members of a collection, and without --state the next process does not know what was removed of them.",
+            "A client has members of a collection, and without --state or a home the next process does not know what was removed of them.",
             "node",
         ),
     )

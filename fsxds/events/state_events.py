@@ -100,3 +100,25 @@ class StateIgnored(Event):
 
     def _words(self) -> str:
         return f"state: {self.subject} is not used: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class MembersNotWritten(Event):
+    """Without a state directory, the names of members of collections could not be kept for the next process either."""
+
+    rows = (
+        log_row(
+            "members_not_written",
+            "warning",
+            "The names of members of collections are not kept for the next process.",
+            "directory error",
+        ),
+    )
+
+    directory: Path
+    reason: str
+
+    def _words(self) -> Words:
+        fact = f"the names of members of collections cannot be kept in {self.directory}: {self.reason}"
+        remedy = "give --state DIR, so that clients are told after a restart what was removed"
+        return Words(f"{fact}; {remedy}", {"error": self.reason})

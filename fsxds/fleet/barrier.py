@@ -96,14 +96,15 @@ class FleetChannels:
         channels: those of the server.
         barrier: catches up.
         patience_s: so long a client waits for that.
+        on_demand: has upstreams asked for the names that clients ask for.
 
     Attributes:
-        on_demand: has other servers asked for what clients ask for.
+        on_demand: the same.
         on_moved: what is called when nodes may follow other channels.
     """
 
-    def __init__(self, channels: NodeChannels, barrier: Barrier, patience_s: float) -> None:
-        self.on_demand: OnDemand = channels.on_demand
+    def __init__(self, channels: NodeChannels, barrier: Barrier, patience_s: float, on_demand: OnDemand) -> None:
+        self.on_demand = on_demand
         self.on_moved = channels.on_moved
         self._patience_s = patience_s
         self._channels = channels

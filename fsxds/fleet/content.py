@@ -9,6 +9,7 @@
 | `s/` and the id of a server | what it reports, as long as its lease lasts |
 | `k/` and a name | what the publisher keeps for the next one (`records.py`) |
 | `c/`, `a/` | what servers ask of the publisher, and its answers (`fleet_commands.py`) |
+| `n/`, `u/` | names that clients ask for, and those of them that no upstream has (`fleet_names.py`) |
 
 Objects come first, pointers last, and each write is fenced: it comes about only if the writer is still the publisher.
 """
@@ -94,6 +95,16 @@ class Keys:
         """The prefix of its answers."""
         return self.prefix + b"a/"
 
+    @property
+    def names(self) -> bytes:
+        """The prefix of the names that clients ask for."""
+        return self.prefix + b"n/"
+
+    @property
+    def absent(self) -> bytes:
+        """The prefix of those names that no upstream has."""
+        return self.prefix + b"u/"
+
     def pointer(self, key: ViewKey) -> bytes:
         """Return the key of the pointer of a view."""
         return self.pointers + key.text.encode()
@@ -171,7 +182,7 @@ class FleetContent:
             for name, parts in objects.items()
             for number, part in enumerate(parts)
         )
-        for each in _batches(puts):
+        for each in batches(puts):
             if await self.engine.write(each, fences) is None:
                 return False
         return True
@@ -179,7 +190,7 @@ class FleetContent:
     async def remove_objects(self, objects: Mapping[bytes, int], fences: Collection[Guard]) -> bool:
         """Remove objects by their names, of which it is known in how many parts each is; return False if a fence does not hold."""
         keys = (self._part(name, number) for name, count in objects.items() for number in range(count))
-        for each in _batches(map(Delete, keys)):
+        for each in batches(map(Delete, keys)):
             if await self.engine.write(each, fences) is None:
                 return False
         return True
@@ -251,8 +262,8 @@ def _snapshot_of(root: Digest, objects: Mapping[Digest, Content], near: Snapshot
     return found
 
 
-def _batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
-    """Yield changes in lists that each fit into one write."""
+def batches(changes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
+    """Yield changes in lists, each of which fits into one write."""
     batch: list[Put | Delete] = []
     size = 0
     for one in changes:

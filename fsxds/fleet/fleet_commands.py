@@ -26,7 +26,7 @@ from fsxds.fleet.key_values import (
     Put,
     RejectedRequestError,
     UnreachableError,
-    end_of,
+    followed,
 )
 from fsxds.fleet.lease import Lease
 from fsxds.model.errors import ProtocolError
@@ -111,17 +111,11 @@ class CommandedPublisher:
         """Answer until cancelled. UnreachableError, RejectedRequestError: requests cannot be read."""
         engine, prefix = self._content.engine, self._content.keys.commands
         while True:
-            found = await engine.read_range(prefix, end_of(prefix))
-            for key, one in found.values.items():
-                await self._take(key, one.value, one.modified)
-            try:
-                async with aclosing(engine.watch(prefix, end_of(prefix), found.revision + 1)) as watching:
-                    async for changed in watching:
-                        for key, each in changed.values.items():
-                            if each is not None:
-                                await self._take(key, each.value, each.modified)
-            except CompactedError:
-                continue
+            async with aclosing(followed(engine, prefix)) as following:
+                async for values, _ in following:
+                    for key, one in values.items():
+                        if one is not None:
+                            await self._take(key, one.value, one.modified)
 
     async def _take(self, key: bytes, value: bytes, modified: int) -> None:
         """Carry a request out, unless it was taken back or another server publishes by now."""

@@ -23,6 +23,7 @@ from fsxds.events.file_events import SnapshotPublished
 from fsxds.events.fleet_events import PublicationFailed, SecretsNotPublished
 from fsxds.fleet.fleet_clients import FleetClients
 from fsxds.fleet.fleet_history import FleetHistory
+from fsxds.fleet.fleet_names import AbsentNames, UpstreamNames
 from fsxds.fleet.fleet_places import FleetPlaces, read_places
 from fsxds.fleet.key_values import RejectedRequestError, UnreachableError
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
@@ -64,19 +65,24 @@ class PublisherStart:
         records: what publishers keep.
         places: where rollouts were.
         history: what was served.
+        absent: the names that clients ask for in vain.
     """
 
     publication: Publication
     records: Records
     places: Mapping[ViewKey, RolloutState]
     history: FleetHistory
+    absent: AbsentNames
 
     @classmethod
-    async def by(cls, publication: Publication, tree: Path | None) -> PublisherStart:
+    async def by(cls, publication: Publication, tree: Path | None, names: UpstreamNames | None) -> PublisherStart:
         """Read what publishers before kept; of the directory `tree` the git commit is noted."""
         records = Records(publication)
         await records.begin()
-        return cls(publication, records, await read_places(records, publication), FleetHistory(records, tree))
+        absent = AbsentNames(publication, names)
+        await absent.begin()
+        places = await read_places(records, publication)
+        return cls(publication, records, places, FleetHistory(records, tree), absent)
 
 
 class FleetPlanner:
@@ -103,7 +109,8 @@ class FleetPlanner:
         self._changed, self._kept = Latest(0), Latest(0)
         publication = kept.publication
         self._places = FleetPlaces(publication, kept.records, kept.places, self._note)
-        self._history = kept.history
+        self._history, self._absent = kept.history, kept.absent
+        self._absent.follow(self._note)
         self.publisher = Publisher(rules_of_fleet(rules), partial(_observe, observer), self._places)
         self._observer = observer
         self._exposed: set[ViewKey] = set()
@@ -206,6 +213,7 @@ class FleetPlanner:
         reported = max((one.order for one in self._servers.reports.values()), default=NOTHING_PUBLISHED)
         if self._publication.rise_above(reported):
             self._published.clear()
+        absent = self._absent.due()
         await self._publication.publish_head(self._loading.existing)
         dropped = [key for key in self._publication.served if ChannelKey(*key) not in self.publisher.rollouts]
         await self._publication.remove(dropped)
@@ -217,6 +225,8 @@ class FleetPlanner:
                 self._published[key] = current.generation, await self._publication.publish(key, current)
                 # Some may have reported it before it was known to be published.
                 self._clients.ask(key)
+        if absent is not None:
+            await self._absent.write(absent)
         await self._places.write()
         for channel_key, rollout in tuple(self.publisher.rollouts.items()):
             if channel_key == ChannelKey(channel_key.layers) and (good := rollout.machine.good) is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
@@ -115,6 +116,20 @@ class KeyValues(Protocol):
 def end_of(prefix: bytes) -> bytes:
     """Return the key before which all keys with a prefix are; its last byte is not 255."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+async def followed(engine: KeyValues, prefix: bytes) -> AsyncGenerator[tuple[Mapping[bytes, KeyValue | None], bool]]:
+    """Yield all keys with a prefix (True), then each change of them (False); after a compaction, all keys again.
+
+    UnreachableError, RejectedRequestError: the engine cannot be read.
+    """
+    while True:
+        found = await engine.read_range(prefix, end_of(prefix))
+        yield found.values, True
+        with suppress(CompactedError):
+            async with aclosing(engine.watch(prefix, end_of(prefix), found.revision + 1)) as watching:
+                async for changed in watching:
+                    yield changed.values, False
 
 
 @dataclass(slots=True)

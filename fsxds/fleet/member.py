@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Never
@@ -29,6 +30,7 @@ from fsxds.fleet.client_reports import ClientsReporter
 from fsxds.fleet.content import FleetContent, Keys
 from fsxds.fleet.etcd import EtcdKeyValues, Members
 from fsxds.fleet.fleet_commands import CommandedPublisher, FleetCommands, Request
+from fsxds.fleet.fleet_names import FleetNames, UpstreamNames
 from fsxds.fleet.fleet_planner import FleetPlanner, PublisherStart
 from fsxds.fleet.following import Following
 from fsxds.fleet.key_values import (
@@ -92,12 +94,14 @@ class MemberContext:
         observer: receives what happens.
         has_source: it loads a tree, and may publish it.
         tree: the directory that it loads; None if there is none.
+        asks_names: upstreams are asked for names only if a client asks for them.
         lag_patience_s: so long a client that comes from another server waits until this one is as far.
     """
 
     content: FleetContent
     observer: Observer
     has_source: bool
+    asks_names: bool = False
     lag_patience_s: float = 5.0
     tree: Path | None = None
 
@@ -120,7 +124,8 @@ def member_of(settings: Settings, observer: Observer, tree: Path | None, *, has_
     sealing = InClear(may_have_secrets=is_private) if key is None else Sealing.of(key)
     engine = EtcdKeyValues(Members(rule.targets, None if tls is None else tls.grpc_credentials(), user))
     content = FleetContent(engine, Keys(f"/{rule.prefix}/".encode()), sealing)
-    return Member(MemberContext(content, observer, has_source, settings.lag_patience_s, tree))
+    asks_names = settings.upstream_names == "asked"
+    return Member(MemberContext(content, observer, has_source, asks_names, settings.lag_patience_s, tree))
 
 
 def _read_user(path: Path) -> tuple[str, str]:
@@ -153,6 +158,8 @@ class Member(Alone):
         self.following = Following(self._content, context.observer, self._serve)
         self._barrier = Barrier(self._content, self.following, self._is_served)
         self._lease = Lease(self._engine)
+        self._names = FleetNames(self._content, self._lease, self.following.applied, is_asking=context.asks_names)
+        self._upstream_names: UpstreamNames | None = None
         self._commands = FleetCommands(self._content, self._lease, self.name)
         self._control: FleetControl | None = None
         key = self._keys.servers + self.name.encode()
@@ -165,6 +172,11 @@ class Member(Alone):
         self._taken: dict[ViewKey, Order] = {}
         # Something published was served, and when another server published something else last.
         self._is_serving, self._heard_s = False, 0.0
+
+    @property
+    def asks_names(self) -> bool:
+        """Whether servers of the fleet ask upstreams for the names that clients of this server ask for."""
+        return self._names.is_asking
 
     def rules(self, rules: PublishRules) -> PublishRules:
         """Return that nothing is held back here: what is published is to be served."""
@@ -192,7 +204,9 @@ class Member(Alone):
 
     def channels(self, channels: NodeChannels) -> Channels:
         """Return what lets nodes wait that come from another server which is ahead of this one."""
-        return FleetChannels(channels, self._barrier, self._context.lag_patience_s)
+        if self._context.has_source and self._context.asks_names:
+            self._upstream_names = UpstreamNames(self._content, channels.on_demand)
+        return FleetChannels(channels, self._barrier, self._context.lag_patience_s, self._names)
 
     def _note_progress(self) -> None:
         self._reporter.note()
@@ -243,15 +257,21 @@ class Member(Alone):
 
     async def run(self, supervisor: Supervisor) -> None:
         """Run all parts, until cancelled."""
+        works: dict[str, Callable[[], Awaitable[object]]] = {
+            "fleet": self.following.keep_current,
+            "fleet lease": self._lease.keep_alive,
+            "fleet reports": self._reporter.keep_reported,
+            "fleet barrier": self._barrier.keep_reading,
+            "fleet names": partial(self._names.keep_reported, self.name),
+            "fleet absent names": self._names.keep_answered,
+        }
+        if self._upstream_names is not None:
+            works["fleet upstream names"] = self._upstream_names.keep_asked
+        if self._context.has_source:
+            works["fleet publisher"] = self._keep_elected
         try:
             async with asyncio.TaskGroup() as tasks:
-                for name, work in (
-                    ("fleet", self.following.keep_current),
-                    ("fleet lease", self._lease.keep_alive),
-                    ("fleet reports", self._reporter.keep_reported),
-                    ("fleet barrier", self._barrier.keep_reading),
-                    *((("fleet publisher", self._keep_elected),) if self._context.has_source else ()),
-                ):
+                for name, work in works.items():
                     tasks.create_task(supervisor.run(name, work))
         finally:
             with suppress(TimeoutError):
@@ -357,7 +377,7 @@ class Member(Alone):
         self._context.observer(PublisherElected(publication.order.epoch))
         if self._rules is None or self._loading is None or self._loaded.current is None:
             return
-        kept = await PublisherStart.by(publication, self._context.tree)
+        kept = await PublisherStart.by(publication, self._context.tree, self._upstream_names)
         self.planner = FleetPlanner(self._rules, self._context.observer, kept, self._loading)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._until_lost(lease))

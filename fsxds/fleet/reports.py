@@ -12,15 +12,7 @@ from typing import Never
 
 from fsxds.fleet.client_reports import ViewClients
 from fsxds.fleet.content import FleetContent
-from fsxds.fleet.key_values import (
-    CompactedError,
-    KeyValues,
-    LeaseLostError,
-    Put,
-    RejectedRequestError,
-    UnreachableError,
-    end_of,
-)
+from fsxds.fleet.key_values import KeyValues, LeaseLostError, Put, RejectedRequestError, UnreachableError, followed
 from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
@@ -129,17 +121,11 @@ class Servers:
     async def keep_current(self) -> Never:
         """Follow the reports until cancelled. UnreachableError, RejectedRequestError: they cannot be read."""
         while True:
-            found = await self._engine.read_range(self._prefix, end_of(self._prefix))
-            self.reports.clear()
-            self._take({key: one.value for key, one in found.values.items()})
-            try:
-                async with aclosing(
-                    self._engine.watch(self._prefix, end_of(self._prefix), found.revision + 1)
-                ) as watching:
-                    async for changed in watching:
-                        self._take({key: one and one.value for key, one in changed.values.items()})
-            except CompactedError:
-                continue
+            async with aclosing(followed(self._engine, self._prefix)) as following:
+                async for values, is_all in following:
+                    if is_all:
+                        self.reports.clear()
+                    self._take({key: one and one.value for key, one in values.items()})
 
     def _take(self, values: Mapping[bytes, bytes | None]) -> None:
         for key, value in values.items():

@@ -1,1 +1,1 @@
-"""The linter: what Envoy would reject or would not use as meant, with a page for every rule; reports of what is found."""
+"""The linter: configuration that Envoy rejects or misuses, with a page per rule, and reports."""

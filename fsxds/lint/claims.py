@@ -1,11 +1,11 @@
-"""What only one resource of a whole tree may have: the addresses of listeners, the domains and names of virtual hosts.
+"""Exclusive claims in a tree: the addresses of listeners, the domains and names of virtual hosts.
 
-Envoy 1.40 compares of listeners protocol, IP address and port, or the path of a socket (ENVOY.md E56). It
-does not matter whether a listener binds its port, and how; port 0, internal listeners and other network namespaces are free.
+For listeners, Envoy 1.40 compares protocol, IP address and port, or the path of a socket (ENVOY.md E56), whether or
+not, and however, a listener binds its port. Port 0, internal listeners and other network namespaces never conflict.
 
-Of virtual hosts that are discovered one by one it rejects all in a response when a domain is duplicated in their route
-configuration, also among its own. Of two whose `VirtualHost.name` is the same it keeps the one that came last, without a
-word: requests to the other hang. Their resource names and domains are asked for alike, so that they too must differ.
+Of virtual hosts that are discovered one by one, Envoy rejects all in a response if a domain is duplicated in their
+route configuration, also within one host. Of two with equal `VirtualHost.name` it silently keeps the last: requests to
+the other hang. Resource names and domains are requested alike, so they too must differ.
 
 The listeners of a collection are compared among themselves: no Envoy reads a collection beside other listeners.
 """
@@ -31,13 +31,13 @@ _ROUTES = BY_SHORT_NAME["rds"].message_type
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the hooks that collect claims; within a collection they are compared at once."""
+    """Return the hooks that collect claims, and compare them within a collection."""
     compare = partial(_compare_addresses, catalogue)
     return {_LISTENER: (_claim_addresses,), _ROUTES: (_claim_domains,), _COLLECTION: (compare,)}
 
 
 def _claim_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Note the addresses of a listener that no other may have: Envoy compares them whatever is bound, and how."""
+    """Note the addresses of a listener: Envoy compares them whether bound or not."""
     if path is not None:
         return
     claimed = set()
@@ -49,7 +49,7 @@ def _claim_addresses(listener: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _compare_addresses(catalogue: Catalogue, collection: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Report the listeners of a collection that have the address of an earlier one: Envoy rejects these, and stops others."""
+    """Report listeners of a collection with an earlier one's address: Envoy rejects these, and stops others."""
     taken: dict[str, str] = {}
     for index, entry in enumerate(collection.entries):
         packed = entry.inline_entry.resource
@@ -66,7 +66,7 @@ def _compare_addresses(catalogue: Catalogue, collection: DynamicMessage, path: P
 
 
 def _claim_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Note the domains that no virtual host may have which is discovered beside those of the configuration itself."""
+    """Note the configuration's own domains, which no discovered virtual host may have."""
     if path is not None or not config.HasField("vhds"):
         return
     for number, host in enumerate(config.virtual_hosts):
@@ -77,7 +77,7 @@ def _claim_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One sort of claims: the rule that two equal ones break, the message about the second one, and the remedy."""
+    """One kind of claim: the rule against duplicates, the message about the second, and the remedy."""
 
     rule: str
     fact: str
@@ -111,18 +111,18 @@ _NOUNS = {
 
 
 ClaimKey = tuple[TypeUrl, str]
-"""The sort of a claim, and what is claimed."""
+"""The kind of a claim, and the claimed value."""
 
 
 def owned_claims(parsed: ParsedFile, was: Iterable[ParsedFile]) -> Mapping[ClaimKey, Resource]:
-    """Return what a file claims and is served with, by what is in it and in what is served of it."""
+    """Return the claims that a file makes now and is already served with."""
     served = {(claim.type_url, claim.name) for one in was for _, claim in claims_in(one)}
     claimed = {(claim.type_url, claim.name): resource for resource, claim in reversed(tuple(claims_in(parsed)))}
     return {key: resource for key, resource in claimed.items() if key in served}
 
 
 def claims_in(parsed: ParsedFile) -> Iterator[tuple[Resource, Reference]]:
-    """Yield the claims of the resources of a file."""
+    """Yield the claims of a file's resources."""
     for resource in parsed.resources:
         for reference in resource.references:
             if reference.type_url in CLAIMED and not reference.is_static:
@@ -134,11 +134,11 @@ def conflicts(
     sorts: Container[TypeUrl],
     owned: Mapping[ClaimKey, Resource] = MappingProxyType({}),
 ) -> Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]:
-    """Find the resources that claim what another one owns; of what is not owned yet, the first file owns it.
+    """Find the resources that claim another one's property; an unowned claim belongs to the first file.
 
     Args:
-        files: all that may be in conflict, and whether each is on trial, and takes nothing from any other.
-        sorts: the sorts of claims that are looked at.
+        files: all files that may conflict, and whether each is on trial and takes nothing from others.
+        sorts: the kinds of claims to check.
         owned: claims that files are served with, and still make.
     """
     taken: dict[ClaimKey, Resource] = dict(owned)
@@ -148,7 +148,7 @@ def conflicts(
         if findings:
             found[parsed.path] = findings
         elif not is_on_trial:
-            # What is held back takes nothing from those that come after it.
+            # A held file takes nothing from later ones.
             taken |= own
     return found
 
@@ -156,7 +156,6 @@ def conflicts(
 def _check_file(
     parsed: ParsedFile, sorts: Container[TypeUrl], taken: Mapping[ClaimKey, Resource]
 ) -> tuple[tuple[ReferenceFinding, ...], Mapping[ClaimKey, Resource]]:
-    """Return what is wrong with the claims of a file, and all of them."""
     own: dict[ClaimKey, Resource] = {}
     findings = []
     for resource, claim in claims_in(parsed):
@@ -180,5 +179,5 @@ def _finding(resource: Resource, claim: Reference, other: Resource) -> Reference
 
 
 def _shown(claim: Reference) -> str:
-    """Return what is claimed as it is written in the file: `VirtualHost.name` without the table before it."""
+    """Return a claim as written in the file: `VirtualHost.name` without the table before it."""
     return claim.name.rpartition("\n")[2] if claim.type_url == HOST_NAME else claim.name

@@ -1,4 +1,4 @@
-"""Clusters: their type, load balancing, health checks, and protocol, each against the others."""
+"""Clusters: the consistency of type, load balancing, health checks and protocol."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from google.protobuf.message import DecodeError, Message
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
-from fsxds.api.walk import Hooks, Path, Walk, ip_version
-from fsxds.lint.field_values import is_longer, packed_type, repeated
+from fsxds.api.walk import Hook, Hooks, Path, Walk, ip_version
+from fsxds.lint.field_values import REDIS, is_longer, packed_type, repeated
 
-# Of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
+# Values of envoy.config.cluster.v3.Cluster.DiscoveryType and LbPolicy.
 _STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS, _ORIGINAL_DST = range(5)
 _WITHOUT_BALANCER = frozenset({_STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS})
 _RING_HASH, _MAGLEV, _CLUSTER_PROVIDED, _POLICY_CONFIG = 2, 5, 6, 7
@@ -24,7 +24,7 @@ _RAW = f"{_SOCKETS}raw_buffer.v3.RawBuffer"
 _NOT_QUIC = frozenset({"", _RAW, f"{_SOCKETS}tls.v3.UpstreamTlsContext"})
 _CLUSTERS = "envoy.extensions.clusters."
 
-# Whether a type of cluster brings its own load balancer, found by asking Envoy 1.40; of others nothing is said.
+# Whether a type of cluster brings its own load balancer, found by asking Envoy 1.40; other types are not checked.
 _PROVIDES = {
     _CLUSTERS + "aggregate.v3.ClusterConfig": True,
     _CLUSTERS + "composite.v3.ClusterConfig": True,
@@ -36,12 +36,12 @@ _PROVIDES = {
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*")
 _LOWEST_STATUS, _HIGHEST_END = 100, 600
 
-# Of envoy.config.core.v3.RequestMethod: POST, PUT, PATCH and OPTIONS.
+# Values of envoy.config.core.v3.RequestMethod: POST, PUT, PATCH and OPTIONS.
 _WITH_BODY = frozenset({3, 4, 7, 9})
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of clusters, of what is in them, and of endpoints."""
+    """Return the checks of clusters, their content, and endpoints."""
     options = _HttpOptions(catalogue)
     return {
         "envoy.config.cluster.v3.Cluster": (
@@ -69,8 +69,8 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_drops,),
         "envoy.config.core.v3.HealthCheck.Payload": (_check_payload,),
         "envoy.config.core.v3.HealthCheck.HttpHealthCheck": (_check_sending,),
-        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.expected_statuses": (_check_statuses,),
-        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.retriable_statuses": (_check_statuses,),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.expected_statuses": (statuses_check("wrong-health-check"),),
+        "envoy.config.core.v3.HealthCheck.HttpHealthCheck.retriable_statuses": (statuses_check("wrong-health-check"),),
     }
 
 
@@ -164,13 +164,13 @@ def _check_ring(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 def _check_table(config: DynamicMessage, path: Path, walk: Walk) -> None:
     size = config.table_size.value
-    if config.HasField("table_size") and 1 < size <= 5_000_011 and not _is_prime(size):
+    if config.HasField("table_size") and size != 1 and not _is_prime(size):
         remedy = "write a prime such as 65537"
         walk.error((path, "table_size"), "wrong-cluster", f"must be a prime number, is {size}", remedy)
 
 
 def _is_prime(number: int) -> bool:
-    return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
+    return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
 
 
 def _check_fallback_keys(selector: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -245,7 +245,7 @@ def _check_settings(options: DynamicMessage, path: Path, walk: Walk) -> None:
             walk.error(place, "wrong-cluster", f"setting {identifier} has two values", "keep one")
 
 
-# Of envoy.type.v3.FractionalPercent.DenominatorType.
+# By envoy.type.v3.FractionalPercent.DenominatorType.
 DENOMINATORS = (100, 10_000, 1_000_000)
 
 
@@ -298,7 +298,7 @@ def _check_once(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_names(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the names of several health checks; versions of the API without them let them be."""
+    """Check the names of several health checks, unless the API version lacks names."""
     checks = cluster.health_checks
     if len(checks) < 2 or not hasattr(checks[0], "name"):
         return
@@ -318,17 +318,22 @@ def _check_payload(payload: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "text"), "wrong-health-check", "is not hex", remedy)
 
 
-def _check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
-    for index, statuses in enumerate(ranges):
-        fact, start, end = None, statuses.start, statuses.end
-        if start >= end:
-            fact = f"start ({start}) must be below end ({end}), which does not belong to it"
-        elif start < _LOWEST_STATUS:
-            fact = f"must start at {_LOWEST_STATUS} or above, starts at {start}"
-        elif end > _HIGHEST_END:
-            fact = f"must end at {_HIGHEST_END} or below, ends at {end}"
-        if fact is not None:
-            walk.error((path, index), "wrong-health-check", fact, "write such as {start: 200, end: 300} for all of 2xx")
+def statuses_check(rule: str, *, may_be_empty: bool = False) -> Hook:
+    """Return the check of a list of HTTP status ranges, for a rule."""
+
+    def check_statuses(ranges: FieldValue, path: Path, walk: Walk) -> None:
+        for index, statuses in enumerate(ranges):
+            fact, start, end = None, statuses.start, statuses.end
+            if start > end or (start == end and not may_be_empty):
+                fact = f"start ({start}) must be below end ({end}), which does not belong to it"
+            elif start < _LOWEST_STATUS:
+                fact = f"must start at {_LOWEST_STATUS} or above, starts at {start}"
+            elif end > _HIGHEST_END:
+                fact = f"must end at {_HIGHEST_END} or below, ends at {end}"
+            if fact is not None:
+                walk.error((path, index), rule, fact, "write such as {start: 200, end: 300} for all of 2xx")
+
+    return check_statuses
 
 
 def _check_sending(check: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -338,15 +343,13 @@ def _check_sending(check: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 class _HttpOptions:
-    """Reads the HttpProtocolOptions of clusters, and checks what depends on the protocol."""
-
     def __init__(self, catalogue: Catalogue) -> None:
         self._type: type[Message] | None = (
             catalogue.message_class(HTTP_OPTIONS) if catalogue.knows(HTTP_OPTIONS) else None
         )
 
     def _of(self, cluster: DynamicMessage) -> DynamicMessage:
-        """Return the options of a cluster that has some; None where they cannot be read, which is reported elsewhere."""
+        """Return the options of a cluster that has some; None if unreadable, which is reported elsewhere."""
         packed = cluster.typed_extension_protocol_options[HTTP_OPTIONS]
         if self._type is None or packed_type(packed) != HTTP_OPTIONS:
             return None
@@ -415,6 +418,9 @@ def _check_extended(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
     if cluster.HasField("eds_cluster_config"):
         message = "eds_cluster_config is set in a cluster whose type is not EDS"
         walk.error((path, "eds_cluster_config"), "cluster-type", message, "write type: EDS, or remove it")
+    if name == REDIS and cluster.cluster_type.name != "envoy.clusters.redis":
+        place = ((path, "cluster_type"), "name")
+        walk.error(place, "cluster-type", "Envoy goes by the name here", "write envoy.clusters.redis")
     provides = _PROVIDES.get(name)
     if provides is None or cluster.HasField("load_balancing_policy"):
         return

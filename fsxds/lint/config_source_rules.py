@@ -1,4 +1,4 @@
-"""Where resources are to come from: what a config source must have."""
+"""Rules for config sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of
 _REST, _GRPC, _DELTA_GRPC, _AGGREGATED_GRPC, _AGGREGATED_DELTA_GRPC = 1, 2, 3, 5, 6
 _V2 = 1
 
-# What connects to a server by gRPC in a version that it names.
+# Messages that connect by gRPC and name a protocol version.
 _VERSIONED = (
     "envoy.config.ratelimit.v3.RateLimitServiceConfig",
     "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",
@@ -23,7 +23,7 @@ _COLLECTION = re.compile(rf"xdstp://[^/]*/{re.escape(_LB_ENDPOINTS)}/[^#]*")
 
 
 def hooks(_: Catalogue) -> Hooks:
-    """Return the rules over config sources."""
+    """Return the rules for config sources."""
     return dict.fromkeys(_VERSIONED, (_check_version,)) | {
         "envoy.config.core.v3.ConfigSource": (_check_choice,),
         "envoy.config.core.v3.ApiConfigSource": (_check_source, _check_version),
@@ -35,8 +35,8 @@ def hooks(_: Catalogue) -> Hooks:
 def _check_presence(field: str) -> Hook:
     def check_presence(message: DynamicMessage, path: Path, walk: Walk) -> None:
         if not message.HasField(field):
-            # With a source for the authority of the name an Envoy does without; by default it rejects that (ENVOY.md E81, E82).
-            # `ads: {}` is right for both.
+            # With a source for the authority of the name an Envoy does without; by default it rejects that (ENVOY.md
+            # E81, E82). `ads: {}` is right for both.
             remedy = "set where the resources come from, such as ads: {}"
             walk.error((path, field), "wrong-config-source", "is missing", remedy)
 
@@ -44,7 +44,7 @@ def _check_presence(field: str) -> Hook:
 
 
 def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the name of a collection of endpoints: Envoy rejects others when they come by EDS, where alone it looks."""
+    """Check the name of a collection of endpoints: by EDS, Envoy rejects other names."""
     walk.depend_on_place()
     is_served = field_path_of(path)[:1] != ("load_assignment",)
     if is_served and not _COLLECTION.fullmatch(locality.leds_collection_name):
@@ -54,7 +54,7 @@ def _check_collection(locality: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_choice(source: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check what a source is: `self` has a meaning only in the routes of some listeners, not for endpoints or secrets."""
+    """Check `self`, which has a meaning only in the routes of some listeners."""
     if source.WhichOneof("config_source_specifier") == "self" and _last_field(path) in {"eds_config", "sds_config"}:
         remedy = "write ads: {} or an api_config_source"
         walk.error((path, "self"), "wrong-config-source", "Envoy does not support it here", remedy)
@@ -65,7 +65,6 @@ def _last_field(path: Path) -> str | int | None:
 
 
 def _holder(path: Path) -> str | int | None:
-    """Return the field that holds the config source around an ApiConfigSource."""
     return None if path is None else _last_field(path[0])
 
 
@@ -100,7 +99,7 @@ def _check_rest(source: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error((path, "refresh_delay"), "wrong-config-source", "is required for REST", "write one, such as 0.1s")
     elif source.refresh_delay.seconds == 0 and 0 <= source.refresh_delay.nanos < _SHORTEST_DELAY_NS:
         message = "must be at least 1 ms: below that Envoy crashes"
-        walk.error((path, "refresh_delay"), "wrong-config-source", message, "write 0.01s or more")
+        walk.error((path, "refresh_delay"), "short-refresh-delay", message, "write 0.01s or more")
 
 
 def _check_version(service: DynamicMessage, path: Path, walk: Walk) -> None:

@@ -1,7 +1,7 @@
-"""Extensions: whether one of its type can be where it is configured, and what routes may configure of filters.
+"""Extensions: whether a type is allowed in its place, and the settings of filters in routes.
 
-Where Envoy has extension points, and which types filters have for routes, is in `extension_facts.json`; it was found by
-asking Envoy 1.40. Which types are extensions of which category is a fact about the Envoy in use (`Features`).
+`extension_facts.json` has Envoy's extension points, and the types of filters for routes; it was found by asking Envoy
+1.40. The types in each category are a fact about the Envoy in use (`Features`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 
 from google.protobuf.message import DecodeError, Message
@@ -17,11 +17,11 @@ from google.protobuf.message import DecodeError, Message
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, merge_hooks
-from fsxds.lint.field_values import packed_type
-from fsxds.model.values import Fault
+from fsxds.lint.field_values import looks_up_names, packed_type
+from fsxds.model.values import Fault, FieldPath
 from fsxds.snapshots.references import TYPED_STRUCTS
 
-# Of these packages nothing is an extension by itself, in whatever Envoy.
+# Types of these packages are not extensions by themselves, in any Envoy.
 _PLAIN_PACKAGES = (
     "google.protobuf.",
     "envoy.config.core.",
@@ -38,7 +38,6 @@ _PLAIN_PACKAGES = (
     "envoy.extensions.filters.common.matcher.action.",
     "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction",
 )
-_DNS_TYPES = (1, 2)  # STRICT_DNS, LOGICAL_DNS
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 _WRAPPER = "envoy.config.route.v3.FilterConfig"
 _HTTP_FILTERS = ("envoy.filters.http",)
@@ -55,14 +54,14 @@ class ExtensionFacts:
     """The content of `extension_facts.json`.
 
     Attributes:
-        extension_points: the fields that hold an extension with its name, or a list of them, and the categories that it
-            may be of, separated by spaces.
-        looked_up_by_name: those of them in which Envoy finds the extension by its name, and not by its type.
-        packed: the fields that hold an extension without a name, and its category.
-        for_routes: the types of HTTP filters that have another type for routes, which is the value. Envoy finds the filter
-            by either, and then reads what is there as the one that it needs, unless there is nothing in it.
-        not_for_routes: the types of HTTP filters that a route cannot configure.
-        is_terminal: whether a filter answers by itself, so that it ends its chain; of filters that need settings.
+        extension_points: per field with a named extension, or a list of them, the allowed categories, separated by
+            spaces.
+        looked_up_by_name: fields in which Envoy finds the extension by name, not by type.
+        packed: per field with an extension without a name, its category.
+        for_routes: the types for routes of filter types that have one. Envoy finds the filter by either, and then reads
+            the content as the required one, unless it is empty.
+        not_for_routes: the filter types that a route cannot configure.
+        is_terminal: whether a filter that needs settings ends its chain.
     """
 
     extension_points: Mapping[str, str]
@@ -88,7 +87,7 @@ def extension_facts() -> ExtensionFacts:
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of extensions, and of what routes configure of filters."""
+    """Return the checks of extensions, and of routes' settings for filters."""
     facts, extensions, routes = extension_facts(), ExtensionChecks(catalogue), RouteChecks(catalogue)
     return merge_hooks(
         {
@@ -113,7 +112,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 class ExtensionTypes:
-    """Knows which message types are extensions of which categories, as far as that is known at all."""
+    """Knows the categories of extension types, as far as they are known at all."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -129,25 +128,25 @@ class ExtensionTypes:
         is_open = name in TYPED_STRUCTS or name in features.foreign or ".v3alpha." in name
         if is_open or not self._catalogue.knows(name):
             return True
-        # Another Envoy than the one that is known may have this one.
+        # Another Envoy than the known one may have this type.
         return not features.is_exact and not name.startswith(_PLAIN_PACKAGES)
 
     def is_of(self, name: str, category: str) -> bool:
-        """Return whether a type is an extension of a category; True where nothing is known of that."""
+        """Return whether a type is in a category; True if that is unknown."""
         return self._features is None or name in self._features.types(category)
 
     def remedy(self, name: str, categories: Iterable[str]) -> str:
-        """Return which type is probably meant where `name` does not fit."""
+        """Return the type that is probably meant instead of `name`."""
         last = name.rpartition(".")[2]
         near = _opposite(last)
-        types = [one for category in categories for one in sorted(self._of(category))]
+        types = [one for category in categories for one in sorted(self.of(category))]
         for candidate in types:
             if candidate.rpartition(".")[2] in {last, near}:
                 return f"perhaps {candidate} is meant"
         return f"write one of its types, such as {types[0]}" if types else "remove it: this Envoy has none"
 
     def name_fault(self, name: str, message_type: str, category: str) -> str | None:
-        """Return what is wrong with an extension that Envoy looks up by its name."""
+        """Return the fault of an extension that Envoy looks up by name, if any."""
         named = self._features.extensions.get(category, {}) if self._features is not None else {}
         if not named:
             return None
@@ -157,12 +156,13 @@ class ExtensionTypes:
             return f'Envoy goes by the name here, and "{name}" is configured by {" or ".join(named[name])}'
         return None
 
-    def _of(self, category: str) -> frozenset[str]:
+    def of(self, category: str) -> frozenset[str]:
+        """Return the types of a category; empty if unknown."""
         return self._features.types(category) if self._features is not None else frozenset()
 
 
 class ExtensionChecks:
-    """Checks the types of extensions where they are configured."""
+    """Checks the types of configured extensions."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
@@ -171,7 +171,7 @@ class ExtensionChecks:
         }
 
     def at(self, categories: str, *, is_named: bool) -> Hook:
-        """Return the check of a field that holds an extension, or a list of them."""
+        """Return the check of a field with an extension, or a list of them."""
 
         def check(held: FieldValue, path: Path, walk: Walk) -> None:
             if not isinstance(held, Message):
@@ -189,7 +189,7 @@ class ExtensionChecks:
         return check
 
     def packed(self, category: str) -> Hook:
-        """Return the check of a field that holds an extension without a name."""
+        """Return the check of a field with an extension without a name."""
 
         def check_packed(packed: DynamicMessage, path: Path, walk: Walk) -> None:
             name = self._content_type(packed)
@@ -200,7 +200,7 @@ class ExtensionChecks:
         return check_packed
 
     def check_listener_filters(self, listener: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of a listener: those of UDP are others than those of TCP."""
+        """Check the filters of a listener, which differ between UDP and TCP."""
         if not listener.listener_filters:
             return
         category = "envoy.filters.listener"
@@ -212,25 +212,25 @@ class ExtensionChecks:
             self._check(extension, category, ((path, "listener_filters"), index), walk)
 
     def check_dns_resolver(self, cluster: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the resolver of a cluster; one that looks up no names does not look at it."""
-        if cluster.type in _DNS_TYPES and cluster.HasField("typed_dns_resolver_config"):
+        """Check the resolver of a cluster, unless the cluster resolves no names."""
+        if looks_up_names(cluster) and cluster.HasField("typed_dns_resolver_config"):
             place = (path, "typed_dns_resolver_config")
             self._check(cluster.typed_dns_resolver_config, "envoy.network.dns_resolver", place, walk)
 
     def check_plugin(self, plugin: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a plugin that chooses clusters, unless it may be unknown."""
+        """Check a cluster specifier plugin, unless it is optional."""
         if not plugin.is_optional:
             self._check(plugin.extension, "envoy.router.cluster_specifier_plugin", (path, "extension"), walk)
 
     def check_policies(self, policy: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Check that Envoy will know one of the policies: it takes the first that it knows, and reads no later one."""
+        """Check that Envoy knows a policy: it takes the first known one, and ignores later ones."""
         wrong = None
         for index, one in enumerate(policy.policies):
             if not one.HasField("typed_extension_config"):
                 continue
             name = self._content_type(one.typed_extension_config.typed_config)
             if self._types.fits(name, ("envoy.load_balancing_policies",)):
-                return _forgetting(walk, (path, "policies"), index) if len(policy.policies) > index + 1 else None
+                return walk.forgetting(partial(_is_after, index, field_path_of((path, "policies"))))
             wrong = index, name
         if wrong is not None and wrong[1]:
             place = ((((path, "policies"), wrong[0]), "typed_extension_config"), "typed_config")
@@ -238,7 +238,7 @@ class ExtensionChecks:
         return None
 
     def check_discovered(self, extension: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check an extension that is served on its own: only filters are."""
+        """Check an extension served on its own: only filters are."""
         if path is None:
             categories = "envoy.filters.http envoy.filters.http.upstream envoy.filters.network envoy.filters.listener"
             more = "envoy.filters.udp.session envoy.filters.udp_listener"
@@ -258,13 +258,13 @@ class ExtensionChecks:
                 remedy = self._types.remedy(name, category.split())
                 walk.error((path, "typed_config"), "wrong-extension", message, remedy)
         elif extension.DESCRIPTOR.name in {"TypedExtensionConfig", "RequestIDExtension"} or _is_discovered(extension):
-            return  # reported by the field rules, or nothing that Envoy needs
+            return  # reported by the field rules, or unnecessary for Envoy
         elif not getattr(extension, "is_optional", False):
             remedy = 'add typed_config, with the "@type" of the extension; Envoy does not go by the name'
             walk.error((path, "typed_config"), "wrong-extension", "is missing", remedy)
 
     def _content_type(self, packed: DynamicMessage) -> str:
-        """Return the type of what is in an Any, that of its content for a TypedStruct; "" for one that is not known."""
+        """Return the type in an Any, or in its TypedStruct; "" if unknown."""
         name = packed_type(packed)
         struct = self._structs.get(name)
         if struct is None:
@@ -276,18 +276,8 @@ class ExtensionChecks:
         return packed_type(content)
 
 
-def _forgetting(walk: Walk, items: Path, last: int) -> Leave:
-    """Return what forgets the faults in those items of a list that come after one."""
-    count, place = len(walk.faults), field_path_of(items)
-
-    def is_after(fault: Fault) -> bool:
-        index = fault.field_path[len(place) :][:1]
-        return fault.field_path[: len(place)] == place and index > (last,)
-
-    def forget() -> None:
-        walk.faults[count:] = [fault for fault in walk.faults[count:] if not is_after(fault)]
-
-    return forget
+def _is_after(last: int, items: FieldPath, fault: Fault) -> bool:
+    return fault.field_path[: len(items)] == items and fault.field_path[len(items) :][:1] > (last,)
 
 
 def _check_socket(match: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -307,7 +297,7 @@ def _opposite(name: str) -> str:
 
 
 class RouteChecks:
-    """Checks settings for filters, also within a FilterConfig."""
+    """Checks routes' settings for filters, also in a FilterConfig."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._types = ExtensionTypes(catalogue)
@@ -316,7 +306,7 @@ class RouteChecks:
         self._wrapper: type[Message] | None = catalogue.message_class(_WRAPPER) if catalogue.knows(_WRAPPER) else None
 
     def check_all(self, settings: FieldValue, path: Path, walk: Walk) -> None:
-        """Check the settings of a route, of what holds it, or of a weighted cluster, by the names of the filters."""
+        """Check the settings of a route, its holder, or a weighted cluster."""
         for name in sorted(settings):
             packed, place = settings[name], (path, name)
             if packed_type(packed) == _WRAPPER and self._wrapper is not None:
@@ -329,16 +319,11 @@ class RouteChecks:
                 self._check_settings(packed, place, walk)
 
     def enter_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Forget what was found in settings that Envoy does not read: optional ones of no filter that it has."""
+        """Forget faults in optional settings of an unknown filter, which Envoy does not read."""
         name = packed_type(wrapper.config)
         if not wrapper.is_optional or self._types.is_of(name, _HTTP_FILTERS[0]):
             return None
-        count = len(walk.faults)
-
-        def forget() -> None:
-            del walk.faults[count:]
-
-        return forget
+        return walk.forgetting(lambda _: True)
 
     def _check_wrapper(self, wrapper: DynamicMessage, path: Path, walk: Walk) -> None:
         if not wrapper.HasField("config"):
@@ -365,7 +350,7 @@ class RouteChecks:
             walk.error(path, "wrong-extension", message, "write the type that a filter has for routes")
 
     def check_filter(self, http_filter: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that the configuration of a filter is not of a type for routes."""
+        """Check that a filter's own configuration is not of a type for routes."""
         packed = http_filter.typed_config
         name = packed_type(packed)
         if packed.value and name in self._for_filters:

@@ -1,17 +1,20 @@
-"""Values that Envoy reads wherever they are: IP addresses and sockets, durations, regular expressions of RE2."""
+"""Values that Envoy reads in any place: IP addresses and sockets, durations, regular expressions of RE2."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator
+from math import isnan
 from typing import Any
 
 import re2
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
+from fsxds.api.fields import FieldValue
 from fsxds.api.scalars import LONGEST_S
-from fsxds.api.walk import Hook, Hooks, Path, Walk, field_path_of, ip_version
+from fsxds.api.walk import Hook, Hooks, Leave, Path, Walk, field_path_of, ip_version
 from fsxds.model.memo import Lru
+from fsxds.model.values import Fault
 
 _HOST_OR_NUMBERS = re.compile(r"[0-9a-fA-F:./]{1,60}|localhost|[\w-]{1,60}(\.[\w-]{1,60}){1,8}")
 
@@ -20,13 +23,15 @@ LONGEST_SOCKET_PATH = 107
 
 IP_REMEDY = 'write an IP address such as "192.0.2.1" or "2001:db8::1"'
 
-_STATIC, _STRICT_DNS, _LOGICAL_DNS = 0, 1, 2  # envoy.config.cluster.v3.Cluster.DiscoveryType
+# envoy.config.cluster.v3.Cluster.DiscoveryType
+_STATIC, _STRICT_DNS, _LOGICAL_DNS, _EDS = range(4)
+REDIS = "envoy.extensions.clusters.redis.v3.RedisClusterConfig"
 _NAMES_REMEDY = "write an IP address, or let the cluster's type be STRICT_DNS or LOGICAL_DNS"
 
 # The default of the runtime key re2.max_program_size.error_level.
 LARGEST_PROGRAM = 100
-_LIMIT = "max_program_size"  # which only Envoy's own matcher has
-# Longer ones have larger programs than Envoy accepts by far, and RE2 needs a gigabyte for the worst of a megabyte.
+_LIMIT = "max_program_size"  # only in Envoy's own matcher
+# Longer ones far exceed Envoy's program size, and RE2 needs a gigabyte for the worst megabyte.
 _LONGEST_REGEX = 100_000
 _MOST_REMEMBERED = 10_000
 _GROUP = re.compile(r"\\(.?)", re.DOTALL)
@@ -46,6 +51,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.config.endpoint.v3.ClusterLoadAssignment": (_check_own_endpoints,),
         "envoy.config.core.v3.DnsResolutionConfig": (_check_resolvers,),
         "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig": (_check_resolvers,),
+        "envoy.type.v3.Percent.value": (_check_percent,),
         "google.protobuf.Duration": (_check_duration,),
         "envoy.type.matcher.v3.RegexMatcher": (regexes.check_matcher,),
         "xds.type.matcher.v3.RegexMatcher": (regexes.check_matcher,),
@@ -56,13 +62,13 @@ def hooks(catalogue: Catalogue) -> Hooks:
 
 
 def packed_type(packed: DynamicMessage) -> str:
-    """Return the full name of the type of what is in an Any; "" where it has none."""
+    """Return the full type name in an Any, or ""."""
     name: str = packed.type_url.rpartition("/")[2]
     return name
 
 
 def inline(source: DynamicMessage) -> bytes | None:
-    """Return what a DataSource holds itself, None when it names a place."""
+    """Return the inline content of a DataSource, None for external content."""
     chosen = source.WhichOneof("specifier")
     if chosen == "inline_string":
         text: str = source.inline_string
@@ -74,7 +80,7 @@ def inline(source: DynamicMessage) -> bytes | None:
 
 
 def repeated(values: Iterable[Hashable]) -> Iterator[int]:
-    """Yield the index of each value that an earlier one equals."""
+    """Yield the index of each value that equals an earlier one."""
     seen: set[Hashable] = set()
     for index, value in enumerate(values):
         if value in seen:
@@ -83,15 +89,15 @@ def repeated(values: Iterable[Hashable]) -> Iterator[int]:
 
 
 def is_longer(first: DynamicMessage, second: DynamicMessage) -> bool:
-    """Return whether a Duration is longer than another one."""
+    """Return whether the first Duration is longer."""
     return bool((first.seconds, first.nanos) > (second.seconds, second.nanos))
 
 
 def address_fault(address: DynamicMessage) -> tuple[str, str, str] | None:
-    """Return what is wrong with an `envoy.config.core.v3.Address` that no resolver will look up.
+    """Return the fault of an `envoy.config.core.v3.Address` that is not resolved, if any.
 
     Returns:
-        the field within the address ("" for itself), the fact and the remedy; None when nothing is wrong.
+        the field within the address ("" for itself), the fact and the remedy.
     """
     chosen = address.WhichOneof("address")
     if chosen == "socket_address":
@@ -105,9 +111,9 @@ def address_fault(address: DynamicMessage) -> tuple[str, str, str] | None:
 
 
 def socket_address_fault(socket: DynamicMessage) -> tuple[str, str, str] | None:
-    """Return what is wrong with an `envoy.config.core.v3.SocketAddress` that no resolver will look up."""
+    """Return the fault of an `envoy.config.core.v3.SocketAddress` that is not resolved, if any."""
     if socket.resolver_name not in {"", "envoy.ip"}:
-        return None  # a resolver of the user's own
+        return None  # a custom resolver
     if ip_version(socket.address) is None:
         return "address", not_an_ip_address(socket.address), IP_REMEDY
     if socket.WhichOneof("port_specifier") == "named_port":
@@ -116,12 +122,12 @@ def socket_address_fault(socket: DynamicMessage) -> tuple[str, str, str] | None:
 
 
 def not_an_ip_address(address: str) -> str:
-    """Return the fact that a text is no IP address; it is shown where it looks like one, or like the name of a host."""
+    """Return the fact that a text is no IP address; it is quoted if it resembles one or a host name."""
     return f'"{address}" is not an IP address' if _HOST_OR_NUMBERS.fullmatch(address) else "is not an IP address"
 
 
 def pipe_fault(pipe: DynamicMessage) -> tuple[str, str, str] | None:
-    """Return what is wrong with an `envoy.config.core.v3.Pipe`."""
+    """Return the fault of an `envoy.config.core.v3.Pipe`, if any."""
     length = len(pipe.path.encode())
     if length > LONGEST_SOCKET_PATH:
         return "pipe.path", f"must be at most {LONGEST_SOCKET_PATH} bytes, is {length}", "choose a shorter path"
@@ -133,7 +139,7 @@ def pipe_fault(pipe: DynamicMessage) -> tuple[str, str, str] | None:
 def _resolver_names(resolvers: frozenset[str]) -> Hook:
     def check_name(name: str, path: Path, walk: Walk) -> None:
         walk.depend_on_place()
-        # Envoy does not look at named endpoints.
+        # Envoy ignores the resolver of named endpoints.
         if name not in resolvers and "named_endpoints" not in field_path_of(path):
             remedy = f"remove it, or write one of {', '.join(sorted(resolvers))}"
             walk.error(path, "wrong-address", f'"{name}" is no resolver that Envoy has', remedy)
@@ -163,7 +169,7 @@ def _check_range(cidr: DynamicMessage, path: Path, walk: Walk) -> None:
     version = ip_version(cidr.address_prefix)
     if version is None and cidr.address_prefix:
         walk.depend_on_place()
-        # Of proxies that are trusted, Envoy leaves out the ranges that it cannot read.
+        # Among trusted proxies, Envoy skips the ranges that it cannot read.
         report = walk.warning if "xff_trusted_cidrs" in field_path_of(path) else walk.error
         message = not_an_ip_address(cidr.address_prefix)
         report((path, "address_prefix"), "wrong-address", message, f"{IP_REMEDY}, and the length in prefix_len")
@@ -196,20 +202,42 @@ def _check_resolvers(config: DynamicMessage, path: Path, walk: Walk) -> None:
             _report_address(address, place, walk)
 
 
-def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
+def looks_up_names(cluster: DynamicMessage) -> bool:
+    """Return whether a cluster makes a resolver from its own settings."""
+    if cluster.HasField("cluster_type"):
+        return packed_type(cluster.cluster_type.typed_config) == REDIS
+    return cluster.type in {_STRICT_DNS, _LOGICAL_DNS}
+
+
+# The first steps of the settings that choose a resolver.
+_RESOLVER_SETTINGS = (("typed_dns_resolver_config", "typed_config"), ("dns_resolution_config",), ("dns_resolvers",))
+
+
+def _check_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
     if cluster.HasField("load_assignment") and not cluster.HasField("cluster_type"):
         place = (path, "load_assignment")
         if cluster.type == _STATIC:
             _check_endpoints(cluster.load_assignment, place, walk, _NAMES_REMEDY)
         elif cluster.type in {_STRICT_DNS, _LOGICAL_DNS}:
             _check_looked_up(cluster.load_assignment, place, walk)
-    if cluster.dns_resolvers and cluster.type in {_STRICT_DNS, _LOGICAL_DNS}:
+    if looks_up_names(cluster):
         for index, address in enumerate(cluster.dns_resolvers):
             _report_address(address, ((path, "dns_resolvers"), index), walk)
+        return None
+    is_eds = cluster.type == _EDS and not cluster.HasField("cluster_type")
+    unread = (*_RESOLVER_SETTINGS, ("load_assignment",)) if is_eds else _RESOLVER_SETTINGS
+    start = len(field_path_of(path))
+
+    def is_unread(fault: Fault) -> bool:
+        return fault.rule == "wrong-address" and any(
+            fault.field_path[start : start + len(one)] == one for one in unread
+        )
+
+    return walk.forgetting(is_unread)
 
 
 def _check_own_endpoints(assignment: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check endpoints that are served on their own; those within a cluster go by its type."""
+    """Check endpoints served on their own; the type of a cluster decides about those within it."""
     if path is None:
         _check_endpoints(
             assignment, path, walk, "write an IP address: names are looked up only in clusters of DNS types"
@@ -217,7 +245,6 @@ def _check_own_endpoints(assignment: DynamicMessage, path: Path, walk: Walk) -> 
 
 
 def _endpoints(assignment: DynamicMessage, path: Path) -> Iterator[tuple[DynamicMessage, Path]]:
-    """Yield every LbEndpoint with its place."""
     for number, locality in enumerate(assignment.endpoints):
         place: Path = (((path, "endpoints"), number), "lb_endpoints")
         for index, endpoint in enumerate(locality.lb_endpoints):
@@ -225,7 +252,7 @@ def _endpoints(assignment: DynamicMessage, path: Path) -> Iterator[tuple[Dynamic
 
 
 def _is_plain(endpoint: DynamicMessage) -> bool:
-    """Return whether an endpoint is what nearly all are, an IP address and a port, at the least cost."""
+    """Return whether an endpoint is just an IP address and a port, as nearly all are; cheap."""
     socket = endpoint.address.socket_address
     return not (
         ip_version(socket.address) is None
@@ -266,7 +293,7 @@ def _check_looked_up(assignment: DynamicMessage, path: Path, walk: Walk) -> None
 
 
 def _is_unread(path: Path) -> bool:
-    """Return whether a duration is in the settings of another policy's policy, which are not all read."""
+    """Return whether a duration is in the settings of a nested policy, which are not all read."""
     while path is not None:
         path, step = path
         if step == "endpoint_picking_policy":
@@ -288,17 +315,31 @@ def _check_duration(duration: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error(path, "wrong-duration", message, "write a shorter duration, or leave it out where that means none")
 
 
+# The percentages that Envoy checks when they are set; in others it accepts NaN.
+_LOOKED_AT = frozenset({
+    "buffer", "healthy_panic_threshold", "jitter", "min_weight_percent", "overall_sampling", "random_sampling",
+    "routing_enabled", "sample_aggregate_percentile",
+})  # fmt: skip
+
+
+def _check_percent(value: FieldValue, path: Path, walk: Walk) -> None:
+    if isnan(value) and path is not None and path[0] is not None and path[0][1] in _LOOKED_AT:
+        walk.error(path, "out-of-range", "must be a number from 0 to 100", "write such a number")
+    elif isnan(value):
+        walk.depend_on_place()
+
+
 class RegexChecks:
-    """Compiles expressions as Envoy does, each once."""
+    """Compiles each expression once, as Envoy does."""
 
     def __init__(self) -> None:
         self._options = re2.Options()
         self._options.log_errors = False
-        self._options.encoding = re2.Options.Encoding.LATIN1  # as in Envoy: the sizes of programs depend on it
-        self._compiled: Lru[str, Any] = Lru(_MOST_REMEMBERED)  # what re2 made of an expression, or why it did not
+        self._options.encoding = re2.Options.Encoding.LATIN1  # as in Envoy: program sizes depend on it
+        self._compiled: Lru[str, Any] = Lru(_MOST_REMEMBERED)  # a compiled expression, or the reason of the failure
 
     def compiled(self, regex: str) -> Any:
-        """Return the compiled expression, or the reason why RE2 does not compile it."""
+        """Return the compiled expression, or RE2's reason for rejecting it."""
         return self._compiled.find(regex, lambda: self._compile(regex))
 
     def _compile(self, regex: str) -> Any:
@@ -307,11 +348,11 @@ class RegexChecks:
         except re2.error as error:
             reason = error.args[0] if error.args else ""
             words = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-            # Behind the colon RE2 repeats a part of the expression.
+            # After the colon RE2 repeats a part of the expression.
             return words.partition(":")[0]
 
     def check_matcher(self, matcher: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check an expression, and the size of its program."""
+        """Check an expression and its program size."""
         regex = matcher.regex
         if not regex:
             return
@@ -332,7 +373,7 @@ class RegexChecks:
             walk.error((path, "regex"), "large-regex", message, remedy)
 
     def check_substitution(self, rewrite: DynamicMessage, path: Path, walk: Walk) -> None:
-        r"""Check the references `\0`, `\1` ... of a substitution: Envoy accepts wrong ones, and then rewrites nothing."""
+        r"""Check the references `\0`, `\1` ...: Envoy accepts wrong ones, and then rewrites nothing."""
         substitution = rewrite.substitution
         if "\\" not in substitution:
             return

@@ -1,12 +1,14 @@
-"""Filters: their order, and the settings of HTTP filters as far as their parts must fit one another."""
+"""Filters: their order, and the consistency of the settings of HTTP filters."""
 
 from __future__ import annotations
 
 import json
+import re
 
 from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.fields import FieldValue
 from fsxds.api.walk import Hook, Hooks, Path, Walk
+from fsxds.lint.clusters import statuses_check
 from fsxds.lint.extensions import extension_facts
 from fsxds.lint.field_values import inline, packed_type, repeated
 
@@ -16,10 +18,13 @@ _CODEC = _HTTP + "upstream_codec.v3.UpstreamCodec"
 _SHORTEST_FILL_NS = 50_000_000
 _SHA_LENGTH = len("{SHA}") + 28
 _HIGHEST_PORT = 65_536
+_HIGHEST_GRPC_CODE = 16
+_COLONS_OF_ARN = 6
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#]+([/?#][!-~]*)?", re.ASCII)
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of the order of filters, and of the settings of HTTP filters."""
+    """Return the checks of the order and settings of filters."""
     order = FilterOrder(catalogue)
     return {
         "envoy.config.listener.v3.FilterChain": (order.check_network_filters,),
@@ -30,18 +35,32 @@ def hooks(catalogue: Catalogue) -> Hooks:
         _HTTP + "local_ratelimit.v3.LocalRateLimit": (_check_local_rate_limit, _check_rate_limits),
         _HTTP + "ratelimit.v3.RateLimit": (_check_rate_limits,),
         _HTTP + "jwt_authn.v3.JwtAuthentication": (_check_requirements,),
-        _HTTP + "jwt_authn.v3.JwtProvider": (_check_keys, _check_claims),
+        _HTTP + "jwt_authn.v3.JwtProvider": (_check_keys, _check_key_server),
+        _HTTP + "oauth2.v3.OAuth2Config": (_check_authorization,),
+        _HTTP + "admission_control.v3.AdmissionControl.SuccessCriteria.HttpCriteria.http_success_status": (
+            statuses_check("wrong-filter", may_be_empty=True),
+        ),
+        _HTTP + "admission_control.v3.AdmissionControl.SuccessCriteria.GrpcCriteria.grpc_success_status": (
+            _check_grpc_codes,
+        ),
+        _HTTP + "aws_lambda.v3.Config.arn": (_check_arn,),
+        _HTTP + "aws_request_signing.v3.AwsRequestSigning": (_check_region,),
+        _HTTP + "proto_message_extraction.v3.ProtoMessageExtractionConfig": (_check_descriptors("data_source"),),
+        _HTTP + "grpc_field_extraction.v3.GrpcFieldExtractionConfig": (_check_descriptors("descriptor_set"),),
+        _HTTP + "proto_api_scrubber.v3.DescriptorSet": (_check_descriptors("data_source"),),
+        "envoy.extensions.filters.network.redis_proxy.v3.RedisProxy.PrefixRoutes": (_check_prefixes,),
+        "envoy.extensions.filters.network.thrift_proxy.v3.WeightedCluster.ClusterWeight": (_check_weight,),
         _HTTP + "health_check.v3.HealthCheck": (_check_cache,),
         _HTTP + "header_to_metadata.v3.Config.Rule": (_check_metadata_rule,),
-        _HTTP + "lua.v3.Lua": (_check_script,),
         _HTTP + "ext_authz.v3.HttpService": (_check_prefix,),
         _HTTP + "basic_auth.v3.BasicAuth": (_check_users,),
         _HTTP + "basic_auth.v3.BasicAuthPerRoute": (_check_users,),
         _HTTP + "api_key_auth.v3.ApiKeyAuth": (_check_api_keys,),
         _HTTP + "api_key_auth.v3.ApiKeyAuthPerRoute": (_check_api_keys,),
-        _HTTP + "ext_proc.v3.ExternalProcessor": (_check_processor,),
         _HTTP + "ip_tagging.v3.IPTagging": (_check_tags,),
         "envoy.config.rbac.v3.Permission": (_check_ports,),
+        "envoy.extensions.router.cluster_specifiers.lua.v3.LuaConfig": (_check_function("envoy_on_route"),),
+        "envoy.extensions.string_matcher.lua.v3.Lua": (_check_function("envoy_match"),),
     }
 
 
@@ -50,7 +69,7 @@ class FilterOrder:
 
     def __init__(self, catalogue: Catalogue) -> None:
         features = catalogue.features
-        # Of filters of which nothing is known, nothing is reported.
+        # Unknown filters are not reported.
         self._terminal = dict(extension_facts().is_terminal)
         self._upstream = frozenset[str]()
         if features is not None:
@@ -70,11 +89,11 @@ class FilterOrder:
             walk.error(place, "filter-order", "the last filter cannot be disabled", "remove it")
 
     def check_upgrade_filters(self, config: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the filters of requests that are upgraded."""
+        """Check the filters of upgraded requests."""
         self._check_order(config.filters, (path, "filters"), walk, "envoy.filters.http.router")
 
     def upstream_filters(self, field: str) -> Hook:
-        """Make the rule over the filters of one side towards an upstream: the codec is the last one, and only that."""
+        """Return the check of filters towards an upstream: only the last one is the codec."""
 
         def check_upstream_filters(message: DynamicMessage, path: Path, walk: Walk) -> None:
             filters = getattr(message, field)
@@ -110,7 +129,6 @@ class FilterOrder:
 
 
 def _default_type(http_filter: DynamicMessage) -> str:
-    """Return the type that a discovered HTTP filter has at first; "" for other filters."""
     if http_filter.DESCRIPTOR.name != "HttpFilter" or not http_filter.HasField("config_discovery"):
         return ""
     return packed_type(http_filter.config_discovery.default_config)
@@ -129,13 +147,13 @@ def _check_local_rate_limit(config: DynamicMessage, path: Path, walk: Walk) -> N
             buckets.append((descriptor.token_bucket, ((place, index), "token_bucket")))
     for bucket, at in buckets:
         interval = bucket.fill_interval
-        # Envoy counts milliseconds; what is below one of them passes for none.
+        # Envoy counts milliseconds; less than one counts as none.
         if interval.seconds == 0 and 1_000_000 <= interval.nanos < _SHORTEST_FILL_NS:
             walk.error((at, "fill_interval"), "wrong-filter", "must be at least 0.05s", "fill more tokens at a time")
 
 
 def _check_rate_limits(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the limits that a filter has of its own: what selects those of routes has no meaning there."""
+    """Check a filter's own limits: selectors of routes' limits have no meaning there."""
     for index, limit in enumerate(getattr(config, "rate_limits", ())):
         for field in ("stage", "disable_key"):
             if limit.HasField(field) if field == "stage" else getattr(limit, field):
@@ -192,19 +210,79 @@ def _check_keys(provider: DynamicMessage, path: Path, walk: Walk) -> None:
         keys = json.loads(text)
     except (ValueError, RecursionError):
         if b"'" in text:
-            return  # Envoy's reader is looser than JSON; it may take this one
+            return  # Envoy's reader is looser than JSON; it may accept this
         walk.error((path, "local_jwks"), "wrong-filter", "is not JSON", 'write a key set: {"keys": [...]}')
         return
     if not isinstance(keys, dict) or not isinstance(keys.get("keys"), list) or not keys["keys"]:
         walk.error((path, "local_jwks"), "wrong-filter", "holds no keys", 'write a key set: {"keys": [...]}')
 
 
-def _check_claims(provider: DynamicMessage, path: Path, walk: Walk) -> None:
-    for index, claim in enumerate(provider.claim_to_headers):
-        has_path = bool(getattr(claim, "claim_path", ()))
-        if claim.claim_name and has_path:
-            place: Path = ((path, "claim_to_headers"), index)
-            walk.error(place, "wrong-filter", "has both claim_name and claim_path", "keep one of the two")
+def _check_key_server(provider: DynamicMessage, path: Path, walk: Walk) -> None:
+    if provider.WhichOneof("jwks_source_specifier") == "remote_jwks" and provider.remote_jwks.HasField("http_uri"):
+        place = (((path, "remote_jwks"), "http_uri"), "uri")
+        _check_url(provider.remote_jwks.http_uri.uri, place, walk)
+
+
+def _check_authorization(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    if config.authorization_endpoint:
+        _check_url(config.authorization_endpoint, (path, "authorization_endpoint"), walk)
+
+
+def _check_url(url: str, path: Path, walk: Walk) -> None:
+    if _URL.fullmatch(url) is None:
+        walk.error(path, "wrong-filter", "is not a URL with a host", "write such as https://example.com/path")
+
+
+def _check_grpc_codes(codes: FieldValue, path: Path, walk: Walk) -> None:
+    for index, code in enumerate(codes):
+        if code > _HIGHEST_GRPC_CODE:
+            message = f"must be at most {_HIGHEST_GRPC_CODE}, is {code}"
+            walk.error((path, index), "wrong-filter", message, "write the code of a gRPC status")
+
+
+def _check_arn(arn: FieldValue, path: Path, walk: Walk) -> None:
+    if not arn.startswith("arn:") or arn.count(":") < _COLONS_OF_ARN:
+        walk.error(path, "wrong-filter", "is no ARN of a function", "write arn:aws:lambda:REGION:ACCOUNT:function:NAME")
+
+
+def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    """AWS_SIGV4, the default, signs for one region."""
+    if config.signing_algorithm == 0 and any(mark in config.region for mark in "*,"):
+        remedy = "write one region, or signing_algorithm: AWS_SIGV4A"
+        walk.error((path, "region"), "wrong-filter", "AWS_SIGV4 signs for one region", remedy)
+
+
+def _check_descriptors(field: str) -> Hook:
+    """Return the check of a field with a serialized FileDescriptorSet, from a file or in base64."""
+
+    def check_descriptors(config: DynamicMessage, path: Path, walk: Walk) -> None:
+        if getattr(config, field).WhichOneof("specifier") not in {"filename", "inline_bytes"}:
+            message = "descriptors come from a filename or inline_bytes"
+            walk.error((path, field), "wrong-filter", message, "write one of these")
+
+    return check_descriptors
+
+
+def _check_function(name: str) -> Hook:
+    """Return the check that a Lua script defines a function; it is not compiled here."""
+
+    def check_function(config: DynamicMessage, path: Path, walk: Walk) -> None:
+        script = inline(config.source_code)
+        if script is not None and name.encode() not in script:
+            walk.error((path, "source_code"), "wrong-filter", f"defines no function {name}", "define it")
+
+    return check_function
+
+
+def _check_prefixes(routes: DynamicMessage, path: Path, walk: Walk) -> None:
+    for index in repeated(route.prefix for route in routes.routes):
+        place = (((path, "routes"), index), "prefix")
+        walk.error(place, "wrong-filter", "another route has the same prefix", "keep one of the two")
+
+
+def _check_weight(cluster: DynamicMessage, path: Path, walk: Walk) -> None:
+    if not cluster.HasField("weight"):
+        walk.error((path, "weight"), "wrong-filter", "is missing", "add it, such as weight: 1")
 
 
 def _check_cache(config: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -232,12 +310,6 @@ def _check_metadata_rule(rule: DynamicMessage, path: Path, walk: Walk) -> None:
         walk.error(path, "wrong-filter", fact, "write one source, and what to do with it")
 
 
-def _check_script(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    if config.inline_code and config.HasField("default_source_code"):
-        message = "cannot be set with inline_code"
-        walk.error((path, "default_source_code"), "wrong-filter", message, "keep default_source_code alone")
-
-
 def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
     if service.path_prefix and not service.path_prefix.startswith("/"):
         walk.error((path, "path_prefix"), "wrong-filter", "must begin with a slash", "write a slash before it")
@@ -247,7 +319,7 @@ def _check_prefix(service: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_users(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check a file of users as `htpasswd -s` writes it; what is in it is not shown."""
+    """Check a file of users as `htpasswd -s` writes it; its content is not shown."""
     text = inline(config.users) or b""
     seen: set[str] = set()
     for number, line in enumerate(text.decode("utf-8", "replace").split("\n"), 1):
@@ -274,12 +346,6 @@ def _check_api_keys(config: DynamicMessage, path: Path, walk: Walk) -> None:
     for index in repeated(credential.key for credential in config.credentials):
         place = (((path, "credentials"), index), "key")
         walk.error(place, "wrong-filter", "another credential has the same key", "give each client a key of its own")
-
-
-def _check_processor(config: DynamicMessage, path: Path, walk: Walk) -> None:
-    if config.HasField("grpc_service") == config.HasField("http_service"):
-        fact = "has both grpc_service and http_service" if config.HasField("grpc_service") else "has no grpc_service"
-        walk.error(path, "wrong-filter", fact, "write grpc_service, or http_service in its place")
 
 
 def _check_tags(config: DynamicMessage, path: Path, walk: Walk) -> None:

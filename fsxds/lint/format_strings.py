@@ -1,4 +1,4 @@
-"""Envoy's format strings, wherever messages hold them: access logs, headers, bodies, rewrites."""
+"""Envoy's format strings in all messages: access logs, headers, bodies, rewrites."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STRUCTS = {
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of fields that are format strings, or hold some."""
+    """Return the checks of fields with format strings."""
     formats = FormatChecks(catalogue)
     found: dict[str, tuple[Hook, ...]] = {
         "envoy.config.core.v3.SubstitutionFormatString": (formats.check_format,),
@@ -49,6 +49,9 @@ def hooks(catalogue: Catalogue) -> Hooks:
         "envoy.config.core.v3.GrpcService": (formats.check_initial_metadata,),
         "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": (
             formats.check_open_telemetry,
+        ),
+        "envoy.extensions.filters.http.header_mutation.v3.Mutations.query_parameter_mutations": (
+            formats.check_parameters,
         ),
     }
     texts = (f"{message_type}.{field}" for message_type, fields in _TEXTS.items() for field in fields)
@@ -67,11 +70,11 @@ class FormatChecks:
         self._check(text, path, walk)
 
     def check_plain_struct(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a field whose texts, at any depth, are format strings."""
+        """Check a field with format strings as texts, at any depth."""
         self._check_struct(struct, path, walk, is_extended=False)
 
     def check_format(self, formatted: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check a format string, in whichever form it was written."""
+        """Check a format string in any of its forms."""
         is_extended = bool(formatted.formatters)
         chosen = formatted.WhichOneof("format")
         if chosen == "text_format":
@@ -91,12 +94,12 @@ class FormatChecks:
             walk.error((path, "value"), "wrong-format-string", *fault)
 
     def check_headers_to_add(self, request: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the values of headers that an authorization service is sent."""
+        """Check the header values sent to an authorization service."""
         for index, header in enumerate(request.headers_to_add):
             self.check_header(header, ((path, "headers_to_add"), index), walk)
 
     def check_initial_metadata(self, service: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the values of headers that a gRPC service is sent."""
+        """Check the header values sent to a gRPC service."""
         for index, header in enumerate(service.initial_metadata):
             self.check_header(header, ((path, "initial_metadata"), index), walk)
 
@@ -105,9 +108,18 @@ class FormatChecks:
         is_extended = bool(config.formatters)
         if config.HasField("body"):
             self._check_any_value(config.body, (path, "body"), walk, is_extended=is_extended)
-        for index, pair in enumerate(config.attributes.values):
-            place: Path = (((((path, "attributes"), "values"), index)), "value")
-            self._check_any_value(pair.value, place, walk, is_extended=is_extended)
+        self._check_pairs(config.attributes, (path, "attributes"), walk, is_extended=is_extended)
+
+    def check_parameters(self, mutations: FieldValue, path: Path, walk: Walk) -> None:
+        """Check the values of added query parameters, which are texts."""
+        for index, mutation in enumerate(mutations):
+            place: Path = (((path, index), "append"), "record")
+            if mutation.HasField("append") and not mutation.append.HasField("record"):
+                walk.error(place, "wrong-filter", "is missing", "write the key and the value of the parameter")
+            elif mutation.HasField("append") and mutation.append.record.value.WhichOneof("kind") != "string_value":
+                walk.error((place, "value"), "wrong-filter", "is not text", "write a text, in quotes if it is a number")
+            elif mutation.HasField("append"):
+                self._check(mutation.append.record.value.string_value, (place, "value"), walk)
 
     def _check(self, text: str, path: Path, walk: Walk, *, is_extended: bool = False) -> None:
         fault = self._formats.fault(text, is_extended=is_extended)
@@ -115,8 +127,21 @@ class FormatChecks:
             walk.error(path, "wrong-format-string", *fault)
 
     def _check_any_value(self, value: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
-        if value.WhichOneof("value") == "string_value":
-            self._check(value.string_value, (path, "string_value"), walk, is_extended=is_extended)
+        chosen = value.WhichOneof("value")
+        if chosen == "string_value":
+            self._check(value.string_value, (path, chosen), walk, is_extended=is_extended)
+        elif chosen == "kvlist_value":
+            self._check_pairs(value.kvlist_value, (path, chosen), walk, is_extended=is_extended)
+        elif chosen == "array_value":
+            for index, one in enumerate(value.array_value.values):
+                place: Path = (((path, chosen), "values"), index)
+                self._check_any_value(one, place, walk, is_extended=is_extended)
+        else:
+            walk.error(path, "wrong-filter", "is no text, nor a list of some", "write string_value")
+
+    def _check_pairs(self, pairs: FieldValue, path: Path, walk: Walk, *, is_extended: bool) -> None:
+        for index, pair in enumerate(pairs.values):
+            self._check_any_value(pair.value, (((path, "values"), index), "value"), walk, is_extended=is_extended)
 
     def _check_struct(self, struct: DynamicMessage, path: Path, walk: Walk, *, is_extended: bool) -> None:
         for key, value in struct.fields.items():
@@ -137,21 +162,15 @@ class FormatStrings:
     """Reads format strings as Envoy does, each once."""
 
     def __init__(self, features: Features | None) -> None:
-        """Take the commands that an Envoy has; None where they are not known."""
+        """Take the commands of an Envoy; None if unknown."""
         self._known: Lru[tuple[str, bool, bool], tuple[str, str] | None] = Lru(_MOST_REMEMBERED)
         self._commands = features.commands if features is not None else None
         self._knows_parameters = features is not None and features.minor_version == _KNOWN_VERSION
 
     def fault(self, text: str, *, is_extended: bool = False, is_header: bool = False) -> tuple[str, str] | None:
-        """Return what is wrong with a format string.
+        """Return the fact and the remedy of a wrong format string, else None.
 
-        Args:
-            text: the whole string.
-            is_extended: formatters of the user's choice may know more commands.
-            is_header: it is the value of a header, where older spellings are understood.
-
-        Returns:
-            the fact and the remedy, None when nothing is wrong.
+        `is_extended`: custom formatters may know more commands; `is_header`: older spellings are understood.
         """
         if "%" not in text:
             return None
@@ -159,7 +178,6 @@ class FormatStrings:
         return self._known.find(key, lambda: self._fault(text, is_extended=is_extended, is_header=is_header))
 
     def _fault(self, text: str, *, is_extended: bool, is_header: bool) -> tuple[str, str] | None:
-        """Look at every command of a text."""
         position = text.find("%")
         while position >= 0:
             if text.startswith("%%", position):
@@ -291,7 +309,7 @@ def _server_name_fault(parameters: str) -> tuple[str, str] | None:
     return None
 
 
-# What is wrong with the parameters of a command, as the fact and the remedy; None for nothing.
+# Return the fact and the remedy of wrong parameters of a command.
 _CHECKS: dict[str, Callable[[str], tuple[str, str] | None]] = {
     **dict.fromkeys(_HEADERS, _header_fault),
     "COALESCE": _coalesce_fault,

@@ -1,4 +1,4 @@
-"""All checks of the content of files, as the one `Check` that loading is given.
+"""Combines all checks of file contents into the `Check` for loading.
 
 A check of messages is a function in the module of its subject, named in the `hooks` of that module.
 """
@@ -11,6 +11,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.constraints import FieldRules
 from fsxds.api.walk import Hooks, merge_hooks
 from fsxds.lint import (
+    choices,
     claims,
     clusters,
     config_source_rules,
@@ -36,8 +37,9 @@ from fsxds.snapshots.proposals import ServedFiles
 from fsxds.snapshots.references import CLUSTER
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere
 
-# Each has `hooks(catalogue)`, which names its checks by the messages and fields that they look at.
+# Each has `hooks(catalogue)`, which returns its checks by the messages and fields that they check.
 SUBJECTS = (
+    choices,
     claims,
     clusters,
     config_source_rules,
@@ -51,17 +53,17 @@ SUBJECTS = (
     tls,
 )
 
-# The rule about what `ttl: spec` does not leave out.
+# The rule about a TTL that only `ttl: spec` keeps.
 TTL_DROPPED = "ttl-dropped"
 
 
 @dataclass(frozen=True, slots=True)
 class Linter:
-    """Every check, with the severities and static names that the settings give.
+    """Every check, with the severities and static names from the settings.
 
     Attributes:
-        levels: the rules whose severity is another than on their page.
-        static: what the bootstrap defines, which resources may refer to.
+        levels: the changed severities.
+        static: names of the bootstrap, which resources may refer to.
     """
 
     levels: RuleLevels = field(default_factory=RuleLevels)
@@ -69,12 +71,12 @@ class Linter:
 
     @property
     def identity(self) -> str:
-        """The severities that differ; static names count in trees alone."""
+        """The changed severities; static names matter only in trees."""
         changed = sorted((name, level.value if level else None) for name, level in self.levels.changed.items())
         return f"{type(self).__qualname__} {changed}"
 
     def is_static(self, key: Key) -> bool:
-        """Whether a reference to something that is not in the tree leads to a cluster of the bootstrap."""
+        """Return whether a reference leads to a cluster of the bootstrap."""
         return key[0] == CLUSTER and key[1] in (self.static.clusters or ())
 
     def message_hooks(self, catalogue: Catalogue) -> Hooks:
@@ -82,7 +84,7 @@ class Linter:
         return merge_hooks(*(subject.hooks(catalogue) for subject in SUBJECTS))
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
+        """Return a fault or problem with its severity from the settings; None if its rule is off."""
         return self.levels.adjusted(found)
 
     def tree_check(
@@ -96,16 +98,16 @@ class Linter:
 
 
 def make_field_rules(catalogue: Catalogue) -> FieldRules:
-    """Compile all that is looked at in messages: the rules of the API, references, and every check.
+    """Compile all checks of messages: the rules of the API, references, and the linter's.
 
     Raises:
-        ApiError: the catalogue has a field rule that is not known here.
+        ApiError: the catalogue has an unknown field rule.
     """
     return field_rules(catalogue, Linter())
 
 
 def linter_of(settings: Settings) -> Linter:
-    """Return the linter that the settings ask for.
+    """Return the linter for these settings.
 
     Raises:
         UsageError: they name a rule that does not exist or cannot be changed, or a bootstrap that cannot be read.
@@ -114,7 +116,7 @@ def linter_of(settings: Settings) -> Linter:
 
 
 def levels_of(settings: Settings) -> RuleLevels:
-    """Return the severities that the settings change, and those of rules that the settings make pointless."""
+    """Return the changed severities, also of rules that the settings make pointless."""
     levels = read_levels(settings.rules or {})
     if settings.ttl != TtlMode.SPECIFICATION.value:
         return levels
@@ -122,7 +124,6 @@ def levels_of(settings: Settings) -> RuleLevels:
 
 
 def _static(settings: Settings) -> StaticNames:
-    """Return the names that the bootstrap defines, as far as the settings give them."""
     given = settings.static_clusters
     if settings.bootstrap is None:
         return StaticNames(None if given is None else frozenset(given))

@@ -1,4 +1,4 @@
-"""Listeners: their addresses, filter chains and what these match, and HTTP connection managers."""
+"""Listeners: their addresses, filter chains and matches, and HTTP connection managers."""
 
 from __future__ import annotations
 
@@ -11,22 +11,14 @@ from fsxds.api.catalogue import Catalogue, DynamicMessage
 from fsxds.api.walk import Hooks, Leave, Path, Walk, ip_version
 from fsxds.lint.field_values import packed_type, repeated
 
-# Beyond so many combinations of what a listener's chains match, nothing is said.
+# With more combinations of chain matches, a listener is not checked for duplicates.
 _MOST_COMBINATIONS = 20_000
 
 _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_SCOPES = "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes"
 _QUIC = "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
 _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 _HTTP3 = 3  # HttpConnectionManager.CodecType
-
-# The second of each pair cannot be used with the first.
-_EXCLUSIVE = (
-    ("strip_matching_host_port", "strip_any_host_port"),
-    ("original_ip_detection_extensions", "use_remote_address"),
-    ("original_ip_detection_extensions", "xff_num_trusted_hops"),
-    ("access_log_options", "access_log_flush_interval"),
-    ("access_log_options", "flush_access_log_on_new_request"),
-)
 
 
 def hooks(_: Catalogue) -> Hooks:
@@ -40,9 +32,11 @@ def hooks(_: Catalogue) -> Hooks:
             codecs.enter_listener,
         ),
         "envoy.config.listener.v3.FilterChainMatch": (_check_match,),
-        _MANAGER: (_check_exclusive, _check_upgrades, codecs.check_manager),
-        "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes": (_check_scopes,),
+        _MANAGER: (_check_upgrades, codecs.check_manager),
+        _SCOPES: (_check_scopes,),
+        f"{_SCOPES}.ScopeKeyBuilder.FragmentBuilder.HeaderValueExtractor": (_check_extractor,),
         "envoy.config.core.v3.ExtensionConfigSource": (_check_discovery,),
+        "envoy.config.trace.v3.XRayConfig": (_check_xray,),
         "envoy.config.trace.v3.ZipkinConfig": (_check_zipkin,),
     }
 
@@ -109,18 +103,22 @@ def _check_filter_chains(listener: DynamicMessage, path: Path, walk: Walk) -> No
 
 
 class _Codecs:
-    """Knows whether the listener that is walked uses QUIC, whose connections are HTTP/3 and nothing else."""
+    """Knows whether the walked listener uses QUIC, which allows only HTTP/3."""
 
     def __init__(self) -> None:
         self._is_quic: bool | None = None
 
     def enter_listener(self, listener: DynamicMessage, path: Path, walk: Walk) -> Leave | None:
-        """Look at a listener, and keep in mind what it uses until all of it was walked."""
+        """Remember a listener's protocol until it has been walked."""
         if path is not None:
             return None
-        is_udp = _is_datagram(listener.address.socket_address)
-        self._is_quic = is_udp and listener.udp_listener_config.HasField("quic_options")
-        if self._is_quic:
+        self._is_quic = listener.udp_listener_config.HasField("quic_options")
+        if not self._is_quic:
+            return self._leave_listener
+        if not _is_datagram(listener.address.socket_address):
+            message = "the listener has quic_options, and listens on TCP"
+            walk.warning((path, "address"), "wrong-listener", message, "write protocol: UDP into its socket_address")
+        else:
             for index, chain in enumerate(listener.filter_chains):
                 _check_quic_chain(chain, ((path, "filter_chains"), index), walk)
             if listener.HasField("default_filter_chain"):
@@ -183,7 +181,7 @@ def _check_names(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Compare all that each chain matches, in the form in which Envoy keeps it."""
+    """Compare the matches of all chains, in the form in which Envoy keeps them."""
     dimensions = [
         _dimensions(chain.filter_chain_match) if chain.HasField("filter_chain_match") else _ALL for chain in chains
     ]
@@ -204,7 +202,6 @@ def _check_matches(chains: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
-    """Return what a chain matches by, each as a list of alternatives."""
     return (
         [match.destination_port.value if match.HasField("destination_port") else None],
         _networks(match.prefix_ranges),
@@ -218,7 +215,7 @@ def _dimensions(match: DynamicMessage) -> tuple[list[Hashable], ...]:
     )
 
 
-# What a chain without a match has.
+# The criteria of a chain without a match.
 _ALL: tuple[list[Hashable], ...] = ([None], [None], [""], [""], [""], [None], [0], [None], [0])
 
 
@@ -232,22 +229,13 @@ def _networks(ranges: Iterable[DynamicMessage]) -> list[Hashable]:
 
 
 def _network(cidr: DynamicMessage) -> Hashable:
-    """Return the network that a range stands for; the range itself when its address is none, which is reported elsewhere."""
+    """Return the network of a range; the range itself if its address is invalid, which is reported elsewhere."""
     try:
         address = ipaddress.ip_address(cidr.address_prefix.partition("%")[0])
     except ValueError:
         return cidr.address_prefix, cidr.prefix_len.value
     length = min(cidr.prefix_len.value, address.max_prefixlen)
     return ipaddress.ip_network((address, length), strict=False)
-
-
-def _check_exclusive(manager: DynamicMessage, path: Path, walk: Walk) -> None:
-    present = {field.name for field, value in manager.ListFields() if value or field.message_type is not None}
-    if manager.HasField("use_remote_address") and not manager.use_remote_address.value:
-        present.discard("use_remote_address")
-    for first, second in _EXCLUSIVE:
-        if first in present and second in present:
-            walk.error((path, second), "wrong-filter", f"cannot be set with {first}", "keep one of the two")
 
 
 def _check_upgrades(manager: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -279,6 +267,22 @@ def _check_discovery(source: DynamicMessage, path: Path, walk: Walk) -> None:
         if allowed and name not in allowed and not name.endswith(".TypedStruct"):
             message = f"{name} is not among type_urls"
             walk.error((path, "default_config"), "wrong-filter", message, "add it there, or correct the type")
+
+
+def _check_extractor(extractor: DynamicMessage, path: Path, walk: Walk) -> None:
+    if extractor.index and not extractor.element_separator:
+        message = "without an element_separator the value of the header is one element"
+        walk.error((path, "index"), "wrong-filter", message, "write 0, or an element_separator")
+
+
+def _check_xray(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    daemon, place = config.daemon_endpoint, (path, "daemon_endpoint")
+    if daemon.protocol != _UDP:
+        walk.error(place, "wrong-filter", "the X-Ray daemon listens on UDP", "write protocol: UDP")
+    elif daemon.named_port:
+        walk.error((place, "named_port"), "wrong-filter", "ports cannot be named here", "write it as port_value")
+    elif ip_version(daemon.address) != 4:
+        walk.error((place, "address"), "wrong-filter", "is not an IPv4 address: Envoy crashes", "write such an address")
 
 
 def _check_zipkin(config: DynamicMessage, path: Path, walk: Walk) -> None:

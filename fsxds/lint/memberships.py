@@ -1,6 +1,6 @@
-"""Collections: Envoy asks for virtual hosts by their route configuration, and for endpoints by their locality.
+"""Collections: Envoy requests virtual hosts by route configuration, and endpoints by locality.
 
-That a collection is empty, or that nothing asks for one, is reported once for it in a file.
+An empty or unrequested collection is reported once per file.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from fsxds.model.resources import Key, ParsedFile, Resource
 from fsxds.model.values import Fault, FieldPath, Severity, TypeUrl
 from fsxds.snapshots.references import ROUTES, VIRTUAL_HOST
 
-# Each takes some milliseconds where there are many route configurations, whenever one of them changes.
+# Each takes some milliseconds with many route configurations, whenever one of them changes.
 MOST_HINTS = 5
 
 MEMBERSHIP_RULES = ("no-virtual-hosts", "no-lb-endpoints", "unused-virtual-host")
 
 Table = tuple[PurePosixPath, Key]
-"""A file, and the collection of the virtual hosts of a route configuration that are in it."""
+"""A file, and the collection of a route configuration's virtual hosts in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipScope:
-    """What is reported about the collections of all files.
+    """The scope of reports on collections, for all files.
 
     Attributes:
-        unknown: the types that files may define which could not be read; of these, nothing is reported as missing.
-        has_routes: the tree has route configurations, so that those of its virtual hosts should be there.
-        hints: the route configurations that were probably meant, for the first few files and tables.
+        unknown: types in files that could not be read; they are not reported as missing.
+        has_routes: the tree has route configurations, so that its virtual hosts should have theirs.
+        hints: the probable route configurations, for the first few files and tables.
     """
 
     unknown: frozenset[TypeUrl] = frozenset()
@@ -44,15 +44,12 @@ class MembershipScope:
 
 
 class Memberships:
-    """Finds empty collections, and virtual hosts in collections that no resource asks for."""
+    """Finds empty collections, and virtual hosts in unrequested collections."""
 
     def __init__(self, names: TreeNames, held: Collection[PurePosixPath] = (), held_good: Container[int] = ()) -> None:
-        """Look at the names of a tree.
+        """Check the names of a tree.
 
-        Args:
-            names: those names.
-            held: the files that rules hold back, which come after all others.
-            held_good: the ids of the resources that are served of files which are held back, for whatever reason.
+        `held` files are ordered last; `held_good` are the ids of served resources of held files.
         """
         self._names = names
         self._held = held
@@ -61,27 +58,20 @@ class Memberships:
     def scope(
         self, unknown: frozenset[TypeUrl], before: MembershipScope | None = None, touched: TouchedKeys | None = None
     ) -> MembershipScope:
-        """Return what is reported.
-
-        Args:
-            unknown: the types of which nothing is reported as missing.
-            before: what was reported of the tree before; None where that is not known.
-            touched: the names of which something may be otherwise than there.
-        """
+        """Return the scope of reports; `before` is the previous one, `touched` may have changed since."""
         has_routes = ROUTES not in unknown and bool(self._names.mentions.declared.get(ROUTES))
         if before is not None and has_routes == before.has_routes and not _is_about_hosts(touched):
             return MembershipScope(unknown, has_routes, before.hints)
         return MembershipScope(unknown, has_routes, MappingProxyType(self._hints() if has_routes else {}))
 
     def findings(self, parsed: ParsedFile, scope: MembershipScope) -> Iterator[ReferenceFinding]:
-        """Yield what is wrong with a file."""
+        """Yield the faults of a file."""
         if self._names.open.empty:
             yield from self._empty(parsed, scope)
         if self._names.open.unasked and scope.has_routes:
             yield from self._unasked(parsed, scope)
 
     def _empty(self, parsed: ParsedFile, scope: MembershipScope) -> Iterator[ReferenceFinding]:
-        """Yield the collections that a file asks for, and that are empty."""
         for key, (resource, field_path) in _collections(parsed).items():
             if key not in self._names.open.empty or key[0] in scope.unknown:
                 continue
@@ -96,7 +86,6 @@ class Memberships:
             yield ReferenceFinding(resource, Fault(rule, fact, remedy, field_path, severity=Severity.NOTE))
 
     def _unasked(self, parsed: ParsedFile, scope: MembershipScope) -> Iterator[ReferenceFinding]:
-        """Yield the first virtual host of each route configuration that is not there, or discovers none."""
         seen = set()
         for host in parsed.resources:
             if host.type_url != VIRTUAL_HOST:
@@ -108,7 +97,6 @@ class Memberships:
                 yield ReferenceFinding(host, Fault("unused-virtual-host", *words, severity=Severity.WARNING))
 
     def _words(self, table: str, hint: str) -> tuple[str, str]:
-        """Return the fact and the remedy of virtual hosts that no route configuration asks for."""
         found = self._route_configuration(table)
         if found is not None:
             fact = f'route configuration "{table}" at {found.origin} has no vhds; Envoy asks for none of its hosts'
@@ -117,7 +105,7 @@ class Memberships:
         return f'there is no route configuration "{table}"; Envoy asks for none of its virtual hosts', remedy
 
     def _route_configuration(self, name: str) -> Resource | None:
-        """Return the route configuration of a name; of several, that of the last file, and rather one that is served."""
+        """Return the named route configuration: of several, a served one first, then the last file's."""
         found = self._names.defining((ROUTES, name))
         return max(found, key=lambda one: (id(one) in self._held_good, self._place(one)), default=None)
 
@@ -136,19 +124,17 @@ class Memberships:
         return {table: nearest(route_configuration_of(tables[table].name), routes) for table in first}
 
     def _place(self, resource: Resource) -> tuple[object, ...]:
-        """Return what resources are sorted by: their files, and their places in those."""
         origin = resource.origin
         steps = tuple((isinstance(step, str), step) for step in origin.field_path)
         return origin.path in self._held, origin.path.parts, origin.document, origin.line, steps
 
 
 def _is_about_hosts(touched: TouchedKeys | None) -> bool:
-    """Whether it may be otherwise now which virtual hosts no route configuration asks for, and which was meant."""
+    """Return whether unrequested virtual hosts, or hints for them, may have changed."""
     return touched is None or bool(touched.collections) or any(type_url == ROUTES for type_url, _ in touched.names)
 
 
 def _collections(parsed: ParsedFile) -> Mapping[Key, tuple[Resource, FieldPath]]:
-    """Return the collections that a file asks for, each with the place of the first mention."""
     found: dict[Key, tuple[Resource, FieldPath]] = {}
     for resource in parsed.resources:
         for reference in resource.references:

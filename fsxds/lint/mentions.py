@@ -1,6 +1,6 @@
-"""Who mentions what in a tree: by the names that are mentioned, the resources that do.
+"""The resources that mention each name in a tree.
 
-All of it is immutable, and shares what is the same with what it was made of, so that the next tree costs what changed.
+All of it is immutable and shares unchanged parts, so that the next tree costs only its changes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fsxds.model.values import Severity, TypeUrl
 from fsxds.snapshots.references import ANY, IN_FILE, LB_ENDPOINT, VIRTUAL_HOST
 
 IN_COLLECTIONS = frozenset({LB_ENDPOINT, VIRTUAL_HOST})
-"""Types of which Envoy asks for what is in a collection."""
+"""Types that Envoy requests by collection."""
 
-# Longer texts than names usually are would take much memory.
+# Remembering longer texts than usual names would take much memory.
 _LONGEST_REMEMBERED = 500
 
 Mention: TypeAlias = tuple[Key, Resource]
@@ -44,11 +44,11 @@ class ByKey:
         self._found: HashTrieMap[Key, Resource | _Several] = HashTrieMap() if found is None else found
 
     def __contains__(self, key: object) -> bool:
-        """Whether there is a resource of this key."""
+        """Return whether a key has a resource."""
         return key in self._found
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there is any."""
         return len(self._found) > 0
 
     def of(self, key: Key) -> Collection[Resource]:
@@ -59,7 +59,7 @@ class ByKey:
         return (found,) if isinstance(found, Resource) else found.values()
 
     def with_changes(self, lost: Iterable[Mention], added: Iterable[Mention]) -> ByKey:
-        """Return these without some, and with others."""
+        """Return a copy without some mentions, and with others."""
         changed: dict[Key, Resource | _Several | None] = {}
         for key, resource in lost:
             changed[key] = _without(changed[key] if key in changed else self._found.get(key), resource)
@@ -98,21 +98,21 @@ class KeySet:
         self._by_type: Mapping[TypeUrl, HashTrieSet[str]] = {} if by_type is None else by_type
 
     def __contains__(self, key: Key) -> bool:
-        """Whether a type and name are in it."""
+        """Return whether a type and name are in it."""
         names = self._by_type.get(key[0])
         return names is not None and key[1] in names
 
     def __iter__(self) -> Iterator[Key]:
-        """Yield all."""
+        """Yield all keys."""
         return ((type_url, name) for type_url, names in self._by_type.items() for name in names)
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there is any."""
         return any(len(names) for names in self._by_type.values())
 
     @property
     def types(self) -> Collection[TypeUrl]:
-        """The types that are looked at, some of them without any name."""
+        """The covered types, some without names."""
         return self._by_type.keys()
 
     def of(self, type_url: TypeUrl) -> Collection[str]:
@@ -120,7 +120,7 @@ class KeySet:
         return self._by_type.get(type_url, ())
 
     def updated(self, keys: Iterable[Key], belongs: Callable[[Key], bool]) -> KeySet:
-        """Return the set in which of these keys those are that belong to it; all others are as they were."""
+        """Return the set with these keys added or removed as `belongs` says."""
         added: dict[TypeUrl, list[str]] = {}
         by_type = dict(self._by_type)
         is_same = True
@@ -139,12 +139,12 @@ class KeySet:
         return self if is_same else KeySet(by_type)
 
     def of_types(self, types: Iterable[TypeUrl]) -> KeySet:
-        """Return the set of just these types, with no names of those that are new."""
+        """Return the set for just these types; new ones are empty."""
         return KeySet({type_url: self._by_type.get(type_url, HashTrieSet()) for type_url in types})
 
 
 class CollectedMentions:
-    """What some resources mention, and the collections that they are in; each with the resource."""
+    """The mentions and collections of some resources, each with its resource."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.demanded: list[Mention] = []
@@ -174,7 +174,7 @@ class CollectedMentions:
             elif type_url in IN_COLLECTIONS:
                 self.asked.append(((type_url, collection_of(type_url, name)), resource))
             else:
-                # What may be used need not be there.
+                # Resources that may be used need not exist.
                 mentions = self.noted if severity is Severity.NOTE else self.demanded
                 mentions.append(((type_url, name), resource))
                 if "#" in name:
@@ -184,7 +184,7 @@ class CollectedMentions:
 
 
 def choices_of(name: str) -> tuple[str, ...]:
-    """Return the names of which one has to be there where a reference is a locator with directives; none of a plain name."""
+    """Return the alternatives of a locator with directives; none for a plain name."""
     if "#" not in name or not is_structured(name):
         return ()
     return _remembered_choices(name) if len(name) <= _LONGEST_REMEMBERED else _choices(name)
@@ -201,15 +201,15 @@ _remembered_choices = lru_cache(maxsize=1024)(_choices)
 
 
 def source_key(path: PurePosixPath) -> Key:
-    """Return by what those are found who name a file: paths in a tree are ends of the paths by which they are named."""
+    """Return the key of a file source: a path within a tree is an end of the path that names it."""
     return TypeUrl(IN_FILE), path.name
 
 
 def collection_of(type_url: TypeUrl, name: str) -> str:
-    """Return the collection that a resource is in by its name, or that is asked for by this one: both give the same.
+    """Return the collection of a resource's name, or of a requested name.
 
-    That of virtual hosts is `<route configuration>/*`. Of `xdstp://authority/type/directory/name?key=value`, directory and
-    parameters make the collection; names are canonical.
+    That of virtual hosts is `<route configuration>/*`. Of `xdstp://authority/type/directory/name?key=value`, directory
+    and parameters make the collection; names are canonical.
     """
     if type_url == VIRTUAL_HOST:
         return f"{route_configuration_of(name)}/{ANY}"
@@ -218,7 +218,7 @@ def collection_of(type_url: TypeUrl, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TouchedKeys:
-    """The keys of which something may be otherwise: those of references, of static ones, collections and claims."""
+    """The keys with possible changes: of references, static ones, collections and claims."""
 
     names: frozenset[Key] = frozenset()
     static: frozenset[Key] = frozenset()
@@ -235,7 +235,7 @@ class TouchedKeys:
         )
 
 
-# Most sets of keys are empty, and a thousand views have some each: all of them are one object.
+# Most sets of keys are empty, and a thousand views have some each: all share one object.
 _NONE = frozenset[Key]()
 
 
@@ -245,7 +245,7 @@ def _both(keys: frozenset[Key], others: frozenset[Key]) -> frozenset[Key]:
 
 @dataclass(frozen=True, slots=True)
 class NamesChange:
-    """What is otherwise in one tree than in another: the files, and the resources that are only in one of them."""
+    """The difference between two trees: the files, and the resources in only one of them."""
 
     lost_files: tuple[ParsedFile, ...]
     added_files: tuple[ParsedFile, ...]
@@ -258,12 +258,12 @@ class NamesChange:
         lost: tuple[Iterable[ParsedFile], Iterable[Resource]],
         added: tuple[Iterable[ParsedFile], Iterable[Resource]],
     ) -> NamesChange:
-        """Collect the mentions of resources that are only in one of two trees, given with the files that differ."""
+        """Collect the mentions of the resources in only one of two trees."""
         return cls(tuple(lost[0]), tuple(added[0]), CollectedMentions(lost[1]), CollectedMentions(added[1]))
 
     @property
     def touched(self) -> TouchedKeys:
-        """The keys of which something may be otherwise."""
+        """The keys with possible changes."""
         both = self.lost, self.added
         names = {key for one in both for key in one.defined}
         names |= {(one.type_url, one.name) for parsed in (*self.lost_files, *self.added_files) for one in parsed.unread}
@@ -282,20 +282,20 @@ Counts: TypeAlias = Mapping[TypeUrl, int]
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """Who mentions what in a tree.
+    """The mentions in a tree.
 
     Attributes:
-        demanded: by what has to be there, the resources that need it.
-        noted: by what may be used, the resources that may.
-        static: by what has to be in the bootstrap, the resources that need it.
-        claims: by what only one resource may have, those that have it.
-        sources: by `source_key`, the resources that name such a file.
-        asked: by a collection, the resources that ask for it.
-        members: by a collection, the resources in it.
-        located: by a name that is one choice of a locator, the resources that have the locator.
-        unread: how many resources of a type and name have a mistake.
-        declared: how many files list a type.
-        defined: how many resources of a type there are, read or not.
+        demanded: by required key, the resources that need it.
+        noted: by usable key, the resources that may use it.
+        static: by key required in the bootstrap.
+        claims: by exclusive claim.
+        sources: by `source_key`.
+        asked: by collection, the resources that request it.
+        members: by collection, the resources in it.
+        located: by an alternative of a locator.
+        unread: the number of faulty resources.
+        declared: the number of files that list a type.
+        defined: the number of resources of a type, read or not.
     """
 
     demanded: ByKey = field(default_factory=ByKey)
@@ -311,14 +311,14 @@ class Mentions:
     defined: Counts = field(default_factory=lambda: MappingProxyType({}))
 
     def locators(self, keys: Iterable[Key]) -> Iterator[Key]:
-        """Yield the locators of which one of these names is a choice."""
+        """Yield the locators with one of these names as an alternative."""
         for type_url, name in keys if self.located else ():
             for resource in self.located.of((type_url, name)):
                 locators = (one for one in resource.references if one.type_url == type_url)
                 yield from ((type_url, one.name) for one in locators if name in choices_of(one.name))
 
     def with_changes(self, change: NamesChange) -> Mentions:
-        """Return the mentions of the other tree."""
+        """Return the mentions after a change."""
         lost, added = change.lost, change.added
         was = [(one.type_url, one.name) for parsed in change.lost_files for one in parsed.unread]
         now = [(one.type_url, one.name) for parsed in change.added_files for one in parsed.unread]

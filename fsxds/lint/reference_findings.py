@@ -1,6 +1,6 @@
-"""What is wrong with the names in a file: references that lead nowhere, unused names, files that hold something else.
+"""Faults of names in a file: dangling references, unused names, and wrong file sources.
 
-Also the words for it: what references lead to, what happens when it is missing, and which name was probably meant.
+Also their wording: the referent, the consequence of its absence, and a probable name.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ _REJECTS = "Envoy rejects what names it"
 
 @dataclass(frozen=True, slots=True)
 class Referent:
-    """What there is to report about references to one type.
+    """The wording of faults of references to one type.
 
     Attributes:
-        words: what one of them is called.
-        missing: the rule that is broken where there is none.
-        unused: the rule that is broken where one is not used.
-        outcome: what happens when there is none.
-        harm: what happens where that is an error.
+        missing: the rule for a missing one.
+        unused: the rule for an unused one.
+        outcome: the consequence of a missing one.
+        harm: the same, if it is an error.
         elsewhere: how to define it outside of the tree.
     """
 
@@ -79,23 +78,19 @@ REFERENTS: Mapping[TypeUrl, Referent] = {
     ),
 }
 
-"""The rules that references within a tree break which lead nowhere."""
 
 _OF_BOOTSTRAP = {CLUSTER: "no-static-cluster", SECRET: "no-static-secret"}
 
 
 def rule_of(reference: Reference) -> str:
-    """Return the rule that a reference breaks when it leads nowhere."""
+    """Return the rule that a dangling reference breaks."""
     return _OF_BOOTSTRAP[reference.type_url] if reference.is_static else REFERENTS[reference.type_url].missing
 
 
 def words_of_missing(reference: Reference, hint: str | None, *, may_be_elsewhere: bool) -> tuple[str, str]:
-    """Return the fact and the remedy of a reference that leads nowhere.
+    """Return the fact and the remedy of a dangling reference.
 
-    Args:
-        reference: that one.
-        hint: the name that was probably meant, None where no name is near.
-        may_be_elsewhere: the tree has nothing at all of the type.
+    `hint` is the probable name, if any; `may_be_elsewhere`: the tree has no resource of the type.
     """
     if reference.is_static:
         return _words_of_static(reference)
@@ -119,8 +114,8 @@ def _words_of_static(reference: Reference) -> tuple[str, str]:
     return fact, "name a cluster of the bootstrap's static_resources"
 
 
-# Comparing one name with ten thousand takes some milliseconds; a tree that lacks more names than this has another problem
-# than a typo.
+# Comparing one name with ten thousand takes some milliseconds; a tree that lacks more names has another problem than a
+# typo.
 MOST_LOOKED_UP = 20
 
 _LARGEST_DIFFERENCE = 3
@@ -128,12 +123,9 @@ _LEAST_SIMILARITY = 0.6
 
 
 def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mapping[Key, str]) -> Mapping[Key, str]:
-    """Return a near name for each missing one, empty where none is; for the first few that are new.
+    """Return a near name for each missing one, or an empty one; for the first few new ones.
 
-    Args:
-        names: those of the tree.
-        unknown: types of which nothing is reported as missing.
-        before: what was found in the tree before; it is kept as long as it is true.
+    `unknown` types are not reported as missing. Valid parts of the result `before` are kept.
     """
     missing = names.open.missing
     hints = {
@@ -151,10 +143,10 @@ def similar_names(names: TreeNames, unknown: Collection[TypeUrl], before: Mappin
 
 
 def _probable(name: str, names: Collection[str]) -> str:
-    """Return the name that was probably meant: of the same path, by another authority or with other parameters, or near."""
+    """Return a name with the same path and another authority or parameters, else a near one."""
     path = _path_of(name)
     end = path.rpartition("/")[2]
-    # Reading names takes longer than looking into them.
+    # Parsing names takes longer than searching them.
     near = (other for other in names if other != name and (end in other or quote(end) in other))
     variants = (other for other in near if _path_of(other) == path)
     return min(variants, default="") or nearest(name, names)
@@ -166,7 +158,7 @@ def _path_of(name: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the name that is most like this one, empty where none is: what `difflib.get_close_matches` finds, only sooner."""
+    """Return the most similar name or "", like `difflib.get_close_matches`, but faster."""
     matcher = difflib.SequenceMatcher(b=name)
     counts = Counter(name)
     characters, amounts = tuple(counts), tuple(counts.values())
@@ -174,7 +166,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     for other in names:
         if not other or other == ANY or abs(len(other) - len(name)) > _LARGEST_DIFFERENCE:
             continue
-        # No more can agree than the characters that both have; comparing their order takes ten times as long.
+        # No more characters can agree than both have; comparing their order takes ten times as long.
         if 2.0 * sum(map(min, amounts, map(other.count, characters))) / (len(name) + len(other)) < least:
             continue
         matcher.set_seq1(other)
@@ -184,26 +176,26 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
-    """A fault that is found by comparing resources: the path in it leads from its resource."""
+    """A fault found by comparing resources; its path starts at its resource."""
 
     resource: Resource
     fault: Fault
 
 
 FileAt = Callable[[PurePosixPath], ParsedFile | None]
-"""Returns the file of a tree at a path; None where there is none."""
+"""Returns the file of a tree at a path, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceScope:
-    """What is reported about the references of all files.
+    """The scope of reports on references, for all files.
 
     Attributes:
-        declared: the types that the documents of the tree declare.
-        unknown: the types that files may define which could not be read; of these, nothing is reported as missing.
-        unused_of: the types of which it is reported what no resource mentions.
-        first: by types of which one missing name stands for all, that name.
-        hints: the names that others were probably meant to be, as far as they were looked for.
+        declared: the types that the tree declares.
+        unknown: types in unreadable files; they are not reported as missing.
+        unused_of: the types with reports of unused names.
+        first: the one missing name that stands for all of its type.
+        hints: the probable names, as far as looked up.
     """
 
     declared: frozenset[TypeUrl] = frozenset()
@@ -214,7 +206,7 @@ class ReferenceScope:
 
 
 class ReferenceFindings:
-    """Finds what is wrong with files: references that lead nowhere, names that are not used, files that hold something else."""
+    """Finds dangling references, unused names and wrong file sources."""
 
     def __init__(self, names: TreeNames, scope: ReferenceScope, file_at: FileAt) -> None:
         self._names = names
@@ -222,13 +214,13 @@ class ReferenceFindings:
         self._file_at = file_at
 
     def of_names(self, parsed: ParsedFile) -> tuple[ReferenceFinding, ...]:
-        """Return what is wrong with the references of a file, and with the names in it."""
+        """Return the faults of a file's references and names."""
         opened = self._names.open
         missing = self._missing(parsed) if opened.missing or opened.lacking else ()
         return (*missing, *(self._unused(parsed) if self._scope.unused_of else ()))
 
     def of_sources(self, parsed: ParsedFile) -> Iterator[ReferenceFinding]:
-        """Yield the files that are named as the source of one resource, and hold another, or several. Source: ENVOY.md E16."""
+        """Yield file sources of one resource that hold another, or several. Source: ENVOY.md E16."""
         if self._names.mentions.sources:
             for resource in parsed.resources:
                 for reference in resource.references:
@@ -236,7 +228,7 @@ class ReferenceFindings:
                         yield from self._wrong_source(resource, reference)
 
     def is_missing(self, key: Key) -> bool:
-        """Whether it is reported that a name is missing. Of a type that the tree does not have, one is enough."""
+        """Return whether a name is reported as missing; one suffices for a type that the tree lacks."""
         first = self._scope.first.get(key[0], key[1])
         return key in self._names.open.missing and key[0] not in self._scope.unknown and key[1] == first
 
@@ -266,11 +258,10 @@ class ReferenceFindings:
                 yield ReferenceFinding(resource, fault)
 
     def _severity_of(self, reference: Reference) -> Severity:
-        """Return the severity of a reference that leads nowhere, unless the settings change it."""
         if reference.is_static:
             is_known = self._names.static.of(reference.type_url) is not None
             return reference.severity if is_known else Severity.WARNING
-        # Of a type that the tree does not declare, all may come from somewhere else.
+        # Resources of an undeclared type may all come from elsewhere.
         return reference.severity if self._declares(reference.type_url) else Severity.NOTE
 
     def _declares(self, type_url: TypeUrl) -> bool:
@@ -282,7 +273,7 @@ class ReferenceFindings:
         source, depth = self._longest_end(PurePosixPath(path))
         if source is None or name == ANY or type_url not in source.declared or not source.is_good:
             return
-        # A file of the same name alone may be another one.
+        # A file with just the same name may be another one.
         severity = Severity.ERROR if depth > 1 else Severity.WARNING
         words = _words_of_source(source, type_url, name)
         if words is not None:
@@ -290,7 +281,6 @@ class ReferenceFindings:
             yield ReferenceFinding(resource, fault)
 
     def _longest_end(self, path: PurePosixPath) -> tuple[ParsedFile | None, int]:
-        """Return the file whose path within the tree is the longest end of a path, and how many parts agree."""
         parts = path.parts
         for start in range(len(parts)):
             source = self._file_at(PurePosixPath(*parts[start:]))
@@ -300,7 +290,7 @@ class ReferenceFindings:
 
 
 def declares(type_url: TypeUrl, declared: Collection[TypeUrl], static: StaticNames) -> bool:
-    """Whether a type is that of a tree, so that a name of it which is missing there is not from elsewhere."""
+    """Return whether the tree declares a type, so that a missing name is not from elsewhere."""
     return type_url in declared or (type_url == CLUSTER and static.clusters is not None)
 
 

@@ -1,4 +1,4 @@
-"""What a check found, as every format needs it: masked, escaped, sorted, with what it looked at."""
+"""The result of a check for every format: masked, escaped, sorted, with its scope."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _PLACE = re.compile(r"\bat (?P<path>\S.*?):(?P<line>\d+)\b")
 
 _ORDER = tuple(Severity)
 
-# How resources of a type are called, where it is not the type's noun.
+# Names of resources that differ from the type's noun.
 _PLURALS = {"runtime": "runtime layers"}
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedProblem:
-    """A problem without secrets, and the line that it is about where that may be shown as well."""
+    """A problem without secrets, and its line if that may be shown."""
 
     problem: Problem
     excerpt: Excerpt | None = None
@@ -38,12 +38,12 @@ class Report:
     """The outcome of a check.
 
     Attributes:
-        subject: what was checked, as the user named it.
-        findings: the problems, in the order of their places; their paths can be opened from here.
+        subject: as the user named it.
+        findings: sorted by place; their paths can be opened from here.
         files: every file that was read, in the same form.
-        resources: how many resources there are, by the noun of their type.
+        resources: the number of resources, by the noun of their type.
         threshold: the lowest severity that makes the check fail.
-        base: the directory from which all relative paths lead.
+        base: the directory of all relative paths.
     """
 
     subject: str
@@ -55,7 +55,7 @@ class Report:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems alone."""
+        """The problems without excerpts."""
         return tuple(finding.problem for finding in self.findings)
 
     @property
@@ -64,12 +64,12 @@ class Report:
         return any(map(self.counts_as_failure, self.problems))
 
     def counts_as_failure(self, problem: Problem) -> bool:
-        """Return whether the severity of a problem is at or above the threshold."""
+        """Return whether a problem is at or above the threshold."""
         return _ORDER.index(problem.severity) <= _ORDER.index(self.threshold)
 
     @property
     def summary(self) -> str:
-        """The outcome in one line: what is wrong, how much was read, and what there is."""
+        """The outcome in one line: problems, files and resources."""
         return f"{self.subject}: {self._outcome()}{self._inventory()}"
 
     def _outcome(self) -> str:
@@ -86,7 +86,7 @@ class Report:
 
 
 def count_of_resources(number: int, noun: str) -> str:
-    """Return a number of resources with their noun: `1 cluster`, `2 clusters`."""
+    """Return `1 cluster`, `2 clusters`."""
     plural = _PLURALS.get(noun, noun.replace("-", " "))
     return f"{number} {plural.removesuffix('s') if number == 1 else plural}"
 
@@ -101,11 +101,11 @@ def findings_of(
     """Return problems as they may be shown.
 
     Args:
-        problems: with their paths from the top of the tree.
-        tree: what leads to the tree from here.
-        sources: what the files hold of which lines are to be shown.
-        files: those of the tree; where messages name them, their paths too are made to lead from here.
-        is_word: whether a word is a name of the API, which may be shown.
+        problems: with paths from the top of the tree.
+        tree: the path of the tree from here.
+        sources: the contents of files with lines to show.
+        files: all files of the tree; messages get adapted paths to them.
+        is_word: whether a word of the API may be shown.
     """
     ordered = sorted(set(problems))
     texts = {
@@ -121,7 +121,6 @@ def findings_of(
 
 
 def _rebased(problem: Problem, tree: PurePosixPath, files: Collection[PurePosixPath]) -> Problem:
-    """Return a problem whose message names other places of the tree as the problem's own place is named."""
 
     def led_to(match: re.Match[str]) -> str:
         path = PurePosixPath(match["path"])
@@ -146,29 +145,29 @@ def line_of(problem: Problem) -> str:
 
 
 def place_of(problem: Problem) -> str:
-    """Write where a problem is, as terminals and editors open it."""
+    """Write the place as terminals and editors open it."""
     return f"{problem.path}:{problem.line}:{problem.column}"
 
 
 def fact_of(problem: Problem) -> str:
-    """Write what is wrong, with the field that it is wrong with."""
+    """Write the fault, with its field."""
     return f"{problem.pointer}: {problem.message}" if problem.pointer else problem.message
 
 
 def remedy_of(problem: Problem) -> str:
-    """Write how to fix it, as the end of a sentence."""
+    """Write the remedy as the end of a sentence."""
     return f"; {problem.remedy}" if problem.remedy else ""
 
 
 def presentable_text(text: str) -> str:
-    """Return a text with its secrets hidden and without anything that could forge lines."""
+    """Hide secrets, and escape characters that could forge lines."""
     return escape(mask_text(text))
 
 
 def resource_counts(snapshots: Iterable[Snapshot]) -> dict[str, int]:
-    """Count the resources of views by the noun of their type; types without resources are left out.
+    """Count the resources of views by the noun of their type, without empty types.
 
-    A resource that several views have counts once, and one of which they have different contents counts for each.
+    A resource in several views counts once per different content.
     """
     first, *others = snapshots
     more = {

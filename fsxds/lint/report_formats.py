@@ -1,4 +1,4 @@
-"""The formats in which problems are reported: text, JSON, GitHub annotations, JUnit XML, and SARIF, which has its own module.
+"""Writes problems as text, JSON, GitHub annotations, JUnit XML, and SARIF (its own module).
 
 To add a format, write a module such as `lint/sarif.py` and add its row to `PROBLEM_FORMATS`.
 """
@@ -19,12 +19,12 @@ from fsxds.lint.sarif import as_sarif
 from fsxds.model.values import Problem, Severity
 from fsxds.observe.source_lines import Excerpt
 
-# What XML 1.0 has no way to write, not even as a reference.
+# Characters that XML 1.0 cannot write, not even as a reference.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def as_junit(report: Report) -> str:
-    """Write one suite: files are its cases, and problems at or above the threshold are their failures."""
+    """Write one suite: a case per file, which fails for problems at or above the threshold."""
     by_file: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in report.problems:
         by_file[str(problem.path)].append(problem)
@@ -44,7 +44,7 @@ def _add_case(suite: ET.Element, name: str, problems: Iterable[tuple[Problem, bo
     failing = [problem for problem, is_failure in problems if is_failure]
     others = [problem for problem, is_failure in problems if not is_failure]
     if failing:
-        # One failure with all problems: many readers show the first one of a case only.
+        # One failure with all problems: many readers show only the first one of a case.
         first, more = failing[0], len(failing) - 1
         message = f"{first.rule}: {first.message}{f' (and {more} more)' if more else ''}"
         failure = ET.SubElement(case, "failure", message=_text(message), type=_text(first.rule))
@@ -70,7 +70,7 @@ def as_text(report: Report) -> str:
 
 
 def as_styled_text(report: Report) -> Text:
-    """Write the problems for a terminal, a block for each; notes take one line."""
+    """Write a block per problem for a terminal; notes take one line."""
     text = Text()
     is_first, was_block = True, False
     for finding in report.findings:
@@ -111,7 +111,7 @@ def _excerpt(excerpt: Excerpt, margin: int, style: str) -> Iterator[Text]:
 
 
 def as_json(report: Report) -> str:
-    """Write a list with one object for each problem."""
+    """Write a list with one object per problem."""
     rows = [
         {
             "file": str(problem.path),
@@ -134,7 +134,7 @@ _PROPERTY_ESCAPES = _DATA_ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
 
 
 def as_annotations(report: Report) -> str:
-    """Write one command for each problem."""
+    """Write one command per problem."""
     return "".join(f"{_command(problem)}\n" for problem in report.problems)
 
 
@@ -152,7 +152,7 @@ def _command(problem: Problem) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProblemFormat:
-    """One format: its name, what writes it, and whether it shows lines of the files."""
+    """One format: its name, its writer, and whether it shows lines of the files."""
 
     name: str
     write: Callable[[Report], str]

@@ -1,4 +1,4 @@
-"""Routes: virtual hosts and whom a domain belongs to, routes, path templates, and headers to add and to remove."""
+"""Routes: virtual hosts and their domains, routes, path templates, and header changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REMOVALS = {
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of route configurations, virtual hosts, routes, their path templates and headers."""
+    """Return the checks of route configurations and their parts."""
     context, templates = _RouteContext(), PathTemplates(catalogue)
     removals: Hooks = {
         f"{message_type}.{field}": (_check_removals,) for message_type, fields in _REMOVALS.items() for field in fields
@@ -65,7 +65,6 @@ def _check_domains(config: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_own_domains(host: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the domains of a virtual host that is served on its own."""
     if path is None and len(host.domains) > 1:
         for index in repeated(map(lowered, host.domains)):
             _report_duplicate(host.domains[index], host.name, ((path, "domains"), index), walk)
@@ -102,14 +101,14 @@ def _check_virtual_cluster(cluster: DynamicMessage, path: Path, walk: Walk) -> N
 
 
 class _RouteContext:
-    """What a route configuration has for all its routes while it is walked: their plugins, and how large a body may be."""
+    """A walked configuration's plugins and body limit, for its routes."""
 
     def __init__(self) -> None:
         self._largest: int | None = None
         self._plugins: frozenset[str] | None = None
 
     def enter_config(self, config: DynamicMessage, path: Path, walk: Walk) -> Leave:
-        """Remember what the configuration has for all its routes."""
+        """Remember the settings of the configuration."""
         outer = self._largest, self._plugins
         has_limit = config.HasField("max_direct_response_body_size_bytes")
         self._largest = config.max_direct_response_body_size_bytes.value if has_limit else _LARGEST_BODY
@@ -121,7 +120,7 @@ class _RouteContext:
         return leave
 
     def check_body(self, action: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check the size of a body that is written in the configuration."""
+        """Check the size of an inline body."""
         walk.depend_on_place()
         if self._largest is None or not action.HasField("body"):
             return
@@ -132,7 +131,7 @@ class _RouteContext:
             walk.error(((path, "body"), action.body.WhichOneof("specifier")), "wrong-route", message, remedy)
 
     def check_plugin(self, name: FieldValue, path: Path, walk: Walk) -> None:
-        """Check that the plugin that a route names is one of its configuration's."""
+        """Check that the configuration has the plugin that a route names."""
         walk.depend_on_place()
         if self._plugins is not None and name not in self._plugins:
             message = f'"{name}" is not among the cluster_specifier_plugins of this route configuration'
@@ -140,7 +139,7 @@ class _RouteContext:
 
 
 def _check_rewrites(action: DynamicMessage, path: Path, walk: Walk) -> None:
-    # Of most routes this is all there is to look at.
+    # Most routes end here.
     is_text = not action.HasField("regex_rewrite") and not action.HasField("path_rewrite_policy")
     if is_text and not (action.prefix_rewrite and getattr(action, "path_rewrite", "")):
         return
@@ -207,13 +206,13 @@ _MOST_VARIABLES, _LONGEST_NAME = 5, 16
 
 
 class PathTemplates:
-    """Checks the templates of routes, where the catalogue has them."""
+    """Checks the path templates of routes, if the catalogue has them."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._match, self._rewrite = (
             catalogue.message_class(name) if catalogue.knows(name) else None for name in (_MATCH, _REWRITE)
         )
-        # The route that was met last with a template, and its template.
+        # The last route with a template, and its template.
         self._matched: tuple[Path, DynamicMessage] = None, None
 
     def check_match(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
@@ -225,7 +224,7 @@ class PathTemplates:
             _check_pattern(pattern.path_template, ((path, "typed_config"), "path_template"), walk)
 
     def check_rewrite(self, policy: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that the rewriting of a route fits the template that it matches by."""
+        """Check that a route's rewriting fits its template."""
         walk.depend_on_place()
         rewrite = _content(policy.typed_config, self._rewrite)
         if rewrite is None:
@@ -241,12 +240,11 @@ class PathTemplates:
 
 
 def _route_of(path: Path) -> Path:
-    """Return the path of the route that holds a policy of its match or action; it is one and the same object for both."""
+    """Return the path of a policy's route, which is the same object for its match and action."""
     return path[0][0] if path and path[0] else None
 
 
 def _content(packed: DynamicMessage, message_class: type[Message] | None) -> DynamicMessage:
-    """Return what is in an Any, None when it is of another type."""
     if message_class is None or packed_type(packed) != message_class.DESCRIPTOR.full_name:
         return None
     try:
@@ -295,7 +293,7 @@ _RESERVED_REMEDY = "change the path by a rewrite, the host by host_rewrite_liter
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a header is one of HTTP/2's own, or the host: those are not changed by adding and removing."""
+    """Return whether a header is HTTP/2's own, or the host: these cannot be added or removed."""
     return name[:1] == ":" or (len(name) == 4 and name.lower() == "host")
 
 

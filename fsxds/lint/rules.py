@@ -1,6 +1,7 @@
-"""The rules that problems can break: their pages, their severities, and how `fsxds explain` writes them.
+"""The rules that problems can break: their pages, severities, and output of `fsxds explain`.
 
-A page in `pages/` is a chapter, and each of its sections a rule. What it says of Envoy is so (ENVOY.md E54). `README.md` beside this module lists them all.
+A page in `pages/` is a chapter, and each of its sections a rule. Its statements about Envoy are verified (ENVOY.md
+E54). `README.md` beside this module lists them all.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fsxds.model.errors import UsageError
 from fsxds.model.values import PlainValue, Severity
 
 if TYPE_CHECKING:
-    # Shell completion reads the names of rules, and has no time to import how trees are loaded, or how text is coloured.
+    # Shell completion reads the names of rules, and has no time to import tree loading or text colouring.
     from rich.text import Text
 
     from fsxds.snapshots.check_protocol import Found
@@ -31,15 +32,15 @@ class Rule:
     """A rule that a problem can break.
 
     Attributes:
-        name: stable, in kebab-case; every problem carries it.
-        severity: that of a problem, unless the settings change it.
-        meaning: what the rule demands, one or two sentences.
-        envoy: what Envoy does where it is broken.
-        remedy: how to fix it.
+        name: stable, in kebab-case.
+        severity: the default.
+        meaning: the demand, in one or two sentences.
+        envoy: Envoy's reaction to a violation.
         wrong: an example that breaks it, as the content of a file.
-        right: the same example, fixed.
-        is_fixed: where it is broken, nothing is left that could be served, so that its severity cannot be changed.
-        file: the name of the file that the examples are; empty where loading it alone cannot show the problem.
+        is_fixed: a violation leaves nothing to serve, so that its severity cannot be changed.
+        predicts_envoy: it predicts a rejection; if an Envoy that was asked accepts the resource, a problem is a note.
+        is_own: it is an error though Envoy accepts it.
+        file: the file name of the examples; empty if loading it alone cannot show the problem.
     """
 
     name: str
@@ -51,9 +52,11 @@ class Rule:
     right: str
     is_fixed: bool = False
     file: str = ""
+    predicts_envoy: bool = False
+    is_own: bool = False
 
 
-# The pages, in the order in which they are listed; each is a chapter, and each of its sections a rule.
+# The pages in their listed order.
 PAGES = (
     "files",
     "resources",
@@ -73,7 +76,7 @@ PAGES = (
 _SECTION = re.compile(
     r"""
     (?P<name>\S+)\n
-    \n\*\*Severity:\*\*\ (?P<severity>\w+)(?P<always>,\ always)?\n
+    \n\*\*Severity:\*\*\ (?P<severity>\w+)(?P<always>,\ always)?(?P<envoy_says>,\ (unless|though)\ Envoy\ accepts\ it)?\n
     \n(?P<meaning>.+?)\n
     \n\*\*Envoy:\*\*\ (?P<envoy>.+?)\n
     \n\*\*Remedy:\*\*\ (?P<remedy>.+?)\n
@@ -90,7 +93,7 @@ _SECTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """The rules of one subject, in the order in which they are listed."""
+    """The rules of one subject, in their listed order."""
 
     title: str
     rules: tuple[Rule, ...]
@@ -98,19 +101,19 @@ class Chapter:
 
 @cache
 def chapters() -> Mapping[str, Chapter]:
-    """Read all pages, once; by their names."""
+    """Read all pages, once; by name."""
     folder = files("fsxds") / "lint" / "pages"
     return MappingProxyType({page: read_chapter((folder / f"{page}.md").read_text(encoding="utf-8")) for page in PAGES})
 
 
 @cache
 def rules() -> Mapping[str, Rule]:
-    """Return all rules by their names, in the order of the pages."""
+    """Return all rules by name, in the order of the pages."""
     return MappingProxyType({rule.name: rule for chapter in chapters().values() for rule in chapter.rules})
 
 
 def read_chapter(page: str) -> Chapter:
-    """Read a page: a title, and a section for each rule; ValueError names a section that has another form."""
+    """Read a page: a title, and a section per rule; ValueError names a malformed section."""
     title, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
     return Chapter(title.removeprefix("# ").strip(), tuple(map(_read_rule, sections)))
 
@@ -120,6 +123,7 @@ def _read_rule(section: str) -> Rule:
     if found is None:
         raise ValueError(f"the section of this rule has not the form of a page: {section.partition(chr(10))[0]}")
     meaning, envoy, remedy = (" ".join(found[part].splitlines()) for part in ("meaning", "envoy", "remedy"))
+    says = found["envoy_says"] or ""
     return Rule(
         name=found["name"],
         severity=Severity(found["severity"]),
@@ -130,33 +134,35 @@ def _read_rule(section: str) -> Rule:
         right=found["right"] or "",
         is_fixed=found["always"] is not None,
         file=found["file"] or "",
+        predicts_envoy="unless" in says,
+        is_own="though" in says,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RuleLevels:
-    """The severities that differ from those of the pages, by the name of the rule; None where a rule is off."""
+    """The changed severities, by rule name; None for a rule that is off."""
 
     changed: Mapping[str, Severity | None] = field(default_factory=lambda: MappingProxyType({}))
 
     def adjusted(self, found: Found) -> Found | None:
-        """Return a fault or a problem with the severity that its rule has here; None where the rule is off."""
+        """Return a fault or problem with its rule's severity; None if the rule is off."""
         severity = self.severity_of(found.rule, found.severity)
         if severity is found.severity:
             return found
         return None if severity is None else replace(found, severity=severity)
 
     def severity_of(self, rule: str, default: Severity = Severity.ERROR) -> Severity | None:
-        """Return the severity that a rule has here, which is `default` unless it is changed; None where the rule is off."""
+        """Return a rule's severity, by default `default`; None if it is off."""
         return self.changed.get(rule, default)
 
     def __reduce__(self) -> tuple[type[RuleLevels], tuple[dict[str, Severity | None]]]:
-        """Pickle as a plain dict: the read-only view of one cannot be pickled."""
+        """Pickle as a plain dict: a read-only view of one cannot be pickled."""
         return RuleLevels, (dict(self.changed),)
 
 
 def read_levels(words: Mapping[str, str]) -> RuleLevels:
-    """Return the severities that words such as `warning` and `off` give rules.
+    """Read severities from words such as `warning` and `off`.
 
     Raises:
         UsageError: there is no such rule, or its severity cannot be changed.
@@ -186,8 +192,9 @@ _INDENT = "  "
 
 def page_of(rule: Rule, width: int) -> Text:
     """Write the page of a rule, `width` cells wide."""
-    fixed = "; its severity cannot be changed" if rule.is_fixed else ""
-    page = _assembled((rule.name, _HEADING), ": ", (rule.severity.value, _STYLES[rule.severity]), f"{fixed}\n")
+    more = ", though Envoy accepts it" if rule.is_own else ", unless Envoy accepts it" if rule.predicts_envoy else ""
+    more += "; its severity cannot be changed" if rule.is_fixed else ""
+    page = _assembled((rule.name, _HEADING), ": ", (rule.severity.value, _STYLES[rule.severity]), f"{more}\n")
     for heading, text in (("Demand", rule.meaning), ("Envoy", rule.envoy), ("Remedy", rule.remedy)):
         page.append_text(_section(heading, _wrapped(text, width, _INDENT)))
     file = f" ({rule.file})" if rule.file else ""
@@ -208,7 +215,7 @@ def _section(heading: str, text: str, style: str = "") -> Text:
 
 
 def list_of(chapters: Iterable[Chapter], width: int) -> Text:
-    """Write the names, severities and demands of all rules, by chapters."""
+    """Write the names, severities and demands of all rules, by chapter."""
     chapters = tuple(chapters)
     column = max((len(rule.name) for chapter in chapters for rule in chapter.rules), default=0)
     listing = _assembled()
@@ -250,6 +257,8 @@ def _plain(rule: Rule, chapter: str) -> PlainValue:
         "chapter": chapter,
         "severity": rule.severity.value,
         "is_fixed": rule.is_fixed,
+        "predicts_envoy": rule.predicts_envoy,
+        "is_own": rule.is_own,
         "meaning": rule.meaning,
         "envoy": rule.envoy,
         "remedy": rule.remedy,

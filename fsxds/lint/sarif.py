@@ -1,4 +1,4 @@
-"""Problems as a SARIF 2.1.0 log, for code scanning and for editors.
+"""Writes problems as a SARIF 2.1.0 log, for code scanning and editors.
 
 Source: docs.oasis-open.org/sarif/sarif/v2.1.0, the sections that are named below.
 """
@@ -20,14 +20,14 @@ from fsxds.model.values import PlainValue, Problem
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-# The directory from which relative paths lead: the top of the repository, or where fsxds was started.
+# The base of relative paths: the top of the repository, or the working directory of fsxds.
 ROOT = "%SRCROOT%"
 
 _FINGERPRINT = "fsxdsProblem/v1"
 
 
 def as_sarif(report: Report) -> str:
-    """Write a log with one run: the rules that were broken, and a result for each problem."""
+    """Write a log with one run: the broken rules, and a result per problem."""
     names = sorted({problem.rule for problem in report.problems})
     run: PlainValue = {
         "tool": {
@@ -94,7 +94,7 @@ def _results(problems: Iterable[Problem], names: list[str]) -> list[PlainValue]:
 
 
 def _essence(problem: Problem) -> str:
-    """Return what stays the same when lines and list items move (3.27.17)."""
+    """Return a fingerprint that is stable when lines and list items move (3.27.17)."""
     pointer = re.sub(r"\[\d+\]", "[]", problem.pointer)
     message = re.sub(r"\d+", "0", problem.message)
     parts = (str(problem.path), problem.rule, pointer, message)
@@ -102,7 +102,7 @@ def _essence(problem: Problem) -> str:
 
 
 def _location(problem: Problem) -> PlainValue:
-    """Return the place (3.28); a pointer of ours is its fully qualified logical name."""
+    """Return the place (3.28); the pointer is its fully qualified logical name."""
     location: dict[str, PlainValue] = {
         "physicalLocation": {
             "artifactLocation": _artifact(problem.path),
@@ -115,7 +115,7 @@ def _location(problem: Problem) -> PlainValue:
 
 
 def _artifact(path: PurePosixPath) -> PlainValue:
-    """Return where a file is: relative to the root, or absolute where it lies outside of it (3.4)."""
+    """Return the path, relative to the root, or absolute outside of it (3.4)."""
     if path.is_absolute():
         return {"uri": f"file://{quote(str(path))}"}
     return {"uri": quote(str(path)), "uriBaseId": ROOT}

@@ -1,4 +1,4 @@
-"""TLS: contexts, names of ciphers and curves, and whether certificates and keys can be read and belong together."""
+"""TLS: contexts, ciphers and curves, and whether certificates and keys are readable and match."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Compare: TypeAlias = Callable[[bytes, bytes, "bytes | None"], "tuple[str, str, s
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the checks of TLS contexts and certificates; without `cryptography`, the text of certificates has to do."""
+    """Return the checks of TLS contexts and certificates, only of their text without `cryptography`."""
     features, certificates = catalogue.features, CertificateChecks(_compare)
     return {
         _TLS + "TlsCertificate": (certificates.check_certificate,),
@@ -71,7 +71,6 @@ def _check_downstream(context: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _has_other_source(common: DynamicMessage) -> bool:
-    """Return whether certificates may come by a way that nothing is known of here."""
     known = {
         "tls_params", "tls_certificates", "tls_certificate_sds_secret_configs", "validation_context", "key_log",
         "validation_context_sds_secret_config", "combined_validation_context", "alpn_protocols",
@@ -104,7 +103,7 @@ def _check_alpn(protocols: FieldValue, path: Path, walk: Walk) -> None:
 
 
 def _suites(ciphers: frozenset[str]) -> Hook:
-    """Make the rule over names of ciphers; of groups such as HIGH nothing is said."""
+    """Return the check of cipher names; groups such as HIGH are not checked."""
 
     def is_no_cipher(name: str) -> bool:
         return _WHOLE_NAME.fullmatch(name) is not None and name not in ciphers
@@ -124,7 +123,7 @@ def _suites(ciphers: frozenset[str]) -> Hook:
 
 
 def _curves(groups: Mapping[str, str]) -> Hook:
-    """Make the rule over names of curves; Envoy joins them with colons, so that one text may hold several."""
+    """Return the check of curve names; Envoy joins them with colons, so one text may hold several."""
 
     def check_curves(curves: FieldValue, path: Path, walk: Walk) -> None:
         if not any(curves):
@@ -151,7 +150,7 @@ def _check_versions(params: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _check_validation(context: DynamicMessage, path: Path, walk: Walk) -> None:
-    """Check the content of a validation context; a combined one gets its CA from elsewhere, so nothing is reported of it."""
+    """Check a validation context; a combined one gets its CA from elsewhere."""
     if path is None or path[1] != "default_validation_context":
         _check_trust(context, path, walk)
     for index, digest in enumerate(context.verify_certificate_hash):
@@ -213,22 +212,22 @@ def _check_secret(secret: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 class CertificateChecks:
-    """Compares certificates with their keys, each pair once."""
+    """Compares each pair of certificate and key once."""
 
     def __init__(self, compare: Compare | None) -> None:
-        """Compare with `compare`; None where nothing can."""
+        """Compare with `compare`; None if that is not installed."""
         self._compare = compare
         self._known: Lru[tuple[bytes, bytes, bytes | None], tuple[str, str, str] | None] = Lru(_MOST_REMEMBERED)
 
     def check_certificate(self, certificate: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Check that a certificate has its key, that both can be read and that they belong together."""
+        """Check that a certificate has its key, and that both are readable and match."""
         if certificate.HasField("pkcs12"):
             if certificate.HasField("certificate_chain") or certificate.HasField("private_key"):
                 message = "a PKCS #12 bundle holds the chain and the key: nothing may be with it"
                 walk.error((path, "pkcs12"), "wrong-certificate", message, "keep pkcs12, or the other two")
             return
         if not certificate.ListFields() and (path is None or path[1] != "tls_certificate"):
-            return  # a client may have it so; of a server it is reported there
+            return  # valid for a client; for a server it is reported there
         has_key = certificate.HasField("private_key") or certificate.HasField("private_key_provider")
         if not certificate.HasField("certificate_chain"):
             walk.error(path, "wrong-certificate", "a certificate needs a certificate_chain", "add it")
@@ -275,7 +274,7 @@ def _check_trusted(context: DynamicMessage, path: Path, walk: Walk) -> None:
 
 
 def _report_unreadable(chain: bytes, path: Path, walk: Walk) -> bool:
-    """Report a text that holds no certificate, or one that cannot be read; return whether it was reported."""
+    """Return whether a text holds no readable certificate, and report it."""
     blocks = [match for match in _BLOCK.finditer(chain) if match[1] in _CERTIFICATES]
     if not blocks:
         remedy = "write the whole certificate, from BEGIN to END"
@@ -299,7 +298,7 @@ try:
 
     def _compare_pair(chain: bytes, key: bytes, password: bytes | None) -> tuple[str, str, str] | None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old forms that Envoy accepts silently
+            warnings.simplefilter("ignore")  # about old forms that Envoy accepts silently
             try:
                 public = x509.load_pem_x509_certificate(chain).public_key()
             except (ValueError, UnsupportedAlgorithm):
@@ -319,7 +318,7 @@ try:
         return "private_key", "does not belong to the first certificate of the chain", remedy
 
     def _load_key(key: bytes, password: bytes | None) -> Any:
-        """Load a key; like Envoy's library, use its content where the label differs."""
+        """Load a key; like Envoy's library, use its content even if the label differs."""
         try:
             return load_pem_private_key(key, password)
         except ValueError:
@@ -334,7 +333,7 @@ try:
         if isinstance(error, ValueError):
             remedy = "write the whole key in PEM, with the right password if it has one"
             return "private_key", "cannot be read", remedy
-        return None  # a password that is not needed, which Envoy does not mind, or an algorithm that it may know
+        return None  # an unneeded password, which Envoy accepts, or an algorithm that it may know
 
     def _weakness(public: Any) -> str | None:
         if isinstance(public, rsa.RSAPublicKey) and public.key_size < _SMALLEST_RSA:

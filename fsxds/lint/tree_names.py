@@ -1,4 +1,4 @@
-"""The names of a tree: who defines them, who mentions them, what is open between the two; and what a bootstrap defines."""
+"""The names of a tree: definitions, mentions, the open ones, and names of a bootstrap."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ USERS: Mapping[TypeUrl, frozenset[TypeUrl]] = {
     SECRET: frozenset({CLUSTER, LISTENER}),
     EXTENSION_CONFIG: frozenset({CLUSTER, LISTENER}),
 }
-"""By a type, the types that could use it; without any of these in the tree, nothing is called unused."""
+"""The types that could use each type; without any of them in the tree, no name is reported as unused."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenNames:
-    """What is open between those who define names and those who mention them.
+    """Names with an open question between definitions and mentions.
 
     Attributes:
-        missing: names that a file needs of others, and nothing defines.
+        missing: names that a file needs, and none defines.
         elsewhere: names that a file needs, no file defines, and an upstream has or may have.
-        unmentioned: names that no resource mentions, of types that others could use.
-        lacking: what has to be in the bootstrap, and is not.
-        empty: collections that a resource asks for, and nothing is in.
-        unasked: route configurations of whose virtual hosts there are some, and that ask for none.
-        contested: claims that several resources make.
+        unmentioned: names without a mention, of types that others could use.
+        lacking: names required in the bootstrap, but not there.
+        empty: requested collections without resources.
+        unasked: collections of virtual hosts that no route configuration requests.
+        contested: claims of several resources.
     """
 
     missing: KeySet = field(default_factory=KeySet)
@@ -65,29 +65,27 @@ class OpenNames:
 
 @dataclass(frozen=True, slots=True)
 class NamesOfFiles:
-    """The mentions of the files of a tree, and what is open about them; immutable."""
+    """The mentions in a tree's files, and the open names; immutable."""
 
     mentions: Mentions = field(default_factory=Mentions)
     open: OpenNames = field(default_factory=OpenNames)
 
 
 class TreeNames:
-    """The names of one tree: who defines them, who mentions them, and what is open between the two.
+    """The names of one tree: definitions, mentions and open names.
 
-    It is worked out of the names of another tree, and costs what differs.
+    It is derived from the names of another tree, and costs only the difference.
 
     Attributes:
-        mentions: who mentions what.
-        open: what is open between the two.
-        touched: the names of which something may be otherwise than in the tree that it was worked out of.
+        touched: the names with possible changes since the previous tree.
     """
 
     def __init__(
         self, before: NamesOfFiles, change: NamesChange, definitions: Definitions, also: TouchedKeys | None = None
     ) -> None:
-        """Work out the names; `also` are touched by more than what is mentioned."""
+        """Derive the names; `also` are touched for reasons other than mentions."""
         self.mentions = before.mentions.with_changes(change)
-        # They are looked up much faster here, which counts in the first tree.
+        # Lookups are much faster here, which counts in the first tree.
         self._new_demands = frozenset(key for key, _ in change.added.demanded)
         touched = change.touched if also is None else change.touched | also
         self.touched = touched | TouchedKeys(frozenset(self.mentions.locators(touched.names)))
@@ -100,12 +98,12 @@ class TreeNames:
 
     @property
     def of_files(self) -> NamesOfFiles:
-        """The names without what they were worked out of."""
+        """The names without their inputs."""
         return NamesOfFiles(self.mentions, self.open)
 
     @property
     def static(self) -> StaticNames:
-        """What the bootstrap defines."""
+        """The names of the bootstrap."""
         return self._definitions.outside.static
 
     def defining(self, key: Key) -> tuple[Resource, ...]:
@@ -113,16 +111,15 @@ class TreeNames:
         return self._definitions.defining(key)
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
-        """Yield all names that are defined of a type, some of them twice."""
+        """Yield all defined names of a type, some of them twice."""
         yield from self._definitions.names_of(type_url)
         yield from (name for one, name in self.mentions.unread if one == type_url)
 
     def is_defined(self, key: Key) -> bool:
-        """Whether there is, or may be, something of this type and name; or anything, where it is `ANY`."""
+        """Return whether a name is, or may be, defined; for `ANY`, whether any is."""
         return self._is_here(key) or self._definitions.outside.elsewhere.may_have(key)
 
     def _is_here(self, key: Key) -> bool:
-        """Whether that is in the tree, or in the bootstrap."""
         if self._definitions.is_defined(key) or key in self.mentions.unread:
             return True
         if "#" in key[1] and any(self._may_be_found(key[0], choice) for choice in choices_of(key[1])):
@@ -132,19 +129,19 @@ class TreeNames:
         return key[0] == CLUSTER and key[1] in (self.static.clusters or ())
 
     def _may_be_found(self, type_url: TypeUrl, choice: str) -> bool:
-        # What a file holds is known when it is read.
+        # The content of a file is known only when it is read.
         return choice.startswith(FILE_SCHEME) or self.is_defined((type_url, choice))
 
     def is_mentioned(self, key: Key) -> bool:
-        """Whether a resource needs or may use it."""
+        """Return whether a resource needs or may use it."""
         return key in self._new_demands or key in self.mentions.demanded or key in self.mentions.noted
 
     def is_demanded(self, key: Key) -> bool:
-        """Whether a resource needs it that is in its file now."""
+        """Return whether a resource that is in its file now needs it."""
         return any(map(self.is_present, self.mentions.demanded.of(key)))
 
     def is_present(self, resource: Resource) -> bool:
-        """Whether a resource is in its file now, and not only served."""
+        """Return whether a resource is in its file now, not only served."""
         return id(resource) not in self._definitions.absent
 
     def _updated(self, before: OpenNames) -> OpenNames:
@@ -166,7 +163,6 @@ class TreeNames:
         )
 
     def _elsewhere(self, before: KeySet) -> KeySet:
-        """Return what a file needs, none defines, and an upstream has or may have."""
         elsewhere = self._definitions.outside.elsewhere
         if not (elsewhere or before):
             return before
@@ -180,11 +176,11 @@ class TreeNames:
         if key not in self.mentions.static:
             return False
         known = self.static.of(type_url)
-        # A secret that is discovered under this name shows that `sds_config` was forgotten.
+        # A discovered secret of this name shows that `sds_config` was forgotten.
         return name not in known if known is not None else type_url == SECRET and self.is_defined(key)
 
     def _unmentioned(self, before: KeySet) -> KeySet:
-        """Return what no resource mentions, of the types that have users here. For a type that is new so, all is looked at."""
+        """Return the unmentioned names of types with users here; newly used types are checked as a whole."""
         used = {
             type_url
             for type_url, users in USERS.items()
@@ -197,11 +193,10 @@ class TreeNames:
 
 
 class Definitions:
-    """Who defines the names of a tree: what is proposed, and what is in files beside what is served of them.
+    """Proposals, and contents of files that are not served.
 
     Attributes:
-        outside: what is defined outside of the tree.
-        absent: the ids of resources that are served, and not in their files any more.
+        absent: the ids of served resources that are no longer in their files.
     """
 
     def __init__(
@@ -224,7 +219,7 @@ class Definitions:
         return (*found, *self._unserved[key]) if key in self._unserved else found
 
     def is_defined(self, key: Key) -> bool:
-        """Whether a resource has a type and name."""
+        """Return whether a resource has a type and name."""
         return key in self._unserved or self._proposals.is_defined(key)
 
     def names_of(self, type_url: TypeUrl) -> Iterator[str]:
@@ -235,7 +230,7 @@ class Definitions:
 
 @dataclass(frozen=True, slots=True)
 class StaticNames:
-    """Names of a bootstrap's static resources; None where they are not known."""
+    """Names of a bootstrap's static resources; None if unknown."""
 
     clusters: frozenset[str] | None = None
     secrets: frozenset[str] | None = None
@@ -247,14 +242,14 @@ class StaticNames:
 
 @dataclass(frozen=True, slots=True)
 class OutsideNames:
-    """Names that are defined outside of the tree: in the bootstrap, and by upstreams."""
+    """Names defined outside of the tree: in the bootstrap, and by upstreams."""
 
     static: StaticNames = field(default_factory=StaticNames)
     elsewhere: Elsewhere = NOWHERE
 
 
 def static_names(bootstrap: PlainValue) -> StaticNames:
-    """Return what a bootstrap defines, in either spelling; what has not the form of one defines nothing."""
+    """Return the names in a bootstrap, in either spelling; none if it is malformed."""
     static = _field(bootstrap, "static_resources", "staticResources")
     return StaticNames(
         frozenset(_names(_field(static, "clusters"))),
@@ -269,7 +264,7 @@ def _field(value: PlainValue, *spellings: str) -> PlainValue:
 
 
 def _names(resources: PlainValue) -> Iterator[str]:
-    # Envoy's reader accepts one object where a list is expected.
+    # Envoy's reader accepts one object for a list.
     for resource in resources if isinstance(resources, list) else [resources]:
         name = _field(resource, "name")
         if isinstance(name, str):
@@ -277,7 +272,7 @@ def _names(resources: PlainValue) -> Iterator[str]:
 
 
 def read_bootstrap_file(path: Path) -> PlainValue:
-    """Return the content of a bootstrap; UsageError where it cannot be read."""
+    """Return the content of a bootstrap; UsageError if it cannot be read."""
     try:
         content = path.read_bytes()
     except OSError as error:

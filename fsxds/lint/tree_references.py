@@ -1,16 +1,16 @@
-"""References between types, over a whole tree: whether what resources name is there, and whether anything names them.
+"""References between types, over a whole tree: dangling references and unused names.
 
-A new file whose reference leads nowhere is held back where that is an error, as by any rule between files; references
-among new files are fine in any direction. What is served already stays, whatever is taken away from it: to delete a
-file is intended, and the error is reported at the places that still name what was in it. So a tree with such an
-error may be served now, and be held back when it is loaded anew.
+A new file with a dangling reference is held back if that is an error, as by any rule between files; references among
+new files are fine in any direction. A served file stays, even if its referents are removed: deleting a file is
+intended, and the error is reported at the references to it. So a tree with such an error may be served now, and be held
+back when it is loaded anew.
 
-A broken file causes no problems elsewhere. The names in it that are known count as defined, and where its content is
-not known, nothing of the types that it may define is reported as missing. A new file that needs what is only in the
-broken one waits for it: it is held without a problem of its own.
+A broken file causes no problems elsewhere. Its known names count as defined, and if its content is unknown, no name of
+the types that it may define is reported as missing. A new file that needs a name that is only in the broken one waits
+for it: it is held without a problem.
 
-After an edit only those files are looked at that it concerns: the ones that changed, and those which mention or define
-a name of which something is otherwise now.
+After an edit only the affected files are checked: the changed ones, and files that mention or define a name with
+changes.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from fsxds.snapshots.proposals import Decision, Proposal, Proposals, ServedFiles
 
 @dataclass(frozen=True, slots=True)
 class ReferenceMemory:
-    """What is remembered from one tree to the next, so that only what changed is looked at.
+    """State from one tree to the next, so that only changes are checked.
 
     Attributes:
-        before: the names that were served before the tree was decided about.
-        after: the names that are served by that decision.
-        decided: what it serves of the files that changed. Where it was not followed, `before` is served still.
-        reported: what was reported.
-        changed: the names of which something is otherwise in `after` than in `before`.
-        beside: the names of which something is otherwise in what was reported than in `after`.
+        before: the names that were served before the decision about the tree.
+        after: the names served by that decision.
+        decided: the decided contents of changed files. If the decision was not followed, `before` is still served.
+        reported: the last report.
+        changed: the names with changes from `before` to `after`.
+        beside: the names with changes from `after` to the report.
     """
 
     before: NamesOfFiles
@@ -68,7 +68,6 @@ class ReferenceCheck:
         self._seen: tuple[Proposals, TreeNames] | None = None
 
     def _remembered(self) -> tuple[NamesOfFiles, TouchedKeys]:
-        """Return the names of what is served, and those of which something else was reported."""
         memory, good = self.memory, self._served.good
         if memory is None:
             files = tuple(record.good for record in self._served.records.values() if record.good is not None)
@@ -82,25 +81,25 @@ class ReferenceCheck:
 
     @property
     def rules(self) -> tuple[FileRule, ...]:
-        """What holds files back: addresses and domains that others have, and references that lead nowhere."""
+        """The rules that hold files back: others' addresses and domains, and dangling references."""
         return self.hold_claims, self.hold
 
     @property
     def wanted(self) -> frozenset[Key]:
-        """What files need, served or not, and none of them defines; known after `report`, where something is elsewhere."""
+        """Names that files need, served or not, and none defines; known after `report`, if there is an upstream."""
         if self.memory is None or not self._settings.outside.elsewhere:
             return frozenset()
         opened = self.memory.reported.open
         return frozenset(key for keys in (opened.missing, opened.elsewhere) for key in keys if key[0] in BY_TYPE_URL)
 
     def hold(self, proposals: Proposals) -> Conflicts:
-        """Find the new files that Envoy would reject, or wait for in vain; `report` says why."""
+        """Find new files that Envoy would reject, or wait for in vain; `report` gives the reasons."""
         names = self._names_of(proposals)
         levels = self._settings.levels
         by_collections = any(levels.severity_of(rule, Severity.NOTE) is Severity.ERROR for rule in MEMBERSHIP_RULES)
         if not (names.open.missing or names.open.lacking or names.mentions.sources or by_collections):
             return {}
-        # A name of a type that the tree does not declare is reported with a lower severity; a proposed file must not raise it.
+        # A name of an undeclared type is reported with a lower severity; a proposed file must not raise it.
         elsewhere, file_at = _declared_beside_trials(names, proposals), _files_of(proposals)
         memberships = Memberships(names)
         scope = memberships.scope(frozenset()) if by_collections else MembershipScope()
@@ -116,12 +115,12 @@ class ReferenceCheck:
         return held
 
     def hold_claims(self, proposals: Proposals) -> Conflicts:
-        """Find the files whose listeners take the addresses of others, or their virtual hosts the domains of others."""
+        """Find files whose listeners or virtual hosts claim others' addresses or domains."""
         sorts = {sort for sort, severity in self._claims.items() if severity is Severity.ERROR}
         paths = claiming(self._names_of(proposals), sorts)
         if not paths:
             return {}
-        # No other file has to do with what several resources claim.
+        # Contested claims concern no other file.
         concerned = proposals.of_files(paths)
         files = ((proposal.parsed, proposal.is_on_trial) for proposal in concerned)
         found = conflicts(files, sorts, _owned_claims(concerned))
@@ -129,7 +128,6 @@ class ReferenceCheck:
         return {path: tuple(self._placed(parsed[path], findings)) for path, findings in found.items()}
 
     def _names_of(self, proposals: Proposals) -> TreeNames:
-        """Return the names of what is proposed."""
         if self._seen is None or self._seen[0] is not proposals:
             changes = [change for change in proposals.changes if change.was is not change.now]
             was = (change.was for change in changes if change.was)
@@ -141,9 +139,9 @@ class ReferenceCheck:
         return self._seen[1]
 
     def report(self, decision: Decision) -> Conflicts:
-        """Return what is wrong with the references of files as they are now, served or not.
+        """Return the reference problems of files in their current state, served or not.
 
-        They are the files of the decision, and those others of which something else is reported than before.
+        They are the files of the decision, and others with a changed report.
         """
         served, unserved = self._names_of(decision.proposals), _unserved_of(decision)
         definitions = Definitions(decision.proposals, self._settings.outside, unserved.added, unserved.absent)
@@ -158,7 +156,7 @@ class ReferenceCheck:
             if parsed is not None and findings:
                 now[path] = self._reported(parsed, findings, was.get(path))
         files = was
-        # Files that are gone are proposals without a record: of them too nothing is remembered.
+        # Files that are gone are proposals without a record: nothing is remembered of them either.
         for path in report.concerned | decision.records.keys() | decision.proposals.files:
             files = files if path in now or path not in files else files.discard(path)
         self.memory = ReferenceMemory(
@@ -188,7 +186,6 @@ class ReferenceCheck:
 
 
 def _declared_beside_trials(names: TreeNames, proposals: Proposals) -> frozenset[TypeUrl]:
-    """Return the types that files declare of which nothing is on trial."""
     tried = [one.parsed for one in proposals.of_files({proposal.path for proposal in proposals.on_trial})]
     counts = dict(names.mentions.declared)
     for type_url in (type_url for parsed in tried for type_url in parsed.declared):
@@ -200,13 +197,12 @@ def _owned_claims(proposals: Iterable[Proposal]) -> Mapping[ClaimKey, Resource]:
     owned: dict[ClaimKey, Resource] = {}
     for proposal in proposals:
         if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):
-            # Of two that took the place of one which is gone, the first path owns what both claim.
+            # If two replace one that is gone, the first path owns the claims of both.
             owned = {**owned_claims(proposal.parsed, proposal.was), **owned}
     return owned
 
 
 def _files_of(proposals: Proposals) -> FileAt:
-    """Return what finds files as they are proposed, or served."""
     changed = {proposal.path: proposal.parsed for proposal in proposals}
 
     def file_at(path: PurePosixPath) -> ParsedFile | None:
@@ -217,13 +213,11 @@ def _files_of(proposals: Proposals) -> FileAt:
 
 @dataclass(frozen=True, slots=True)
 class _Unserved:
-    """What is in files that are held back, and is not served.
+    """The unserved content of held files.
 
     Attributes:
-        change: these files, and what is in them.
-        touched: the names of which something is otherwise than in what is served.
-        added: the resources that are in files, and not served.
-        absent: the ids of resources that are served, and not in their files any more.
+        touched: the names with changes from the served ones.
+        absent: the ids of served resources that are no longer in their files.
     """
 
     change: NamesChange

@@ -1,4 +1,4 @@
-"""What is reported of the references of a tree as it is now: for which files this is otherwise than before, and what it is."""
+"""The report on a tree's references: its content, and the files with a changed report."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ _Found = Mapping[PurePosixPath, tuple[ReferenceFinding, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSettings:
-    """The severities of rules, and what is defined outside of the tree."""
+    """The severities of rules, and the names outside of the tree."""
 
     levels: RuleLevels = field(default_factory=RuleLevels)
     outside: OutsideNames = field(default_factory=OutsideNames)
 
     @property
     def static(self) -> StaticNames:
-        """What the bootstrap defines."""
+        """The names of the bootstrap."""
         return self.outside.static
 
     def adjusted(self, findings: Iterable[ReferenceFinding]) -> tuple[ReferenceFinding, ...]:
-        """Return findings with the severities that their rules have here, without those whose rules are off."""
+        """Return findings with the severities of the settings, without rules that are off."""
         return tuple(
             ReferenceFinding(finding.resource, fault)
             for finding in findings
@@ -57,7 +57,7 @@ class ReferenceSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReportedFindings:
-    """What was reported about a file, and why."""
+    """The report on a file, and its basis."""
 
     parsed: ParsedFile
     findings: tuple[ReferenceFinding, ...]
@@ -66,14 +66,12 @@ class ReportedFindings:
 
 @dataclass(frozen=True, slots=True)
 class ReportedTree:
-    """What was reported about a tree, and why.
+    """The report on a tree, and its basis.
 
     Attributes:
-        open: what was open about its names, of what is served and of what is in files beside that.
-        references: what was reported about references.
-        collections: what was reported about collections.
-        harmless: files with claims that others have, where that is no error.
-        files: what was reported, by the files that there is something about.
+        open: the open names, of served and unserved content.
+        harmless: files with duplicate claims that are no error.
+        files: the reports, by files that have one.
     """
 
     open: OpenNames = field(default_factory=OpenNames)
@@ -85,18 +83,18 @@ class ReportedTree:
 
 @dataclass(frozen=True, slots=True)
 class KnownReport:
-    """What was reported of the tree before, None where that is not known; and the names that may be otherwise since then."""
+    """The previous report, if known, and the names with possible changes since."""
 
     tree: ReportedTree | None
     touched: TouchedKeys
 
 
 class TreeReport:
-    """What is wrong with the references of a tree as it is now, and for which files this is otherwise than before.
+    """The faults of a tree's references, and the files with a changed report.
 
     Attributes:
-        before: what was reported of the tree before.
-        concerned: the files that are to be looked at.
+        before: the previous report.
+        concerned: the files to check.
     """
 
     def __init__(self, decision: Decision, names: TreeNames, settings: ReferenceSettings, known: KnownReport) -> None:
@@ -105,7 +103,7 @@ class TreeReport:
         self._names = names
         self._settings = settings
         self._touched = known.touched
-        # What rules hold back comes after all others.
+        # Files that rules hold back are ordered last.
         self._held = frozenset(path for path, one in decision.records.items() if one.is_held and _can_be_served(one))
         self._memberships = Memberships(names, self._held, self._held_good())
         self._references = self._scope()
@@ -113,23 +111,23 @@ class TreeReport:
         self._collections = self._memberships.scope(self._references.unknown, before, known.touched)
         self._harmless = self._harmless_conflicts()
         self._finder = ReferenceFindings(names, self._references, self.file_at)
-        # Nothing that was reported is known.
+        # No previous report is known.
         others = () if known.tree else decision.proposals.served.records
         self.concerned = frozenset(path for path in (*self._concerned(), *others) if self.is_there(path))
 
     def is_there(self, path: PurePosixPath) -> bool:
-        """Whether a file is there, or is kept though it is not."""
+        """Return whether a file exists, or is kept though it does not."""
         return path in self._decision.records or path not in self._decision.proposals.files
 
     def file_at(self, path: PurePosixPath) -> ParsedFile | None:
-        """Return what a file holds now, served or not; None where that is nothing."""
+        """Return the current content of a file, served or not, or None."""
         record = self._decision.records.get(path)
         if record is None and self.is_there(path):
             record = self._decision.proposals.served.records.get(path)
         return None if record is None else record.parsed
 
     def findings(self, path: PurePosixPath) -> tuple[ReferenceFinding, ...]:
-        """Return what is wrong with a file."""
+        """Return the faults of a file."""
         parsed = self.file_at(path)
         if parsed is None:
             return ()
@@ -141,10 +139,10 @@ class TreeReport:
         )
 
     def reported(self, files: HashTrieMap[PurePosixPath, ReportedFindings]) -> ReportedTree:
-        """Return what is reported, given that of files."""
+        """Return the report, given those on files."""
         return ReportedTree(self._names.open, self._references, self._collections, self._harmless, files)
 
-    # What is reported
+    # The scope of the report
 
     def _held_good(self) -> frozenset[int]:
         if not self._names.open.unasked:
@@ -156,21 +154,21 @@ class TreeReport:
         broken, opened = tuple(_broken(self._decision.records)), self._names.open
         unknown = _types_of((path, parsed) for path, parsed in broken if parsed is None or not _names_are_known(parsed))
         declared = frozenset(self._names.mentions.declared)
-        # Routes of elsewhere may lead to any cluster.
+        # Routes from elsewhere may lead to any cluster.
         elsewhere = {ROUTES} if opened.missing.of(ROUTES) and ROUTES not in unknown else set()
         elsewhere |= {VIRTUAL_HOST} if opened.empty.of(VIRTUAL_HOST) else set()
         half_read = _types_of(broken) | elsewhere
         unused_of = frozenset(one for one in opened.unmentioned.types if USERS[one].isdisjoint(half_read))
         if self._settings.outside.elsewhere:
-            # What upstreams have may use anything.
+            # Resources of upstreams may use any name.
             unused_of = frozenset()
         hints = similar_names(self._names, unknown, self.before.references.hints)
         return ReferenceScope(declared, unknown, unused_of, self._first(declared, unknown), hints)
 
     def _first(self, declared: frozenset[TypeUrl], unknown: frozenset[TypeUrl]) -> Mapping[TypeUrl, str]:
-        """Return the first missing name of each type that the tree does not have: of these, one is enough.
+        """Return the first missing name of each type that the tree lacks: one is enough.
 
-        All are reported where the settings change the severity of the rule.
+        All are reported if the settings change the severity of the rule.
         """
         missing, static = self._names.open.missing, self._settings.static
         types = [one for one in missing.types if missing.of(one) and not declares(one, declared, static)]
@@ -193,7 +191,7 @@ class TreeReport:
         files = ((parsed, False) for path in paths if (parsed := self.file_at(path)) is not None)
         return conflicts(files, sorts) if paths else {}
 
-    # The files that are to be looked at
+    # The files to check
 
     def _concerned(self) -> Iterator[PurePosixPath]:
         yield from (resource.origin.path for resource in self._resources())
@@ -206,7 +204,6 @@ class TreeReport:
         return self._harmless.get(path) != self.before.harmless.get(path)
 
     def _may_concern(self, path: PurePosixPath) -> bool:
-        """Whether something may be wrong with a file of the decision, or was."""
         record, served = self._decision.records[path], self._decision.proposals.served
         before = served.records.get(path)
         if path in self.before.files or record.is_held or (before is not None and before.is_held):
@@ -214,7 +211,6 @@ class TreeReport:
         return any(map(self._has_findings, served.change_to(path, record.good).added))
 
     def _has_findings(self, resource: Resource) -> bool:
-        """Whether something may be wrong with a resource."""
         opened = self._names.open
         if key_of(resource) in opened.unmentioned or (opened.unasked and resource.type_url == VIRTUAL_HOST):
             return True
@@ -225,7 +221,7 @@ class TreeReport:
         ) or bool(opened.empty)
 
     def _resources(self) -> Iterator[Resource]:
-        """Yield resources of files of which something else is to be reported, whatever changed in them."""
+        """Yield the resources with a changed report, whatever changed in their files."""
         opened, were, mentions = self._names.open, self.before.open, self._names.mentions
         yield from self._of_other_names()
         static = _differing(self._touched.static | self._touched.names, opened.lacking, were.lacking)
@@ -271,7 +267,7 @@ def _can_be_served(record: FileRecord) -> bool:
 
 
 def claiming(names: TreeNames, sorts: Iterable[TypeUrl]) -> frozenset[PurePosixPath]:
-    """Return the files with claims of some sorts that several resources make."""
+    """Return the files with contested claims of these kinds."""
     keys = ((sort, name) for sort in sorts for name in names.open.contested.of(sort))
     return frozenset(resource.origin.path for key in keys for resource in names.mentions.claims.of(key))
 
@@ -281,7 +277,7 @@ def _differing(keys: Iterable[Key], now: KeySet, before: KeySet) -> Iterator[Key
 
 
 def _broken(records: Records) -> Iterator[tuple[PurePosixPath, ParsedFile | None]]:
-    """Yield the files that are there and could not be read, or not wholly. A file that is gone is known by what it was."""
+    """Yield the existing files that could not be read completely. A file that is gone is known by its last content."""
     for path, record in records.items():
         if record.parsed is None or record.problems:
             is_broken = record.parsed is None or not record.parsed.is_good
@@ -290,13 +286,12 @@ def _broken(records: Records) -> Iterator[tuple[PurePosixPath, ParsedFile | None
 
 
 def _types_of(files: Iterable[tuple[PurePosixPath, ParsedFile | None]]) -> frozenset[TypeUrl]:
-    """Return the types that files may define."""
     types = (may_define(path) | (parsed.declared if parsed else frozenset()) for path, parsed in files)
     return frozenset[TypeUrl]().union(*types)
 
 
 def _names_are_known(parsed: ParsedFile) -> bool:
-    """Return whether every error of a file lies within a resource whose name could be read."""
+    """Return whether every error of a file lies within a resource with a readable name."""
     errors = [problem for problem in parsed.problems if problem.severity is Severity.ERROR]
     if not errors:
         return True

@@ -1,11 +1,11 @@
-"""Names that nothing defines are errors before a tree is served: `fsxds serve` holds what names them newly.
+"""Undefined names are errors before a tree is served: `fsxds serve` holds new references to them.
 
 | rule | source |
 | --- | --- |
-| Serving warns of them: what names them may be served already, and a first start serves it. | `rollout.holding` |
-| Names of a type that the tree has nothing of are somebody else's; so no cluster is, where those of the bootstrap are known. | `rollout.holding` |
-| A secret or an extension of a gRPC service of its own stays a warning: most often that is another server. | ENVOY.md E6 |
-| What the settings say of a rule goes before this, and so does `--references warn`. | |
+| Serving warns of them: the references may be served already, and a first start serves them. | `rollout.holding` |
+| Names of a type that the tree lacks entirely belong elsewhere, except clusters if the bootstrap's are known. | `rollout.holding` |
+| A secret or an extension from a separate gRPC service stays a warning: most often that is another server. | ENVOY.md E6 |
+| Settings of a rule take precedence over this, and so does `--references warn`. | |
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEMANDED = frozenset(referent.missing for type_url, referent in REFERENTS.items
 
 
 def with_undefined_names(problems: Iterable[Problem], settings: Settings) -> tuple[Problem, ...]:
-    """Return the problems of a tree as they count before it is served."""
+    """Return the problems with their severities before the tree is served."""
     if settings.references != "hold":
         return tuple(problems)
     demanded = _DEMANDED - (settings.rules or {}).keys()

@@ -259,19 +259,8 @@ class _DeltaWatch:
     """
 
     __slots__ = (
-        *(
-            "_absence",
-            "_acks",
-            "_asked",
-            "_base",
-            "_generation",
-            "_heartbeats",
-            "_held",
-            "_left",
-            "_memory",
-            "_rejected",
-        ),
-        *("_ttl", "gone", "is_led", "names", "type_url"),
+        *("_absence", "_acks", "_asked", "_base", "_generation", "_heartbeats", "_held", "_left", "_memory"),
+        *("_rejected", "_ttl", "gone", "is_led", "names", "type_url"),
     )
 
     def __init__(self, type_url: TypeUrl, memory: SharedMemory, ttl: TtlUse, absence: Absence) -> None:
@@ -373,7 +362,7 @@ class _DeltaWatch:
             return None
         base, self._base = self._base, rows
         after = self.names.lookup(rows, base)
-        changed = self._compare(base, rows)
+        changed = self._compare(base, rows, now_s)
         renewed = self._renew_pending(changed, now_s)
         answered, requested = self._answer(after), self._asked
         repeated = NO_CHANGES
@@ -424,14 +413,14 @@ class _DeltaWatch:
         is_open = self._asked or self.names.has_given_up or self._acks.pending.names
         return bool(is_open) or self._absence.is_open
 
-    def _compare(self, base: Rows | None, rows: Rows) -> Changes:
+    def _compare(self, base: Rows | None, rows: Rows, now_s: float) -> Changes:
         """Return the changes since the last update, or since the brought versions."""
         after = self.names.lookup(rows, base)
         if base is None:
             self._absence.begin(names_without(rows, self._held.keys()))
             if self._held and self._ttl is not TtlUse.NONE:
                 # It is unknown how long ago its time to live was renewed.
-                self._heartbeats.at_s = 0.0
+                self._heartbeats.at_s = now_s
             return self.names.begin(self._held, after)
         change = rows.changes_since(base)
         updated = change.fresh
@@ -524,6 +513,7 @@ class _DeltaWatch:
         version, base = self._acks.sent, self._base
         if version is None or base is None or not self._heartbeats.is_due(now_s):
             return None
+        is_full = self._heartbeats.may_be_too_late(base.shortest_ttl_s, now_s)
         self._heartbeats.plan(base.shortest_ttl_s, now_s, is_all=True)
         timed = frozenset(base.timed)
         if timed and not self.names.selects_all:
@@ -533,7 +523,10 @@ class _DeltaWatch:
             return None
         nonce = next_nonce()
         self._acks.record(nonce, Sent(version, renewed), now_s)
-        return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
+        if not is_full:
+            return DeltaResponse(self.type_url, version, nonce, NO_RESOURCES, with_ttl=True, heartbeats=tuple(renewed))
+        aliases = self.names.aliases(renewed, self.names.names, self.names.lookup(base))
+        return DeltaResponse(self.type_url, version, nonce, renewed, with_ttl=True, aliases=aliases)
 
     def has_answered(self, step: Step) -> bool:
         generation, selects = step.snapshot.generation, self.selects(step.changed[self.type_url])

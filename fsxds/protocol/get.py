@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from fsxds.model.errors import ProtocolError
 from fsxds.model.memo import Lru
@@ -32,6 +32,7 @@ from fsxds.model.resource_names import (
     ResourceName,
     canonical,
     is_structured,
+    parse_or_none,
 )
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, ResourceType
 from fsxds.model.resources import Resource, Rows, Snapshot
@@ -53,6 +54,9 @@ LONGEST_TYPE = 80
 
 # The maximum number of lists of one type that are cached until it changes.
 MOST_LISTS = 256
+
+# What of a path stays as it is.
+_IN_PATH = "!$&'()*+,;=:@/"
 
 Parameters = tuple[tuple[str, str], ...]
 """Names and values of parameters, decoded, sorted."""
@@ -171,6 +175,28 @@ def read_target(url: str, host: str, authority: str) -> GetTarget:
     names = (*_structured_names(row, path, authorities, contexts), *_plain_names(path, contexts[-1]))
     directories = tuple(_directories(row, path, authorities, contexts)) if _is_glob(path) else ()
     return GetTarget(row, path, tuple(dict.fromkeys(names)), directories, node, wait, authority)
+
+
+def url_of(message_type: str, name: str, authority: str = "") -> str:
+    """Return the path of a resource with its parameters: `/envoy.config.cluster.v3.Cluster/foo?tier=gold`.
+
+    Args:
+        message_type: the type of the resource.
+        name: its canonical name.
+        authority: that of the server; a name of another one, or a plain one that looks so, is a single part of the path.
+    """
+    structured = parse_or_none(name)
+    if structured is not None and structured.message_type == message_type:
+        if structured.authority in {"", authority}:
+            path, mark, query = structured.without_authority.partition("?")
+            return f"{_without_empty_parts(path)}{mark}{query}"
+        return f"/{message_type}/{quote(name, '')}"
+    return _without_empty_parts(f"/{message_type}/{quote(name, _IN_PATH)}")
+
+
+def _without_empty_parts(path: str) -> str:
+    """Write slashes that follow each other so that proxies do not make one of them."""
+    return re.sub("(?<=/)/", "%2F", path)
 
 
 def _unknown_path(message_type: str) -> str:

@@ -507,7 +507,9 @@ class _SotwWatch:
         version, base = self.acks.sent, self._base
         if version is None or base is None or not self._heartbeats.is_due(now_s):
             return None
-        self._heartbeats.plan(self._shortest_ttl_s(), now_s, is_all=True)
+        shortest_ttl_s = self._shortest_ttl_s()
+        is_full = self._ttl is TtlUse.FULL or self._heartbeats.may_be_too_late(shortest_ttl_s, now_s)
+        self._heartbeats.plan(shortest_ttl_s, now_s, is_all=True)
         renewed = base.select(self._timed(base).names - self.acks.pending.names)
         if not renewed:
             return None
@@ -515,7 +517,7 @@ class _SotwWatch:
         self._record(nonce, Sent(version, renewed), now_s)
         # A full state must also contain the resources without a time to live.
         names = self._select(base, self.everything).names if self._row.full_state_in_sotw else renewed.names
-        if self._ttl is not TtlUse.HEARTBEAT:
+        if is_full:
             return SotwResponse(self.type_url, version, nonce, base.select(names), with_ttl=True)
         rest = base.select(names - renewed.names)
         return SotwResponse(self.type_url, version, nonce, rest, with_ttl=True, heartbeats=tuple(renewed))

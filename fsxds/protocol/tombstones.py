@@ -32,20 +32,27 @@ def after_change(known: Tombstones, before: Snapshot | None, after: Snapshot) ->
     """Return the tombstones of a view after a change; the same object if no member was removed."""
     if before is None:
         return known
-    gone: dict[Key, list[str]] = {}
+    gone: list[tuple[TypeUrl, str]] = []
     for type_url, rows in after.by_type.items():
         old = before.resources(type_url)
         if old is not rows and old:
-            removed = (name for name in rows.changes_since(old).removed if name.startswith(SCHEME))
-            _note(gone, type_url, removed)
-    return _with(known, gone) if gone else known
+            gone += ((type_url, name) for name in rows.changes_since(old).removed if name.startswith(SCHEME))
+    return with_removed(known, gone)
 
 
 def after_parting(known: Tombstones, last: Snapshot | None) -> Tombstones:
     """Return the tombstones of a view that is no longer followed: all its members count as removed."""
+    by_type = last.by_type.items() if last is not None else ()
+    return with_removed(
+        known, ((type_url, name) for type_url, rows in by_type for name, _ in rows.starting_with(SCHEME))
+    )
+
+
+def with_removed(known: Tombstones, names: Iterable[tuple[TypeUrl, str]]) -> Tombstones:
+    """Return tombstones with more names, each with its type; the same object for none."""
     gone: dict[Key, list[str]] = {}
-    for type_url, rows in last.by_type.items() if last is not None else ():
-        _note(gone, type_url, (name for name, _ in rows.starting_with(SCHEME)))
+    for type_url, name in names:
+        gone.setdefault((type_url, glob_of(name)), []).append(name)
     return _with(known, gone) if gone else known
 
 
@@ -54,11 +61,6 @@ def removed_members(snapshot: Snapshot, type_url: TypeUrl, globs: Iterable[str])
     rows = snapshot.resources(type_url)
     noted = (snapshot.tombstones.get((type_url, glob), {}) for glob in globs)
     return frozenset(name for names in noted for name in names if name not in rows)
-
-
-def _note(gone: dict[Key, list[str]], type_url: TypeUrl, names: Iterable[str]) -> None:
-    for name in names:
-        gone.setdefault((type_url, glob_of(name)), []).append(name)
 
 
 def _with(known: Tombstones, gone: Mapping[Key, Iterable[str]]) -> Tombstones:

@@ -4,6 +4,7 @@
 | --- | --- |
 | A time to live goes to clients that announce the feature, over SotW only if they also announce that of SotW. | xDS protocol, "TTL"; ENVOY.md E42 |
 | It is renewed before it ends, by the name, the version and the time alone (a heartbeat). | xDS protocol, "TTL" |
+| A heartbeat that is so late that the resource may have expired carries it in full: a client NACKs a heartbeat of what it does not hold. | xDS protocol, "TTL"; ENVOY.md E41 |
 | An Envoy on a SotW stream takes a heartbeat for an empty resource, so the whole resource is sent. | ENVOY.md E41 |
 | An Envoy receives it only for types whose expiry has an effect, and does not crash it. | ENVOY.md E40 |
 """
@@ -70,6 +71,12 @@ class Heartbeats:
     def is_due(self, now_s: float) -> bool:
         """Whether times to live have to be renewed now."""
         return self.at_s is not None and self.at_s <= now_s
+
+    def may_be_too_late(self, shortest_ttl_s: float | None, now_s: float) -> bool:
+        """Whether a resource with the shortest time to live may have expired since the next heartbeat was due."""
+        if self.at_s is None or shortest_ttl_s is None:
+            return False
+        return now_s >= self.at_s + shortest_ttl_s - heartbeat_s(shortest_ttl_s)
 
     def plan(self, shortest_ttl_s: float | None, now_s: float, *, is_all: bool) -> None:
         """Plan the next heartbeat by the shortest time to live, None for none.

@@ -1,1 +1,1 @@
-"""Publish what was loaded: one rollout for each channel, canaries first, and what clients rejected."""
+"""Publishes loaded trees: one rollout per channel, canaries first, and the rejections of clients."""

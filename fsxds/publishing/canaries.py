@@ -1,16 +1,16 @@
-"""Canaries: nodes that get a change first, and when the others follow: with each resource by itself.
+"""Canaries: nodes that get a change first, and when other nodes follow, per resource.
 
 | rule | source |
 | --- | --- |
-| The others get a version of a resource when canaries to which their view offers the same one have lived with it. | |
-| So it is with a removal; there, the canaries are those of the same view, and of views that removed it as well. | |
-| What is removed stays while something new of its type waits: it may have another name now. | |
+| Other nodes get a version of a resource when canaries of a view with the same version have lived with it. | |
+| So it is with a removal; there, canaries are nodes of the same view, and of views that removed it as well. | |
+| A removed resource stays while a new one of its type waits: it may have been renamed. | |
 | The silence of canaries is not consent: without one, or when one is gone, the change waits. | |
-| One that is held back on canaries, for whatever reason, waits; what depends on it does so, too. | `holding` |
-| Patience does not end a bake, nor the wait for what is held back on canaries. | |
-| A node that is no canary of the change any more, but there, has no say. | |
+| A version that is held back on canaries, for whatever reason, waits; so do its dependents. | `holding` |
+| Patience does not end a bake, nor the wait for a version that is held back on canaries. | |
+| A connected node that is no longer a canary of the change has no vote. | |
 
-What arrived together, and stands alike with all canaries, bakes together. A later edit changes none of that.
+Changes that arrived together, and stand alike with all canaries, bake together. A later edit does not alter that.
 """
 
 from __future__ import annotations
@@ -44,23 +44,22 @@ from fsxds.rollout import (
 from fsxds.runtime.channels import ChannelClient, ChannelKey, node_key
 
 Change: TypeAlias = tuple[Key, Version | None]
-"""A version of a resource that the others are to get; None for its removal."""
+"""A version of a resource for the others; None for its removal."""
 
 Answers: TypeAlias = dict[NodeKey, bool | None]
-"""Of canaries: whether each has taken a change; None for one that rejects some of it, or is not served it."""
+"""Per canary, whether it has taken a change; None if it rejects some of it, or is not served it."""
 
-# What is broken in the tree itself is held when it is served.
+# Faults of the tree itself are held when it is served.
 _RULES = HoldingRules(keeps_references=False, max_removal=None)
 
 
 @dataclass(frozen=True, slots=True)
 class BakeRules:
-    """When the others follow canaries.
+    """When other nodes follow canaries.
 
     Attributes:
-        bake_s: for how long canaries have a version before.
-        quorum: which share of the canaries has to have it, above 0 and up to 1.
-        patience_s: after so long without enough answers they follow anyway; infinite for never.
+        quorum: the share of canaries that must have a version for `bake_s`, above 0 and up to 1.
+        patience_s: the time without enough answers after which others follow anyway; infinite for never.
     """
 
     bake_s: float
@@ -70,20 +69,15 @@ class BakeRules:
 
 @dataclass(slots=True, eq=False)
 class Bake:
-    """Changes that wait for the same canaries, and how these stand with them.
+    """Changes that wait for the same canaries, and the canaries' answers.
 
     Attributes:
-        changes: what waits.
-        since_s: since when.
-        nodes: the canaries that were connected since, and whether each has it all; None for one that rejects some of it, or
-            is not served it.
-        gone: those that left since.
-        taken_since_s: since when enough canaries have it; None while they do not.
-        opens_at_s: when the others get it if nothing else happens; None while canaries are waited for.
-        is_open: they may have it.
-        is_promoted: an operator wants that.
-        is_reported: that it waits for too few answers was reported, and there were not enough since.
-        places: for each rollout of canaries, whether it is to serve it; None where it is no change.
+        nodes: the answers of canaries connected since `since_s`.
+        gone: canaries that left since.
+        taken_since_s: when enough canaries had it; None while they do not.
+        opens_at_s: when other nodes get it; None while canaries are waited for.
+        is_reported: too few answers were reported, and there were not enough since.
+        places: for each rollout of canaries, whether it is to serve it; None if it is no change there.
     """
 
     changes: frozenset[Change]
@@ -99,18 +93,18 @@ class Bake:
 
     @property
     def missing(self) -> int:
-        """How many of the canaries have not taken it, or are gone."""
+        """The number of canaries that have not taken it, or are gone."""
         return sum(not has_taken for has_taken in self.nodes.values())
 
     @property
     def is_short(self) -> bool:
-        """Whether too few canaries have it, and nobody decided to go on without them."""
+        """Whether too few canaries have it, and no operator promoted it."""
         return self.taken_since_s is None and not self.is_promoted
 
     def receive(self, answers: Answers, there: AbstractSet[NodeKey], rules: BakeRules, now_s: float) -> bool:
-        """Take the answers of all canaries that are connected; return whether the others may have it from now on.
+        """Take the answers of connected canaries; return whether the bake opened now.
 
-        One that left has taken nothing until it is back; one that is `there`, and gave no answer, has no say any more.
+        A canary that left has taken nothing until it is back; one that is `there` without an answer has no vote.
         """
         self.gone = self.nodes.keys() - answers.keys() - there
         self.nodes = answers | {node: None if self.nodes[node] is None else False for node in self.gone}
@@ -130,7 +124,7 @@ class Bake:
         return self.is_open and not was_open
 
     def is_served_by(self, rollout: ChannelRollout) -> bool:
-        """Whether a rollout serves it; what it removes may stay for open connections."""
+        """Return whether a rollout serves it; removed resources may linger."""
         served, lingering = rollout.machine.served, rollout.machine.lingering
         return served is not None and all(
             version_of(served, key) == version or (version is None and key in lingering)
@@ -139,24 +133,23 @@ class Bake:
 
 
 class CanaryGate:
-    """Holds versions back from the others until canaries have taken them, and have lived with them for a while.
+    """Holds versions back from other nodes until canaries have baked them.
 
     Attributes:
-        rules: when it opens.
-        bakes: what waits.
+        bakes: the waiting changes.
     """
 
     def __init__(self, rules: BakeRules) -> None:
         self.rules = rules
         self.bakes: list[Bake] = []
         self._bakes: dict[Change, Bake] = {}
-        # What trees of canaries removed since something waits.
+        # The keys removed from trees of canaries while changes wait.
         self._removed: dict[Layers, set[Key]] = {}
-        # What the bakes were made of.
+        # The inputs of the bakes.
         self._seen: list[object] = []
 
     def receive_trees(self, before: Mapping[Layers, Snapshot], trees: Mapping[Layers, Snapshot]) -> None:
-        """Note what is removed from views."""
+        """Note removals from views."""
         for layers, tree in trees.items():
             if layers in before and tree is not before[layers]:
                 changed = changed_keys(tree, before[layers])
@@ -164,7 +157,7 @@ class CanaryGate:
                 self._removed[layers] = (self._removed.get(layers, set()) - changed) | gone
 
     def admit(self, rollout: ChannelRollout, wanted: Snapshot) -> Composed:
-        """Return what of a tree the others may have now; the rest stays as it is there, and so does what depends on it."""
+        """Return the part of a tree that other nodes may have now; the rest stays, with its dependents."""
         before, pins = rollout.target.tree or rollout.machine.target, rollout.target.pins
         if before is None or wanted is before:
             return Composed(wanted)
@@ -172,7 +165,7 @@ class CanaryGate:
         for key in sorted(changed):
             asked, kept = (one.resources(key[0]).get(key[1]) for one in (wanted, before))
             change = key, None if asked is None else asked.version
-            # What a process before served in place of what is rolled back is not what its tree had.
+            # A restored version in place of a rolled back one is not that of its tree.
             is_pinned = rollout.target.tree is None and key in pins and change[1] in pins[key].asked
             if version_of(before, key) != change[1] and not is_pinned and not self._is_open(change):
                 waiting[key] = Hold(HoldReason.CANARY, kept, asked)
@@ -182,13 +175,13 @@ class CanaryGate:
                 waiting[key] = Hold(HoldReason.CANARY, before.resources(key[0]).get(key[1]), None)
         if not waiting:
             return Composed(wanted)
-        # A tree that is to show what a rollback pins does so as a whole.
+        # A tree that must show pinned resources does so as a whole.
         is_all = len(waiting) == len(changed) or rollout.target.pinned is not None
         composed = Composed(before, waiting) if is_all else compose(wanted, before, waiting, _RULES)
         return replace(composed, snapshot=before) if composed.holds.keys() >= changed else composed
 
     def look(self, rollouts: Mapping[ChannelKey, ChannelRollout], rejections: Rejections, now_s: float) -> bool:
-        """Take what waits, and the answers of the canaries that are connected; return whether something opened."""
+        """Update the bakes and their answers; return whether one opened."""
         seats = [one for key, one in rollouts.items() if key.is_canary]
         self._sort([one for key, one in rollouts.items() if not (key.is_canary or key.lane)], seats, now_s)
         found = [(bake, _answers(bake, seats, rejections)) for bake in self.bakes]
@@ -198,16 +191,16 @@ class CanaryGate:
         return True in [bake.receive(answers, there, self.rules, now_s) for bake, answers in found]
 
     def promote(self) -> None:
-        """Open for all that waits now."""
+        """Open all current bakes."""
         for bake in self.bakes:
             bake.is_promoted = True
 
     def wait_s(self, now_s: float) -> float:
-        """Return for how long a change has waited for canaries that have not taken it, or are not there; 0 for none."""
+        """Return the longest wait for missing canaries; 0 for none."""
         return max((now_s - bake.since_s for bake in self.bakes if bake.is_short), default=0.0)
 
     def take_missed(self, since_s: float) -> CanaryAwaited | None:
-        """Return what is to be reported of changes that have waited since a time; None for nothing."""
+        """Return the report of changes that have waited since a time, None for none."""
         nodes: dict[NodeKey, bool] = {}
         due = [bake for bake in self.bakes if bake.is_short and not bake.is_reported and bake.since_s <= since_s]
         for bake in due:
@@ -217,21 +210,21 @@ class CanaryGate:
 
     @property
     def unmissed_since_s(self) -> float:
-        """Since when the first change waits that is not reported; infinite for none."""
+        """The start of the first unreported wait; infinite for none."""
         return min((bake.since_s for bake in self.bakes if bake.is_short and not bake.is_reported), default=inf)
 
     def next_s(self) -> float:
-        """Return when something opens if nothing else happens; infinite for never."""
+        """Return when the next bake opens; infinite for never."""
         times_s = (bake.opens_at_s for bake in self.bakes if not bake.is_open)
         return min((at_s for at_s in times_s if at_s is not None), default=inf)
 
     def bakes_of(self, rollout: ChannelRollout) -> Collection[Bake]:
-        """Return what waits for canaries before a rollout gets it."""
+        """Return the bakes that a rollout waits for."""
         changes = (_change_of(key, hold) for key, hold in rollout.waits.items())
         return {id(bake): bake for one in changes if (bake := self._bakes.get(one)) is not None}.values()
 
     def held_in(self, rollout: ChannelRollout) -> Iterator[WordedHold]:
-        """Yield what waits for canaries before a rollout gets it, and for which."""
+        """Yield the resources that a rollout waits for, with the missing canaries."""
         for one in held_resources(rollout.waits, rollout.held_since_s):
             bake = self._bakes.get(_change_of(one.key, rollout.waits[one.key]))
             problem = one.problem
@@ -247,7 +240,7 @@ class CanaryGate:
         return bake is not None and bake.is_open
 
     def _sort(self, others: Collection[ChannelRollout], seats: Collection[ChannelRollout], now_s: float) -> None:
-        """Have what waits bake together if it did so before, and stands alike with the canaries."""
+        """Group changes that did bake together and stand alike with the canaries."""
         seen: list[object] = [each for one in others for each in (one, one.waits)]
         seen += [each for one in map(_goal, seats) for each in (one, one.wanted, one.target.composed)]
         if len(seen) == len(self._seen) and all(map(is_, seen, self._seen)):
@@ -273,7 +266,7 @@ class CanaryGate:
             self._bakes.update(dict.fromkeys(changes, made))
 
     def _place(self, change: Change, views: Collection[Layers], rollout: ChannelRollout) -> bool | None:
-        """Whether canaries are to be served a change that views wait for; None where it is no change for them."""
+        """Return whether canaries are to be served a change; None if it is no change for them."""
         (key, version), layers, composed = change, rollout.channel.key.layers, rollout.target.composed
         if rollout.wanted is None or version_of(rollout.wanted, key) != version:
             return None
@@ -291,7 +284,6 @@ def _change_of(key: Key, hold: Hold) -> Change:
 
 
 def _answers(bake: Bake, seats: Iterable[ChannelRollout], rejections: Rejections) -> Answers:
-    """Return how the canaries that are connected stand with changes."""
     answers: Answers = {}
     for rollout, place in zip(seats, bake.places, strict=True):
         if place is None:
@@ -305,16 +297,16 @@ def _answers(bake: Bake, seats: Iterable[ChannelRollout], rejections: Rejections
                 continue
             has_it = bool(bake.nodes.get(node))
             if not has_it and is_served is not False and _has_answered(client, rollout, rejects=known is not None):
-                # It costs all changes, and is asked when that may say something new.
+                # This costs all changes, so it is asked only when the answer may be new.
                 is_served = has_it = bake.is_served_by(rollout) if is_served is None else is_served
             answers[node] = others and has_it
     return answers
 
 
 def _has_answered(client: ChannelClient, rollout: ChannelRollout, *, rejects: bool) -> bool:
-    """Whether a client has all that it is served; of one that `rejects` versions, it is known which."""
+    """Return whether a client has all its resources; with `rejects`, its rejected versions are known."""
     state, step = client.sync_state(), rollout.asked
     if state is SyncState.NACK and rejects:
-        # They are not what it is served now.
+        # It rejects versions that it is not served now.
         return rollout.machine.step is None and step is not None and client.standing(step) is Standing.TAKEN
     return state is SyncState.SYNCED

@@ -1,4 +1,4 @@
-"""The rollout of one channel: what the machine decides is published, and the clients are asked where they are with it."""
+"""The rollout of one channel: publishes the machine's steps, and asks the clients for their progress."""
 
 from __future__ import annotations
 
@@ -30,32 +30,27 @@ from fsxds.rollout import (
 from fsxds.runtime.channels import Channel, ChannelClient
 from fsxds.snapshots.load import type_change
 
-# Those who catch up, and are late together, are waited for so many times more: an Envoy that polls every 10 s comes in time.
+# How often a lane waits again if all its clients are late: an Envoy that polls every 10 s comes in time.
 LANE_PATIENCE = 5
 
 
 class Generations:
-    """Numbers the snapshots of all channels, so that a client sees no number twice, whichever channels it follows.
-
-    Attributes:
-        last: the last number.
-    """
+    """Numbers snapshots, so that no client sees a number twice in any channels."""
 
     def __init__(self) -> None:
         self.last = 0
 
     def numbered(self, snapshot: Snapshot, tombstones: Tombstones) -> Snapshot:
-        """Return a snapshot with a number above all others, and what was removed from its view."""
+        """Number a snapshot above all others, and add its removals."""
         self.last = max(self.last + 1, snapshot.generation)
         return replace(snapshot, generation=self.last, tombstones=tombstones)
 
 
 @dataclass(slots=True)
 class Holding:
-    """What is held back in all channels.
+    """The holds that are common to all channels.
 
     Attributes:
-        rules: by which rules.
         rejected: the versions that no node is served.
     """
 
@@ -64,29 +59,22 @@ class Holding:
 
 
 class ChannelRollout:
-    """Drives the rollout of one channel: `advance` does all that is due, everything else only notes something.
+    """Drives the rollout of one channel: `advance` does all due work; other methods only note it.
 
-    A client is asked where it is with a step when that is published, and whenever it did something afterwards.
+    A client is asked for its progress when a step is published, and after each of its actions.
 
     Attributes:
-        channel: what is driven.
-        machine: decides which step is served.
-        target: knows what the channel is to serve.
-        wanted: what the tree asks for; None before the first.
-        leads_to: the channel that its clients catch up with; None where they follow the tree themselves.
-        lanes: those whose clients catch up with this one.
-        origin: what the channel served from which it was split, and what it began with itself.
-        returns: so often its clients came back to what it began with, and were away again before they had taken it.
-        before: the target before that which was reached, None before there was one.
-        detected_s: the monotonic clock at the first sign of that change.
-        published_s: when something was published last.
-        is_stale: what is to be served has to be worked out anew.
-        waits: what is not taken in of the tree before canaries have it.
-        held_since_s: since when each resource is held back, or waits.
-        reported_pins: how many resources were reported to be rolled back.
-        asked: the step that clients were asked about last; None before the first.
-        on_left_behind: receives clients that are not waited for: they did not take the step in time, or have not taken it
-            and have not shown yet that they stay.
+        wanted: the tree to serve; None before the first.
+        leads_to: the goal of a lane; None if the channel follows the tree itself.
+        origin: the snapshots served at the split, by the original channel and by this one.
+        returns: how often its clients came back to its origin, and were away again before taking it.
+        before: the target before the reached one; None if there was none.
+        detected_s: the monotonic clock at the first sign of the change.
+        is_stale: the target must be composed anew.
+        waits: the part of the tree that waits for canaries.
+        reported_pins: the reported number of rolled back resources.
+        asked: the last step that clients were asked about; None before the first.
+        on_left_behind: receives clients that are not waited for: they were late, or have not shown that they stay.
     """
 
     def __init__(self, channel: Channel, machine: Rollout, generations: Generations, removed: RemovedMembers) -> None:
@@ -108,40 +96,40 @@ class ChannelRollout:
         self.asked: Step | None = None
         self.on_left_behind: Callable[[Collection[ChannelClient]], object] = lambda _: None
         self._unreported: Snapshot | None = None
-        # The id of what was reported last.
+        # The id of the last reported target.
         self._reported_id = ""
         self._generations = generations
         self._removed = removed
         self._published: Snapshot | None = None
         self._step: Step | None = None
-        # So many times more its clients are waited for if all of them are late.
+        # How many more timeouts it waits if all clients are late.
         self._patience = LANE_PATIENCE
         self._progressed: dict[ChannelClient, None] = {}
         self._now_s = 0.0
-        # What is held, as it was noted last.
+        # The holds that were noted last.
         self._held: tuple[Holds, Holds] = NO_HOLDS, NO_HOLDS
-        # For how long a process before held each resource, until a tree shows which are held still.
+        # The durations of holds in the previous process, until a tree shows which still hold.
         self._held_before_s: Mapping[Key, float] = {}
 
     @property
     def base(self) -> Snapshot | None:
-        """What was reached last, or is on its way: what clients have, as far as references count."""
+        """The snapshot reached last or on its way: that of clients, as far as references count."""
         return self.machine.taken
 
     @property
     def follows_tree(self) -> bool:
-        """Whether what the tree asks for has been taken in."""
+        """Whether the wanted tree has been taken in."""
         return self.wanted is self.target.tree if self.leads_to is None else self.leads_to.follows_tree
 
     @property
     def has_completed(self) -> bool:
-        """Whether what the tree asks for is served, and all clients that are waited for have it."""
+        """Whether the wanted tree is served, and all awaited clients have it."""
         intended = self._intended
         return self.follows_tree and (intended is None or self.machine.has_reached(intended))
 
     @property
     def step_since_s(self) -> float | None:
-        """When the step was published that clients are waited for; None while nobody is."""
+        """The start of the step that clients are awaited for; None without."""
         ends_at_s = self.machine.timer_at_s
         if self.machine.step is None or ends_at_s is None:
             return None
@@ -149,7 +137,7 @@ class ChannelRollout:
 
     @property
     def state(self) -> RolloutState | None:
-        """What has to survive a restart; None before the first target."""
+        """The state to keep across restarts; None before the first target."""
         state, target = self.machine.state, self.target
         if state is None:
             return None
@@ -170,17 +158,17 @@ class ChannelRollout:
         return None if composed is None else composed.snapshot
 
     def begin_with(self, other: ChannelRollout) -> None:
-        """Begin with what another channel is to serve, and has held until now."""
+        """Begin with another channel's target and holds."""
         self.target, self.is_stale = other.target.split(), True
         self.held_since_s, self._now_s = other.held_since_s, other._now_s
 
     def begins_as(self, machine: Rollout) -> bool:
-        """Whether it is where a channel that is split from another rollout now would begin."""
+        """Return whether a channel split from a rollout now would begin in this state."""
         other, own = self.origin
         return other is machine.served and own is self.machine.served and self.machine.step is machine.step
 
     def replaced_for(self, rejected: Collection[ResourceVersion]) -> frozenset[ResourceVersion]:
-        """Return which of these versions nodes that reject them need a channel of their own for."""
+        """Return the versions that need a separate channel if rejected."""
         return self.target.replaced_for(rejected, self.machine.served)
 
     def receive_progress(self, client: ChannelClient) -> None:
@@ -188,12 +176,12 @@ class ChannelRollout:
         self._progressed[client] = None
 
     def advance(self, now_s: float, holding: Holding, admitted: Composed | None) -> None:
-        """Take what may be had of the tree, None for nothing, and the answers of clients; publish what follows."""
+        """Take the admitted tree, if any, and clients' answers; publish the result."""
         self._now_s = now_s
         progressed, self._progressed = self._progressed, {}
         if self.leads_to is None and admitted is not None:
             self._admit(admitted)
-        # First: a step that was rejected is not followed by the next one of its target.
+        # First: no step of a target follows a rejected one.
         was_stale, base = self.is_stale, self.base
         self._compose(holding, now_s)
         for client in progressed:
@@ -207,7 +195,6 @@ class ChannelRollout:
         self.publish(now_s)
 
     def _compose(self, holding: Holding, now_s: float) -> None:
-        """Lead to what is to be served, worked out anew if that may be something else."""
         if self.leads_to is None:
             if self.is_stale:
                 self.is_stale = False
@@ -219,7 +206,7 @@ class ChannelRollout:
             self.machine.receive_target(intended, now_s)
 
     def _note_held(self, now_s: float) -> None:
-        """Note what is held from now on. The same object has the same keys, of which there may be thousands."""
+        """Note the holds. The same object has the same keys, possibly thousands."""
         held = self.target.holds, self.waits
         if held[0] is self._held[0] and held[1] is self._held[1]:
             return
@@ -239,11 +226,11 @@ class ChannelRollout:
             return
         if (reached := self._intended) is not None and self.machine.has_reached(reached):
             self.before = self.machine.good
-        # What a view has when somebody comes who wants it is no change.
+        # The content of a view that a newcomer wants is no change.
         is_change = self.machine.served is not None or (self.channel.key.is_main and not self.channel.key.layers)
         self._unreported = tree if is_change else None
         if is_change and before is not None and (waited or admitted.holds):
-            # The rest of the change was reported before, or will be.
+            # The rest of the change was or will be reported.
             changes = {
                 type_url: type_change(before.resources(type_url), rows, tree.generation)
                 for type_url, rows in tree.by_type.items()
@@ -254,10 +241,9 @@ class ChannelRollout:
         self.is_stale = True
 
     def _receive_timer(self, now_s: float) -> None:
-        """Do what is due: clients that have not taken the step are not waited for any longer."""
         if not self.machine.is_resting:
             late = [client for client in self.channel.clients if client in (self.machine.waiting or ())]
-            # In a lane, those who are late together go on together, at last.
+            # In a lane, clients that are all late proceed together, at last.
             is_alone = self.leads_to is not None and len(late) == len(self.channel.clients)
             if leaving := [client for client in late if client.is_away or not is_alone]:
                 self.on_left_behind(leaving)
@@ -274,7 +260,7 @@ class ChannelRollout:
             self.machine.receive_late(client, now_s)
 
     def publish(self, now_s: float) -> None:
-        """Publish what the machine has served, and ask the clients about its step, as long as steps follow at once."""
+        """Publish the machine's snapshot and ask clients about its step, while steps follow at once."""
         while (served := self.machine.served) is not None:
             if served is not self._published:
                 self._publish(served)
@@ -284,14 +270,14 @@ class ChannelRollout:
             self._begin(self.machine.step, served, now_s)
 
     def restore(self, state: RolloutState) -> None:
-        """Take what the process before knew, and publish what it served; who connects is asked about the steps from there."""
+        """Take over the previous process's state and publish; clients continue from its steps."""
         self.target = Target(state.pins, state.pinned_at_s, state.before, state.target)
         self.target.pinned = state.pinned
         self._held_before_s = state.held_for_s
         self.publish_restored()
 
     def publish_restored(self) -> None:
-        """Publish what the process before served."""
+        """Publish the previous process's snapshot."""
         if (served := self.machine.served) is not None:
             self._publish(served)
         if (step := self.machine.step) is not None:
@@ -304,14 +290,14 @@ class ChannelRollout:
         self.channel.store.publish(self._generations.numbered(served, tombstones))
 
     def part(self) -> None:
-        """Note what was served: nobody follows the channel any more."""
+        """Note the last snapshot: the channel has no followers."""
         self._removed.receive_parting(self.channel.key.layers, self._published)
 
     def begin_step(self, started: StepStarted) -> Snapshot | None:
-        """Note which change is served from now on; return it when this is the first step to it, None at other steps."""
+        """Note the served change; return it at its first step, None at other steps."""
         channel, target_id = self.channel, started.snapshot_id
         if self._unreported is None or self.machine.target is not self._intended:
-            # Resources go when their time has come, and a rollback is nobody's edit.
+            # Resources leave when their time has come, and a rollback is not an edit.
             if started.step.step_kind is not StepKind.SWITCH or target_id != self._reported_id:
                 channel.detected_s = None
             return None
@@ -320,12 +306,12 @@ class ChannelRollout:
         return tree
 
     def end_report(self) -> None:
-        """Note that all has been reported: a tree of which all is held brings no step."""
+        """Drop an unreported tree: if all of it is held, it brings no step."""
         if self.has_completed:
             self._unreported = None
 
     def restart(self, now_s: float) -> None:
-        """Begin with what is served, after an error within."""
+        """Begin with the served snapshot, after an internal error."""
         target = self.target
         self.machine = Rollout(self.machine.options)
         self.target = Target(before=target.before, restored=self._published)
@@ -337,16 +323,15 @@ class ChannelRollout:
             self.machine.take_events()
 
     def _begin(self, step: Step | None, served: Snapshot, now_s: float) -> None:
-        """Ask all clients about a step that was just published."""
         self._step = self.channel.step = step
         self._patience = LANE_PATIENCE
         if step is None:
             return
-        # Clients know it by the number that it has in the store.
+        # Clients know it by its number in the store.
         self.channel.step = self.asked = asked = replace(step, snapshot=self.channel.store.current or served)
         waiting = [client for client in self.channel.clients if client.standing(asked) is not Standing.TAKEN]
         newcomers = [client for client in waiting if not client.has_returned]
-        # A lane of newcomers alone holds nobody up.
+        # A lane of newcomers alone delays no other client.
         if newcomers and not (self.leads_to is not None and len(newcomers) == len(self.channel.clients)):
             self.on_left_behind(newcomers)
         self.machine.receive_waiting({client for client in waiting if client in self.channel.clients}, now_s)
@@ -362,8 +347,8 @@ class ChannelRollout:
 
 
 def names_in(happened: RolloutEvent) -> dict[Client, str]:
-    """Return what the clients are called that an event is about."""
+    """Return the names of an event's clients."""
     if not isinstance(happened, StepTimedOut):
         return {}
-    # Those that the machines know are clients of channels.
+    # All clients that the machines know are clients of channels.
     return {client: cast("ChannelClient", client).name for client in happened.clients}

@@ -1,10 +1,10 @@
-"""Ask the admin pages of Envoys whether anything drains there, so that what lingers may go before its time is over.
+"""Asks the admin pages of Envoys whether anything drains, to end lingering early.
 
 | rule | source |
 | --- | --- |
-| Nothing drains in an Envoy that has taken the listeners that are served, none of which is warming, when both gauges of draining are 0. | ENVOY.md E66, E69 |
+| Nothing drains in an Envoy that has taken the served listeners, without warming ones, if both draining gauges are 0. | ENVOY.md E66, E69 |
 | Nor may the process before it, which it took over from by a hot restart, have connections. | `server.parent_connections` |
-| All clients of a channel have to be known by their pages. Of others, the time decides, also for a while after they left. | |
+| All clients of a channel must have known admin pages. For others, the time decides, also for a while after they left. | |
 """
 
 from __future__ import annotations
@@ -32,22 +32,20 @@ _GAUGES = (
     "listener_manager.total_listeners_warming",
     "server.parent_connections",
 )
-# One answer is of one moment.
+# One response, so that all values are of one moment.
 _FILTER = f"^({'|'.join((_VERSION, *_GAUGES))})$".replace(".", r"\.")
 
 
 class DrainWatch:
-    """Looks at Envoys that read mirrored files, while something lingers for them. `keep_watching` is to be run.
+    """Polls Envoys of mirrors while resources linger for them. Run `keep_watching`.
 
-    Args:
-        publisher: has the rollouts.
-        pages: where the admin pages are, by the directories that their Envoys read.
+    `pages` are the admin addresses, by the directories that their Envoys read.
     """
 
     def __init__(self, publisher: Publisher, pages: Mapping[str, Address]) -> None:
         self._publisher = publisher
         self._pages = pages
-        # Until when clients without a page may have connections that drain.
+        # Until when clients without a page may have draining connections.
         self._others_until_s: dict[ChannelRollout, float] = {}
 
     async def keep_watching(self) -> Never:
@@ -57,7 +55,7 @@ class DrainWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Let go what lingers where nothing drains."""
+        """End lingering in channels with Envoys that drain nothing."""
         now_s = asyncio.get_running_loop().time()
         self._others_until_s = {one: until_s for one, until_s in self._others_until_s.items() if until_s > now_s}
         for rollout in tuple(self._publisher.rollouts.values()):
@@ -79,17 +77,12 @@ class DrainWatch:
         for page in pages:
             if not has_drained(await EnvoyPage(page).statistics(_FILTER), version):
                 return
-        # Nothing may have begun to drain meanwhile.
+        # A drain may have begun meanwhile.
         if rollout.machine.served is served:
             rollout.machine.receive_drained(listeners, asyncio.get_running_loop().time())
             self._publisher.note(rollout)
 
 
 def has_drained(values: Statistics, version: Version) -> bool:
-    """Whether an Envoy that has this version of the listeners, and no other, drains nothing.
-
-    Args:
-        values: its statistics.
-        version: that of the listeners that are served.
-    """
+    """Return whether an Envoy has exactly this version of the listeners, and drains nothing."""
     return values.get(_VERSION) == f'"{version}"' and all(values.get(name) == "0" for name in _GAUGES)

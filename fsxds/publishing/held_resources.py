@@ -1,4 +1,4 @@
-"""What is held back of the tree, as problems of the files that have it or had it, and what is served of a change."""
+"""Resources held back, as problems of their files, and the served part of a change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fsxds.model.resources import Key, Resource, Snapshot
 from fsxds.model.values import Problem, Severity, TypeUrl
 from fsxds.rollout import Hold, HoldReason, Holds, RejectingNode, Rejections, ResourceVersion, Target
 
-# Of more, the rest is in the status.
+# The status shows the rest.
 MOST_PROBLEMS = 100
 
 REJECTED = "rejected-by-client"
@@ -28,14 +28,12 @@ CLUSTERS, LISTENERS = (BY_SHORT_NAME[name].type_url for name in ("cds", "lds"))
 
 @dataclass(frozen=True, slots=True)
 class WordedHold:
-    """A resource that is not served as the tree has it, or that nodes reject.
+    """A resource that is not served as in the tree, or that nodes reject.
 
     Attributes:
-        key: which one.
-        reason: why.
-        problem: the same in words, at the place in the files.
-        since_s: since when, by the clock of the event loop; None where that is not known.
-        nodes: the names of those that reject it, sorted.
+        problem: the reason in words, at its place in the files.
+        since_s: by the clock of the event loop; None if unknown.
+        nodes: the sorted names of nodes that reject it.
     """
 
     key: Key
@@ -46,13 +44,13 @@ class WordedHold:
 
 
 def hold_problems(holds: Holds) -> Iterator[Problem]:
-    """Yield a problem for each resource that is held because of what it names, or what names it."""
+    """Yield a problem for each resource that is held because of its dependencies or dependents."""
     found = (one.problem for one in held_resources(holds, {}) if one.reason in _OF_FILES)
     return islice(found, MOST_PROBLEMS)
 
 
 def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[WordedHold]:
-    """Yield what is held, but for what nodes reject, given since when."""
+    """Yield the held resources, except rejected ones, given the starts of the holds."""
     for key, hold in holds.items():
         resource = hold.asked or hold.kept
         if resource is not None and hold.reason in _WORDS:
@@ -62,12 +60,12 @@ def held_resources(holds: Holds, since_s: Mapping[Key, float]) -> Iterator[Worde
 
 
 def rejection_problems(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[Problem]:
-    """Yield a problem for each version that nodes reject and a tree has, or a rollback, of those that `targets` returns."""
+    """Yield a problem for each rejected version in the trees or rollbacks of `targets`."""
     return (one.problem for one in rejected_resources(rejections, targets))
 
 
 def rejected_resources(rejections: Rejections, targets: Callable[[], Iterable[Target]]) -> Iterator[WordedHold]:
-    """Yield each version that nodes reject and a tree has, or a rollback, of those that `targets` returns."""
+    """Yield each rejected version in the trees or rollbacks of `targets`."""
     nodes: dict[ResourceVersion, list[RejectingNode]] = {}
     for node in rejections.nodes.values():
         for version in node.reasons:
@@ -153,12 +151,12 @@ _WORDS = {
     HoldReason.REMOVAL: _removed,
     HoldReason.CANARY: _waits,
 }
-# Who edits a file can do something about these; operators decide about the others.
+# The author of a file can act on these; operators decide about the others.
 _OF_FILES = frozenset({HoldReason.IN_USE, HoldReason.UNDEFINED, HoldReason.DEPENDS, HoldReason.CLAIMS})
 
 
 def with_served_changes(tree: Snapshot, holds: Holds) -> Snapshot:
-    """Return a tree whose changes are those that are served."""
+    """Return a tree with only the served ones of its changes."""
 
     def served(type_url: TypeUrl, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if (type_url, name) not in holds)
@@ -176,16 +174,16 @@ def with_served_changes(tree: Snapshot, holds: Holds) -> Snapshot:
 
 
 def noun_of(key: Key) -> str:
-    """Return what a resource is called in a sentence: `cluster web`."""
+    """Return the name of a resource in a sentence: `cluster web`."""
     noun = BY_TYPE_URL[key[0]].noun
     return f"{noun.removesuffix('s') if noun != 'endpoints' else noun} {key[1]}"
 
 
 def claimed_as(owner: Key | None) -> str:
-    """Return what a resource has that no other may have: what is compared of listeners is their address."""
+    """Return the noun of a claim that is not shared; of listeners, only the address."""
     return "address" if owner is None or owner[0] == LISTENERS else "domain or name"
 
 
 def _problem_at(resource: Resource, rule: str, fact: str, remedy: str, severity: Severity) -> Problem:
-    # Of an upstream, there is no line.
+    # Resources of an upstream have no line.
     return Problem(resource.origin.path, resource.origin.line or 1, 1, "", rule, fact, remedy, severity)

@@ -1,4 +1,4 @@
-"""Whether a server is alone, or one of a fleet (a capability, see `fleet/`): who decides what it serves."""
+"""Membership of a server in a fleet, or none: who decides its snapshots (a capability, see `fleet/`)."""
 
 from __future__ import annotations
 
@@ -17,44 +17,49 @@ if TYPE_CHECKING:
 
 
 class Targets(Protocol):
-    """What takes trees that were loaded."""
+    """Takes loaded trees."""
 
     def receive(self, targets: Mapping[Layers, Snapshot], detected_s: float) -> None:
-        """Take what the tree asks for, by layers; `detected_s` is the monotonic clock at the first sign of the change."""
+        """Take trees by layers; `detected_s` is the monotonic clock at the first sign of the change."""
 
 
 class Alone:
-    """A server that is in no fleet: it serves what it loads itself."""
+    """A server outside of a fleet: it serves its own trees."""
 
     def __init__(self) -> None:
         self._publisher: Publisher | None = None
 
+    @property
+    def asks_names(self) -> bool:
+        """Whether other servers of the fleet request its clients' names from upstreams."""
+        return False
+
     def rules(self, rules: PublishRules) -> PublishRules:
-        """Return how this server publishes to its own clients, given what the settings say now."""
+        """Return the rules for publishing to this server's clients."""
         return rules
 
     def targets(self, publisher: Publisher) -> Targets:
-        """Return what takes the trees that this server loads, given what publishes to its clients."""
+        """Return the receiver of loaded trees."""
         self._publisher = publisher
         return publisher
 
     def views(self, loading: ViewLoading) -> ViewLoading:
-        """Return what loads the views of its clients, given what loads those of its tree."""
+        """Return the loader of the clients' views."""
         return loading
 
     def channels(self, channels: NodeChannels) -> Channels:
-        """Return what says which channel a node follows, given what would if the server were alone."""
+        """Return the assignment of nodes to channels."""
         return channels
 
     def control(self, make: Callable[[Publisher], OperatorControl]) -> AdminControl:
-        """Return what operators decide by, given what makes that of a publisher."""
+        """Return the control for operators."""
         if self._publisher is None:
             raise RuntimeError("what publishes is not known yet")
         return make(self._publisher)
 
     def waits_for(self) -> str:
-        """Return what the first snapshot waits for; empty if it waits for the tree of this server alone."""
+        """Name the prerequisites of the first snapshot beyond this server's tree; may be empty."""
         return ""
 
     async def run(self, supervisor: Supervisor) -> None:
-        """Run what keeps the server in its fleet, until cancelled."""
+        """Keep the server in its fleet, until cancelled."""

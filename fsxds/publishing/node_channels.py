@@ -1,14 +1,14 @@
-"""Which channel each node follows, and how nodes move to another one without a break.
+"""Assigns each node to a channel, and moves nodes between channels without a break.
 
 | rule | source |
 | --- | --- |
-| A node that rejects versions, or is offered them again, follows a channel with all nodes that hold back the same. | `rollout.rejections` |
-| Above a number of such channels, nodes share one in which they are served nothing that any node rejects. | |
-| A node moves at once if one step leads from what it is served to what it is to be served. | `Rollout.is_near` |
-| Else it catches up in a lane: a channel that goes on from the node's step, step by step, until it serves the same. | |
-| Nodes that let a step time out, or have not shown that they stay, catch up likewise: nobody waits for them. | |
-| A node that left, or a poller that is away when it is waited for no more, catches up from there when it comes back. | |
-| A node moves to another view when that is loaded, by the rules of now; what is held for it stays held there. | |
+| A node that rejects versions, or is offered them again, shares a channel with all nodes that hold back the same versions. | `rollout.rejections` |
+| Above a number of such channels, nodes share one that serves no version that any node rejects. | |
+| A node moves at once if one step leads from its served snapshot to the new one. | `Rollout.is_near` |
+| Else it catches up in a lane: a channel that continues the node's step, step by step, until it serves the same. | |
+| Nodes that let a step time out, or have not shown that they stay, catch up likewise: no rollout waits for them. | |
+| A node that left, or a poller that is away when the wait for it ends, catches up from there when it comes back. | |
+| A node moves to another view when that is loaded, by the current rules; versions held for it stay held there. | |
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ from fsxds.runtime.channels import Channel, ChannelClient, ChannelKey, HoldsOf, 
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.settings.rollout_forms import is_in_share
 
-# A channel that nobody followed for so long is dropped, and its layers are not loaded any more.
+# The time without followers after which a channel is dropped, and its layers are no longer loaded.
 DROPPED_AFTER_S = 600.0
 LOOK_EVERY_S = 60.0
 
-# So long, and of so many nodes, it is remembered what they were served when they left.
+# How long, and for how many nodes, the place at which they left is remembered.
 REMEMBERED_FOR_S = 3600.0
 MOST_REMEMBERED = 10_000
 
-# A node that comes back more often, without ever taking what it is served, gets all at once: its polls may say nothing.
+# A node that comes back more often without taking its snapshot gets everything at once: its polls may say nothing.
 MOST_RETURNS = 3
 
-# So many channels of a view are for nodes with the same rejections; nodes with others share one.
+# The number of channels of a view for nodes with equal rejections; nodes with others share one.
 MOST_HELD = 64
 
 
 class ViewLoading(Protocol):
-    """What loads views."""
+    """Loads views."""
 
     @property
     def existing(self) -> frozenset[str]:
-        """The folders of the tree that was loaded last, each of which may be a layer."""
+        """The folders of the last loaded tree; each may be a layer."""
 
     def is_loaded_by(self, views: Views) -> bool:
-        """Whether the tree that was loaded last was loaded by these rules."""
+        """Return whether the last tree was loaded by these rules."""
 
     def want(self, layers: Layers) -> None:
-        """Have a view loaded, now and with each tree."""
+        """Load a view, now and with each tree."""
 
     def drop(self, layers: Layers) -> None:
-        """Load a view no more."""
+        """Stop loading a view."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """Where nodes were when they left, in a channel with this key; `lane` is the number of that place.
+    """The place of nodes when they left a channel.
 
-    `has_taken`: they had taken what was served; otherwise they may be one step behind that. `returns`: so often they came
-    back to that place, and were away again before they had taken it. `attributes`: what views matched; None after a restart.
+    `has_taken`: they had taken the snapshot; otherwise they may be one step behind. `returns`: how often they came
+    back, and were away again before taking it. `attributes`: None after a restart.
     """
 
     machine: Rollout
@@ -82,7 +82,7 @@ class _Left:
     attributes: Attributes | None = None
 
     def was_seen_as(self, node: Node) -> bool:
-        """Whether a node says the same of itself, so that it has another view only because the settings have."""
+        """Return whether only the settings can have changed a node's view."""
         return self.attributes == node.attributes
 
 
@@ -91,12 +91,9 @@ class NodeChannels:
 
     Args:
         publisher: has the rollouts of all channels.
-        loading: loads the views that are wanted.
-        rules: decide at first.
-        on_demand: has other servers asked for what clients ask for; None without any.
-
-    Attributes:
-        most_held: so many channels of a view are for nodes with the same rejections.
+        loading: loads views.
+        rules: the initial rules.
+        on_demand: requests resources from other servers; None without any.
     """
 
     def __init__(
@@ -107,21 +104,21 @@ class NodeChannels:
         self.most_held = MOST_HELD
         self._publisher = publisher
         self._rules = rules
-        # They stay until a tree was loaded by others.
+        # These stay until a tree was loaded by others.
         self._views = rules.views
         self._loading = loading
-        # The layers as they were when clients moved last.
+        # The layers at the last move of clients.
         self._existing: frozenset[str] = frozenset()
         # The lanes of nodes that catch up.
         self._lanes: dict[NodeKey, ChannelRollout] = {}
         self._lane_numbers = count(1)
-        # Where nodes were that left; the last to leave is the last.
+        # The places of nodes that left, the latest last.
         self._left: OrderedDict[NodeKey, _Left] = OrderedDict()
-        # Some clients are to move when the views are loaded that they move to.
+        # Some clients will move when their new views are loaded.
         self._is_moving = False
         self._idle_since_s: dict[ChannelRollout, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        # What `views` was made of last, and what it was.
+        # The input of the last `views`, and the result.
         self._possible: tuple[tuple[Views, frozenset[str]], tuple[tuple[str, Layers], ...]] | None = None
         publisher.on_received = self.receive_views
         publisher.on_rest = self.merge
@@ -136,7 +133,7 @@ class NodeChannels:
             left_s, has_taken = asyncio.get_running_loop().time(), machine.step is None
             left = _Left(machine, replace(key, lane=0), key.lane, left_s, has_taken)
             self._left |= dict.fromkeys(state.nodes, left)
-        # Where the channels were when the process before ended, and the nodes that have come since.
+        # The places of channels when the previous process ended, and the nodes that have come since.
         loop = asyncio.get_running_loop()
         self._firsts = {
             key: one.machine.split(one.machine.options, loop.time())
@@ -151,7 +148,7 @@ class NodeChannels:
 
     @property
     def rollout(self) -> RolloutOptions:
-        """How changes are rolled out now."""
+        """The current rollout options."""
         options = self._publisher.rules.rollout
         return replace(options, unknown_until_s=self._began_s + options.linger_s) if self._is_new else options
 
@@ -162,7 +159,7 @@ class NodeChannels:
         is_whole = self._views.is_whole
         known = None if is_whole else self._restored_key(node)
         if not is_whole and known is None:
-            # Before the first tree nobody knows which layers exist.
+            # Before the first tree the layers are unknown.
             await self._publisher.until_received()
             if (key := self._key_of(node)) not in self._publisher.rollouts:
                 self._rules.admit(len(self._publisher.rollouts))
@@ -175,14 +172,14 @@ class NodeChannels:
         if is_whole and rollout.wanted is None:
             return rollout.channel
         await rollout.channel.store.newer_than(0)
-        # Meanwhile the tree may have got other layers, or the settings other rules.
+        # Meanwhile the tree may have other layers, or the settings other rules.
         has_moved = known is None and self._rollout_of(node) is not rollout
         if not has_moved:
             return rollout.channel
         return await self.channel_of(node, holds=holds, holds_of=holds_of)
 
     def correct_place(self, node: Node, holds_of: HoldsOf, published: Iterable[Snapshot]) -> None:
-        """Note where a node is that left here, if another server led it on; what was `published` begins with the newest."""
+        """Correct the place of a node that another server led on; `published` is newest first."""
         left = self._left.get(name := (node.id, node.cluster))
         here = None if left is None else left.machine.served
         if left is None or here is None or holds_of(here):
@@ -194,9 +191,9 @@ class NodeChannels:
 
     @property
     def views(self) -> tuple[tuple[str, Layers], ...]:
-        """The name of each view with layers that it has; a name comes again where nodes have different layers."""
+        """The name and layers of each view; a name recurs if its nodes have different layers."""
         made_of = self._views, self._loading.existing
-        # With a thousand views it takes long.
+        # This is slow with a thousand views.
         if self._possible is None or any(
             one is not other for one, other in zip(self._possible[0], made_of, strict=True)
         ):
@@ -205,12 +202,12 @@ class NodeChannels:
         return self._possible[1]
 
     def view_of(self, node: Node) -> str:
-        """Return the name of the view of a node; empty for the whole tree, and where no rule is for it any more."""
+        """Return the view name of a node; empty for the whole tree or without a rule."""
         view = self._views.layers_of(node, self._loading.existing)
         return "" if view is None else view.name
 
     def change_rules(self, rules: NodeRules) -> None:
-        """Follow other rules: views from the first tree on that was loaded by them, with the views that nodes move to."""
+        """Follow other rules; their views from the first tree on that was loaded with them."""
         self._rules, views = rules, rules.views
         for client in [] if views.is_whole else self._clients():
             if (view := views.layers_of(client.node, self._loading.existing)) is not None:
@@ -219,7 +216,7 @@ class NodeChannels:
             self._move_all()
 
     def receive_views(self) -> None:
-        """Let clients move to other channels, if that is to be, after a tree was loaded."""
+        """Move clients after a tree was loaded, if necessary."""
         is_new = self._rules.views is not self._views and self._loading.is_loaded_by(self._rules.views)
         if is_new:
             self._views = self._rules.views
@@ -228,7 +225,7 @@ class NodeChannels:
             self._move_all()
 
     def place(self, nodes: Collection[NodeKey], *, is_apart: bool = False) -> None:
-        """Have nodes follow the channels of what they reject now; with `is_apart`, only those that have one apart."""
+        """Move nodes to the channels of their rejections; with `is_apart`, only to separate ones."""
         nodes = {*nodes, *self._sharing()}
         leaving: dict[tuple[ChannelRollout, ChannelKey], list[ChannelClient]] = defaultdict(list)
         for rollout in self._publisher.rollouts.values() if nodes else ():
@@ -237,14 +234,14 @@ class NodeChannels:
                 if key not in (None, _lasting(rollout)) and not (is_apart and key.held is None):
                     leaving[rollout, key].append(client)
         for (rollout, wanted), clients in leaving.items():
-            # Those before may have got the last channels.
+            # Groups before may have got the last channels.
             if (key := self._with_room(wanted)) != _lasting(rollout):
                 self._move(clients, rollout, key)
         for rollout in [one for key, one in self._publisher.rollouts.items() if key.held is not None]:
             self.merge(rollout)
 
     def _sharing(self) -> Iterator[NodeKey]:
-        """Yield the nodes that share a channel if nodes reject something else by now, and have the next one made."""
+        """Yield the nodes of shared channels with outdated rejections, and make the new channel."""
         for key, rollout in tuple(self._publisher.rollouts.items()):
             if key.is_shared and not key.lane and (current := self._shared_key(key)) != key:
                 self._publisher.rollout_of(current)
@@ -252,7 +249,7 @@ class NodeChannels:
                     yield from map(node_key, one.channel.clients)
 
     def leave_behind(self, rollout: ChannelRollout, clients: Collection[ChannelClient]) -> None:
-        """Have the nodes of clients catch up at their own pace, with what their channel serves, or when they come back."""
+        """Let nodes catch up at their own pace, or when they come back."""
         for client in clients:
             if client.is_away:
                 rollout.channel.leave(client)
@@ -267,7 +264,7 @@ class NodeChannels:
             self._catch_up(leaving, rollout, rollout.leads_to or rollout)
 
     def merge(self, rollout: ChannelRollout) -> None:
-        """Let nodes that have caught up follow the channel of the others; to be called with one that waits for no client."""
+        """Move nodes that have caught up to the goal; call it for a rollout that waits for no client."""
         for lane in (rollout, *rollout.lanes):
             goal = lane.leads_to
             if goal is not None and lane.machine.step is None and self._has_caught_up(lane, goal):
@@ -278,20 +275,19 @@ class NodeChannels:
                     self.merge(goal)
 
     def _has_caught_up(self, lane: ChannelRollout, goal: ChannelRollout) -> bool:
-        """Whether the clients of a lane may follow its goal: what lingers may differ."""
+        """Return whether the clients of a lane may follow its goal: lingering may differ."""
         return lane.machine.serves_the_same(goal.machine) or (
             not lane.machine.is_resting and self._is_near(lane, goal, lane.channel.clients)
         )
 
     def _is_near(self, rollout: ChannelRollout, goal: ChannelRollout, clients: Collection[ChannelClient]) -> bool:
-        """Whether clients may be served at once what another channel serves; they do not go back to what is older."""
+        """Return whether clients may switch channels at once; they never get an older snapshot."""
         if rollout.has_completed and not goal.has_completed:
             return False
         verdicts, nodes = self._publisher.verdicts, set(map(node_key, clients))
         return goal.machine.is_near(rollout.machine) and not any(verdicts.serves_rejected(node, goal) for node in nodes)
 
     def _is_over(self, rollout: ChannelRollout) -> bool:
-        """Whether nobody follows a channel, or is expected to."""
         key = rollout.channel.key
         if not _is_idle(rollout.channel) or rollout.leads_to is not None:
             return _is_idle(rollout.channel)
@@ -299,7 +295,6 @@ class NodeChannels:
         return not any(self._with_held(replace(key, held=None, is_shared=False), node) == key for node in rejecting)
 
     def _caught_up(self, lane: ChannelRollout) -> list[ChannelClient]:
-        """Return the clients of a lane whose nodes have taken all that it served."""
         asked = lane.asked
         late = {
             node_key(client)
@@ -309,9 +304,9 @@ class NodeChannels:
         return [client for client in lane.channel.clients if node_key(client) not in late]
 
     def _restored_key(self, node: Node) -> ChannelKey | None:
-        """Return the key of the channel of a process before that a node follows until the first tree is there; None for none.
+        """Return the key of a node's restored channel until the first tree is there.
 
-        The layers that exist are taken to be those that exist in rollouts: when the tree is there, clients move if they must.
+        The layers of rollouts are taken to exist; clients move later if they must.
         """
         if self._publisher.published.current is not None:
             return None
@@ -331,12 +326,10 @@ class NodeChannels:
         return self._with_held(ChannelKey(view.layers, is_canary), (node.id, node.cluster) if node.id else None)
 
     def _with_held(self, key: ChannelKey, node: NodeKey | None) -> ChannelKey:
-        """Return the key of a channel for a node that may reject something."""
         held = None if node is None else self._publisher.held_for(node, key)
         return key if held is None else self._with_room(replace(key, held=held))
 
     def _with_room(self, key: ChannelKey) -> ChannelKey:
-        """Return a key, or that of the nodes of its view that share a channel, if there are so many of others."""
         rollouts = self._publisher.rollouts
         if key.held is None or key.is_shared or key in rollouts:
             return key
@@ -349,7 +342,6 @@ class NodeChannels:
         return self._shared_key(key)
 
     def _shared_key(self, key: ChannelKey) -> ChannelKey:
-        """Return the key of the channel in which nodes of a view are served nothing that any node rejects."""
         main, rejections = self._publisher.main_of(key), self._publisher.verdicts.rejections
         held = frozenset() if main is None else main.replaced_for(rejections.known)
         return ChannelKey(key.layers, key.is_canary, held, is_shared=True)
@@ -369,7 +361,6 @@ class NodeChannels:
         return resumed or self._wanted_rollout(key)
 
     def _remember(self, rollout: ChannelRollout, client: ChannelClient) -> None:
-        """Note where a node was that may have left, as it may come back."""
         node = node_key(client)
         if not client.node.id or any(node_key(one) == node for one in rollout.channel.clients):
             return
@@ -377,7 +368,7 @@ class NodeChannels:
         known = next(reversed(self._left.values()), None)
         if known is None or known.machine.served is not machine.served or known.key != key:
             known = _Left(machine.split(machine.options, now_s), key, next(self._lane_numbers))
-        # Until it is known who has to take a step, nobody is known to have taken it.
+        # Until the clients that have to take a step are known, none has taken it.
         has_taken = machine.step is None or (machine.waiting is not None and client not in machine.waiting)
         attributes = client.node.attributes
         self._left[node] = replace(known, left_s=now_s, has_taken=has_taken, returns=0, attributes=attributes)
@@ -386,25 +377,25 @@ class NodeChannels:
             self._left.popitem(last=False)
 
     def _resumed(self, node: Node, key: ChannelKey, *, holds: bool) -> ChannelRollout | None:
-        """Return a lane from where a node was when it left; None where it may follow its channel at once."""
+        """Return a lane from the place at which a node left; None if it may follow its channel at once."""
         before = self._left_before(node, key)
         left = self._left.pop((node.id, node.cluster), before)
         goal = self._publisher.rollouts.get(key)
         if goal is None and left is not None and key.is_shared:
             goal = self._publisher.rollout_of(key)
         if left is not None and left is not before and goal is not None:
-            # The next process is not to believe that the node is still there.
+            # The next process must not believe that the node is still there.
             self._publisher.keep(goal)
         if left is None or goal is None or not holds or left.returns > MOST_RETURNS:
             return None
-        # One that claims to be another one is not to be served what that one had.
+        # A node with a false name must not get the other one's resources.
         if left.key.layers != key.layers and not left.was_seen_as(node):
             return None
-        # A channel that waits for those who return asks each where it is.
+        # A channel that waits for returning nodes asks each for its place.
         is_awaited = goal.machine.is_resting and goal.machine.serves_the_same(left.machine)
         if (left.has_taken or is_awaited) and goal.machine.is_near(left.machine):
             return None
-        # Those who lost their connections together come back together.
+        # Nodes that lost their connections together come back together.
         held = self._held_on_the_way((node.id, node.cluster), key)
         same = (
             one
@@ -417,7 +408,7 @@ class NodeChannels:
         return lane
 
     def _note_held(self, node: Node, key: ChannelKey, holds_of: HoldsOf) -> None:
-        """Note where a node was that holds what was served of another view when the process before ended."""
+        """Note the place of a node that holds the previous process's snapshot of another view."""
         name = node.id, node.cluster
         if not node.id or name in self._seen or name in self._left:
             return
@@ -429,7 +420,7 @@ class NodeChannels:
             self._left[name] = _Left(machine, before, number, now_s, has_taken, attributes=node.attributes)
 
     def _left_before(self, node: Node, key: ChannelKey) -> _Left | None:
-        """Return where a node was that comes for the first time after a restart: where its channel was."""
+        """After a restart, a node is first taken to be where its channel was."""
         if not self._firsts or asyncio.get_running_loop().time() > self._began_s + REMEMBERED_FOR_S:
             self._firsts, self._seen = {}, set()
             return None
@@ -439,7 +430,6 @@ class NodeChannels:
         return None if machine is None else _Left(machine, key, 0, has_taken=machine.step is None)
 
     def _behind(self) -> dict[ChannelKey, RolloutState]:
-        """Return where nodes are, or were when they left, that are not where their channel is: each place as a lane."""
         places: dict[ChannelKey, tuple[Rollout, set[tuple[str, str]]]] = {}
         for lane in set(self._lanes.values()):
             nodes = {(one.node.id, one.node.cluster) for one in lane.channel.clients if one.node.id}
@@ -452,20 +442,17 @@ class NodeChannels:
         return {key: replace(state, nodes=nodes) for key, (state, nodes) in states.items() if state is not None}
 
     def _wanted_rollout(self, key: ChannelKey) -> ChannelRollout:
-        """Return the rollout of a channel, and have its view loaded."""
         rollout = self._publisher.rollout_of(key)
         self._keep_loaded(key.layers)
         return rollout
 
     def _keep_loaded(self, layers: Layers) -> None:
-        """Have a view loaded as long as it has channels."""
         if layers != WHOLE_TREE:
             self._loading.want(layers)
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._drop_idle)
 
     def _present(self, node: Node, key: ChannelKey) -> ChannelRollout | None:
-        """Return where a node is that is about to move, None where it is nowhere."""
         for rollout in self._publisher.rollouts.values():
             if _lasting(rollout) != key and any(
                 node_key(client) == (node.id, node.cluster) for client in rollout.channel.clients
@@ -474,7 +461,6 @@ class NodeChannels:
         return None
 
     def _move_all(self) -> None:
-        """Let each client follow the channel that it is to follow now."""
         self._is_moving = False
         self.place(set(map(node_key, self._clients())))
         self._report_moved()
@@ -483,7 +469,7 @@ class NodeChannels:
         return [client for one in self._publisher.rollouts.values() for client in one.channel.clients]
 
     def _key_of_present(self, client: ChannelClient) -> ChannelKey | None:
-        """Return where a client belongs; None where no rule is for it any more: it stays where it is."""
+        """Return the key of a client's channel; None if no rule matches: it stays."""
         try:
             key = self._key_of(client.node)
         except ProtocolError:
@@ -491,7 +477,6 @@ class NodeChannels:
         return key if client.node.id else self._with_held(key, client)
 
     def _move(self, clients: list[ChannelClient], rollout: ChannelRollout, key: ChannelKey) -> None:
-        """Let clients go on with what they are served, in a channel that leads to another one."""
         if not self._publisher.is_loaded(key.layers):
             self._is_moving = True
             self._wanted_rollout(key)
@@ -511,7 +496,6 @@ class NodeChannels:
         self.merge(rollout)
 
     def _catch_up(self, clients: Collection[ChannelClient], rollout: ChannelRollout, goal: ChannelRollout) -> None:
-        """Let clients of a rollout follow lanes to a goal: those that are there, if they serve what theirs does."""
         machine, key = rollout.machine, goal.channel.key
         groups: dict[frozenset[ResourceVersion] | None, list[ChannelClient]] = defaultdict(list)
         for client in clients:
@@ -526,7 +510,7 @@ class NodeChannels:
             self._lanes |= {node_key(client): lane for client in each}
 
     def _held_on_the_way(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
-        """Return what a lane to a channel does not serve from the start: what its node does not have; None for nothing."""
+        """Return the versions that a lane never serves because its node lacks them; None for none."""
         known, main = self._publisher.verdicts.rejections.nodes.get(node), self._publisher.main_of(key)
         return None if known is None or main is None else main.replaced_for(known.unserved) or None
 
@@ -546,12 +530,11 @@ class NodeChannels:
         self._forget_left(clients)
 
     def _forget_left(self, clients: Collection[ChannelClient]) -> None:
-        """Note that clients are still there: they left one channel for another."""
+        """Note that clients are still there: they changed channels."""
         for client in clients:
             self._left.pop(node_key(client), None)
 
     def _drop_idle(self) -> None:
-        """Drop the channels that nobody has followed for long and in which nothing is rolled back; look again later."""
         loop = asyncio.get_running_loop()
         rollouts = {one for key, one in self._publisher.rollouts.items() if key.layers != WHOLE_TREE and key.is_main}
         idle = {one: self._idle_since_s.get(one, loop.time()) for one in rollouts if _may_go(one)}
@@ -582,7 +565,6 @@ class NodeChannels:
 
 
 def _may_go(rollout: ChannelRollout) -> bool:
-    """Whether nobody follows a channel, and no rollback is to be remembered by it."""
     return _is_idle(rollout.channel) and not rollout.target.is_rolled_back
 
 
@@ -591,10 +573,9 @@ def _is_idle(channel: Channel) -> bool:
 
 
 def _lasting(rollout: ChannelRollout) -> ChannelKey:
-    """Return the key of the channel that the clients of a rollout belong to, at last."""
+    """Return the key of the channel that the clients of a rollout finally belong to."""
     return (rollout.leads_to or rollout).channel.key
 
 
 def _begins_as(lane: ChannelRollout, machine: Rollout, held: frozenset[ResourceVersion] | None) -> bool:
-    """Whether a lane is where one would begin that is split from a rollout now, for nodes that are not served something."""
     return lane.channel.key.held == held and lane.begins_as(machine)

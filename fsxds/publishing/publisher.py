@@ -1,7 +1,7 @@
-"""Publish what was loaded: drive the rollout of each channel, canaries first, and hold back what clients reject.
+"""Publishes loaded trees: drives the rollouts, canaries first, and holds back rejected versions.
 
-All rollouts are driven by one component, which an error within ends alone: what is served stays, and the rollout goes on
-from there.
+One component drives all rollouts, and only this one fails on an internal error: the served snapshots stay, and the
+rollouts continue from there.
 """
 
 from __future__ import annotations
@@ -55,23 +55,21 @@ from fsxds.snapshots.load import same_content
 if TYPE_CHECKING:
     from fsxds.publishing.canaries import CanaryGate
 
-# An Envoy has taken a listener before it drains the one before, and reads files a while after they were written. What
-# lingers for as long as the drain takes goes too early by this (ENVOY.md E69).
+# An Envoy takes a listener before it drains the previous one, and reads files a while after they were written.
+# Lingering for just the drain time ends too early by this (ENVOY.md E69).
 DRAINS_BEGIN_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class PublishRules:
-    """How changes are published.
+    """The rules by which changes are published.
 
     Attributes:
-        rollout: how steps follow each other.
-        holding: what of a tree is held back.
         nack_limit: when a version that nodes reject is held back from all; None for never.
-        canary: which nodes get a change first; None for none.
-        bake_s: for how long these have it before the others get it.
-        canary_quorum: which share of them has to have it, above 0 and up to 1.
-        canary_patience_s: after so long the others get it anyway; infinite for never.
+        canary: the nodes that get a change first; None for none.
+        bake_s: how long they have it before others get it.
+        canary_quorum: the share of them that must have it, above 0 and up to 1.
+        canary_patience_s: the time after which others get it anyway; infinite for never.
     """
 
     rollout: RolloutOptions
@@ -84,7 +82,7 @@ class PublishRules:
 
     @classmethod
     def of(cls, settings: Settings, is_static: Callable[[Key], bool]) -> PublishRules:
-        """Return what the settings say, given which names the bootstrap is known to define."""
+        """Read the rules from settings, given the names in the bootstrap."""
         options = RolloutOptions(
             is_on=settings.rollout,
             linger_s=settings.linger_s and settings.linger_s + DRAINS_BEGIN_WITHIN_S,
@@ -102,43 +100,39 @@ class PublishRules:
 
 
 class StreamRewriting(Protocol):
-    """What makes something else for streams of what channels serve."""
+    """Rewrites served snapshots for streams."""
 
     def follow(self, channel: Channel) -> None:
-        """Publish in `streams` what is made of each snapshot in `store`."""
+        """Rewrite each snapshot of `store` into `streams`."""
 
 
 class Placing(Protocol):
-    """What has nodes follow other channels."""
+    """Moves nodes to other channels."""
 
     def __call__(self, nodes: Collection[NodeKey], *, is_apart: bool = False) -> object:
-        """Have nodes follow the channels of what they reject now; with `is_apart`, only those that have one apart."""
+        """Move nodes to the channels of their rejections; with `is_apart`, only to separate ones."""
 
 
 class Publisher:
-    """Publishes in all channels. `keep_publishing` is to be run.
+    """Publishes in all channels. Run `keep_publishing`.
 
     Args:
-        rules: how changes are published at first.
-        observer: receives what happens in rollouts.
-        keeper: keeps the places of rollouts on disk; what it restores is served from the start. None keeps nothing.
-        rewriting: makes what streams are served of what each channel serves; None where that is the same.
+        rules: the initial rules.
+        observer: receives the events of rollouts.
+        keeper: keeps the places of rollouts on disk; restored ones are served from the start. None keeps nothing.
+        rewriting: rewrites snapshots for streams; None if they get the same.
 
     Attributes:
-        rules: how changes are published.
-        rollouts: those of all channels.
-        whole: the channel of the whole tree.
-        published: what was received last, once all channels have taken it in; None before the first.
-        verdicts: what clients reject.
-        gate: holds changes until canaries have them; None where no canary is set.
-        restored_behind: where nodes were that were behind the others when the process before ended.
-        on_received: is called when a tree was received, before its channels get what it asks for.
-        on_rest: is called with a rollout that waits for no client.
-        on_progress: is called when a rollout did what was due.
-        on_decided: receives nodes that may have to be served something else.
-        on_left_behind: receives clients of a rollout that it goes on without.
-        on_gone: receives a client that left, and the rollout that it followed.
-        on_kept: receives the layers of a view that is to stay loaded, also while nobody follows it.
+        published: the last tree, once all channels have taken it in; None before the first.
+        gate: None without canaries.
+        restored_behind: the places of nodes that were behind their channel when the previous process ended.
+        on_received: called before channels get a tree.
+        on_rest: called with a rollout that waits for no client.
+        on_progress: called when a rollout has advanced.
+        on_decided: receives nodes that may have to follow another channel.
+        on_left_behind: receives clients of a rollout that no longer waits for them.
+        on_gone: receives a client that left, and its rollout.
+        on_kept: receives the layers of a view that stays loaded, even without followers.
     """
 
     def __init__(
@@ -170,7 +164,7 @@ class Publisher:
         self._targets: Mapping[Layers, Snapshot] = {}
         self._canaries: Mapping[Layers, Snapshot] = {}
         self._detected_s = 0.0
-        # The rollouts with something to do, each once, in this order; and what is to be done when those before did that.
+        # The rollouts that are due, each once, in this order; and calls to make after those before them.
         self._inbox: asyncio.Queue[ChannelRollout | Callable[[], object]] = asyncio.Queue()
         self._is_look_due = False
         self._due: set[ChannelRollout] = set()
@@ -183,7 +177,7 @@ class Publisher:
         restored = keeper.restored() if keeper else {}
         if keeper is not None:
             keeper.read_members = lambda: self._removed.by_layers
-            # Where these are damaged, everything is set aside.
+            # If these are damaged, everything is set aside.
             keeper.restore_rejections(self.verdicts.rejections)
             self._holding.rejected = frozenset(self.verdicts.rejections.held)
             self.verdicts.report_restored()
@@ -194,7 +188,7 @@ class Publisher:
         self.whole = self.rollout_of(ChannelKey()).channel
 
     def keep_behind(self, read: Callable[[], Mapping[ChannelKey, RolloutState]]) -> None:
-        """Have places of nodes that are behind the others kept on disk, with everything else."""
+        """Keep the places of nodes behind their channel on disk."""
         if self._keeper is not None:
             self._keeper.read_behind = read
 
@@ -203,11 +197,11 @@ class Publisher:
         await self.published.other_than(None)
 
     def is_loaded(self, layers: Layers) -> bool:
-        """Whether the last tree was received with a view of these layers."""
+        """Return whether the last tree has a view of these layers."""
         return layers in self._targets
 
     def rollout_of(self, key: ChannelKey) -> ChannelRollout:
-        """Return the rollout of a channel, which is made where there is none."""
+        """Return the rollout of a channel; make it if needed."""
         found = self.rollouts.get(key)
         if found is None:
             main = self.main_of(key) if key.held is not None else None
@@ -215,17 +209,17 @@ class Publisher:
         return found
 
     def main_of(self, key: ChannelKey) -> ChannelRollout | None:
-        """Return the rollout that most nodes of a view follow, canaries or the others; None where there is none."""
+        """Return the rollout that most nodes of a view follow, or None."""
         return self.rollouts.get(ChannelKey(key.layers, key.is_canary))
 
     def followed(self, views: Container[Layers]) -> Iterator[ChannelRollout]:
-        """Yield the rollouts that nodes may follow, where views have these layers, and others that are rolled back."""
+        """Yield the rollouts that are in these views, have clients or are rolled back."""
         for key, one in self.rollouts.items():
             if key.layers in views or one.channel.clients or one.target.is_rolled_back:
                 yield one
 
     def held_for(self, node: NodeKey, key: ChannelKey) -> frozenset[ResourceVersion] | None:
-        """Return the versions that a node is not served in a view, if these are others than for all nodes."""
+        """Return the versions held back from a node; None if the same as for all nodes."""
         main, rejections = self.main_of(key), self.verdicts.rejections
         if main is None or node not in rejections.nodes:
             return None
@@ -239,7 +233,7 @@ class Publisher:
         clients: Iterable[ChannelClient] = (),
         goal: ChannelRollout | None = None,
     ) -> ChannelRollout:
-        """Make a channel that goes on from the step of another one, of which it takes some clients; to a goal as a lane."""
+        """Make a channel that continues another one's step with some clients; with a goal, a lane."""
         made, now_s = self._split(rollout.machine, key, goal), asyncio.get_running_loop().time()
         for client in clients:
             made.machine.end_rest(now_s)
@@ -249,13 +243,13 @@ class Publisher:
         if made.channel.clients:
             made.publish(now_s)
         else:
-            # Nobody is waited for, so what is to be served must be known first. Whoever comes gets all at once.
+            # Without clients to wait for, the target must be known first. Newcomers get everything at once.
             self._advance(made)
         self.note(made)
         return made
 
     def resume_from(self, machine: Rollout, key: ChannelKey, goal: ChannelRollout) -> ChannelRollout:
-        """Make a lane for a node that was so far when it left, and is about to come back."""
+        """Make a lane for a node that returns to its place."""
         made = self._split(machine, key, goal)
         made.machine.rest(asyncio.get_running_loop().time())
         made.publish_restored()
@@ -263,7 +257,7 @@ class Publisher:
         return made
 
     def restored_rollout(self, state: RolloutState) -> Rollout:
-        """Return a rollout that goes on where one of a process before was."""
+        """Return a rollout that continues one of the previous process."""
         return Rollout(self.rules.rollout, state)
 
     def _split(self, machine: Rollout, key: ChannelKey, goal: ChannelRollout | None) -> ChannelRollout:
@@ -280,7 +274,7 @@ class Publisher:
         return made
 
     def drop(self, rollout: ChannelRollout) -> None:
-        """Forget a channel, which nobody follows any more."""
+        """Forget a channel without followers."""
         del self.rollouts[rollout.channel.key]
         if rollout.leads_to is not None:
             rollout.leads_to.lanes.pop(rollout, None)
@@ -299,9 +293,9 @@ class Publisher:
         detected_s: float,
         canaries: Mapping[Layers, Snapshot] = MappingProxyType({}),
     ) -> None:
-        """Publish what the tree asks for, by layers; `detected_s` is the monotonic clock at the first sign of the change.
+        """Publish trees, by layers; `detected_s` is the monotonic clock at the first sign of the change.
 
-        `canaries`: what these are served, if that was decided elsewhere.
+        `canaries`: their trees, if another server decided that.
         """
         if self.gate is not None:
             self.gate.receive_trees(self._targets, targets)
@@ -310,7 +304,7 @@ class Publisher:
         self.on_received()
         for rollout in self.rollouts.values():
             self._want(rollout)
-        # When it comes to this, all rollouts have taken theirs in.
+        # When this is reached, all rollouts have taken their trees in.
         self._inbox.put_nowait(partial(self.published.replace, targets))
 
     def change_rules(self, rules: PublishRules) -> None:
@@ -328,7 +322,7 @@ class Publisher:
         self._look_soon()
 
     async def keep_publishing(self) -> Never:
-        """Do what is due in each rollout, until cancelled; after a failure, the same again from what is served."""
+        """Advance due rollouts, until cancelled; after a failure, again from the served snapshots."""
         for failed in self._due:
             self._inbox.put_nowait(failed)
         while True:
@@ -341,26 +335,26 @@ class Publisher:
             elif rollout in self._due:
                 self._due.discard(rollout)
                 self._attempt(rollout)
-                # Others may do something between the rollouts of a thousand channels.
+                # Other tasks may run between the rollouts of a thousand channels.
                 await asyncio.sleep(0)
 
     @property
     def holding_rules(self) -> HoldingRules:
-        """By which rules resources are held back."""
+        """The rules by which resources are held back."""
         return self._holding.rules
 
     @property
     def generation(self) -> int:
-        """The number of the snapshot that was published last, in whatever channel."""
+        """The number of the last published snapshot, in any channel."""
         return self._generations.last
 
     @property
     def has_followers(self) -> bool:
-        """Whether some wait until the canaries have had a change for long enough."""
+        """Whether a rollout waits for canaries to have baked a change."""
         return any(one.waits for one in self.rollouts.values())
 
     def promote(self) -> int:
-        """Let the others follow the canaries now; return how many rollouts waited for that."""
+        """Let other nodes follow the canaries now; return how many rollouts waited."""
         for rollout in self.rollouts.values():
             # The tree may have come just now.
             if (admitted := self._admitted(rollout)) is not None:
@@ -373,31 +367,31 @@ class Publisher:
         return waiting
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of resources of a name, or all, to all nodes again; return how many."""
+        """Offer rejected versions of a name, or all, to all nodes again; return how many."""
         versions = {one for one in self.verdicts.rejections.versions if name in {None, one[0][1]}}
         self.verdicts.forget(versions)
         return len(versions)
 
     def held_in(self, rollout: ChannelRollout) -> Iterator[WordedHold]:
-        """Yield what is held back in a channel, and what nodes reject of its tree."""
+        """Yield the resources held back in a channel or rejected."""
         yield from rejected_resources(self.verdicts.rejections, lambda: [rollout.target])
         yield from held_resources(rollout.target.holds, rollout.held_since_s)
         if self.gate is not None:
             yield from self.gate.held_in(rollout)
 
     def recompose(self, rollout: ChannelRollout) -> None:
-        """Have what a channel is to serve worked out anew, soon."""
+        """Compose a channel's target anew, soon."""
         rollout.is_stale = True
         self.note(rollout)
 
     def note(self, rollout: ChannelRollout) -> None:
-        """Have a rollout advance soon."""
+        """Let a rollout advance soon."""
         if rollout not in self._due:
             self._due.add(rollout)
             self._inbox.put_nowait(rollout)
 
     def _admitted(self, rollout: ChannelRollout) -> Composed | None:
-        """Return what a rollout may take of the tree: canaries all; None while it asks for nothing, and in a lane."""
+        """Return the part of the tree that a rollout may take; None without a tree, and in a lane."""
         if rollout.wanted is None or rollout.leads_to is not None:
             return None
         gate = None if rollout.channel.key.is_canary else self.gate
@@ -417,7 +411,7 @@ class Publisher:
                 self.note(rollout)
 
     def _advance(self, rollout: ChannelRollout) -> None:
-        # A step that was rejected is not followed by the next one.
+        # No step follows a rejected one.
         self.verdicts.decide()
         composed, tree = rollout.target.composed, rollout.target.tree
         waits = rollout.waits
@@ -444,7 +438,6 @@ class Publisher:
         self.on_progress()
 
     def _receive_composed(self, rollout: ChannelRollout, before: Composed | None) -> None:
-        """Report what is held in a channel from now on, and have those follow that catch up with it."""
         for lane in rollout.lanes:
             self.note(lane)
         composed = rollout.target.composed
@@ -458,9 +451,8 @@ class Publisher:
             self._report_problems()
 
     def _receive_decision(self, nodes: Collection[NodeKey], has_changed: bool) -> None:  # noqa: FBT001
-        """Have nodes served what is for them, after clients rejected or took something."""
         if has_changed:
-            # Nodes that are not to have what the others get now leave before, and those that have nothing apart come after.
+            # Nodes that must not get the others' versions leave before, and nodes without separate channels join after.
             self.on_decided(nodes, is_apart=True)
             self._holding.rejected = frozenset(self.verdicts.rejections.held)
             for rollout in self.rollouts.values():
@@ -476,7 +468,7 @@ class Publisher:
 
     def _receive_nack(self, rollout: ChannelRollout, client: ChannelClient, nack: Nack) -> None:
         self.verdicts.receive_nack(rollout, client, nack)
-        # What was good before is to be known after a restart, too.
+        # The snapshot that was good before must be known after a restart, too.
         self.keep(self.main_of(rollout.channel.key) or rollout)
 
     def _receive_progress(self, rollout: ChannelRollout, client: ChannelClient) -> None:
@@ -489,13 +481,12 @@ class Publisher:
             self.note(rollout)
 
     def _look_soon(self) -> None:
-        """See how canaries stand when all is done that is due, once."""
+        """Look at the canaries once, after all due work."""
         if self.gate is not None and not self._is_look_due:
             self._is_look_due = True
             self._inbox.put_nowait(self._look_at_canaries)
 
     def _look_at_canaries(self) -> None:
-        """See which others may follow now, or when."""
         self._is_look_due = False
         gate, now_s = self.gate, asyncio.get_running_loop().time()
         if gate is None:
@@ -504,7 +495,7 @@ class Publisher:
             for rollout in self.rollouts.values():
                 if rollout.waits:
                     self.note(rollout)
-        # Those that are on their way are not missed yet.
+        # Canaries that are on their way are not missed yet.
         patience_s = self.rules.rollout.step_timeout_s
         if (awaited := gate.take_missed(now_s - patience_s)) is not None:
             self._observer(awaited)
@@ -512,7 +503,6 @@ class Publisher:
         self._set_timer("canaries", at_s, self._look_soon)
 
     def _take_event(self, rollout: ChannelRollout, happened: RolloutEvent) -> None:
-        """Report an event, and a change of the tree with its first step."""
         if isinstance(happened, StepStarted) and (tree := rollout.begin_step(happened)) is not None:
             self._report_published(with_served_changes(tree, rollout.target.holds), rollout.detected_s)
         self._report(rollout, happened)
@@ -522,7 +512,7 @@ class Publisher:
         self._observer(RolloutChanged(key.layers, key.cohort, happened, names_in(happened)))
 
     def _report_published(self, tree: Snapshot, detected_s: float) -> None:
-        """Report what is served of a change of the tree once, in however many views it shows."""
+        """Report the served part of a change once, however many views show it."""
         changes = frozenset(
             (type_url, change.added, change.changed, change.removed)
             for type_url, change in tree.changes.items()
@@ -550,7 +540,6 @@ class Publisher:
             self._timers[owner] = loop.call_at(max(at_s, loop.time()), act)
 
     def _want(self, rollout: ChannelRollout) -> None:
-        """Let a rollout have what the tree asks for, if that is something else than before."""
         layers, is_canary = rollout.channel.key.layers, rollout.channel.key.is_canary
         wanted = (self._canaries.get(layers) if is_canary else None) or self._targets.get(layers)
         if rollout.leads_to is not None or wanted is None or wanted is rollout.wanted:
@@ -577,14 +566,13 @@ class Publisher:
         return rollout
 
     def _restore(self, key: ChannelKey, state: RolloutState) -> None:
-        """Serve what a process before served, and go on from there."""
         rollout = self._add(key, Rollout(self.rules.rollout, state))
         rollout.restore(state)
         self.keep(rollout)
         self.note(rollout)
 
     def keep(self, rollout: ChannelRollout) -> None:
-        """Have the place of a rollout kept on disk, as it is when it comes to that; with any, where single nodes are."""
+        """Write the place of a rollout, and of nodes behind it, to disk soon, as it is then."""
         kept = rollout.leads_to or rollout
         if self._keeper is not None:
             self._keeper.save(kept.channel.key, lambda: kept.state)

@@ -1,4 +1,4 @@
-"""What operators see of rollouts, and what they decide about them: the rollouts behind the admin address."""
+"""The rollouts behind the admin address: operators' view of them and decisions about them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from fsxds.transports.admin.rollout_control import (
 
 Result = TypeVar("Result")
 
-# So many held resources of a channel are shown, and so many nodes that reject one.
+# The number of shown held resources of a channel, and of shown nodes that reject one.
 MOST_HELD = 100
 MOST_NODES = 20
 
@@ -44,26 +44,23 @@ NO_HISTORY = "there is no history; start fsxds with --state DIR"
 
 
 class KeptHistory(Protocol):
-    """The snapshots that were served. It blocks; StateError if it cannot be read."""
+    """The served snapshots. It blocks; StateError if it cannot be read."""
 
     @property
     def path(self) -> Path:
-        """The directory in which it is."""
+        """The directory of the history."""
 
     def entries(self) -> Sequence[KeptSnapshot]:
         """Return the history of all layers, the newest first."""
 
     def snapshot(self, layers: Layers, number: int, near: Snapshot | None = None) -> Snapshot | None:
-        """Return the snapshot with a number, sharing what it has in common with `near`; None if there is none."""
+        """Return a numbered snapshot, sharing content with `near`; None if there is none."""
 
 
 class RolloutOperator:
-    """Looks at all rollouts, and decides about them: a `RolloutControl`.
+    """Shows and changes all rollouts: a `RolloutControl`.
 
-    Args:
-        publisher: has the rollouts.
-        views: returns each name of a view with layers that it has.
-        kept: what was served; None without `--state`.
+    `views` returns each view name with its layers; `kept` is None without `--state`.
     """
 
     def __init__(
@@ -75,15 +72,15 @@ class RolloutOperator:
 
     @property
     def state_directory(self) -> Path | None:
-        """Where the history is; None without `--state`."""
+        """The directory of the history; None without `--state`."""
         return None if self._kept is None else self._kept.path
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return each name of a view with layers that it has."""
+        """Return each view name with its layers."""
         return self._views()
 
     def status(self) -> Sequence[ChannelReport]:
-        """Return what becomes of each channel."""
+        """Return a report on each channel."""
         names: dict[Layers, list[str]] = {}
         for name, layers in self._views():
             names.setdefault(layers, []).append(name)
@@ -93,38 +90,38 @@ class RolloutOperator:
         ]
 
     async def channels(self) -> Sequence[ChannelReport]:
-        """Return what becomes of each channel."""
+        """Return a report on each channel."""
         return self.status()
 
     async def decide(self, decision: OperatorDecision) -> int:
-        """Do what an operator decides."""
+        """Carry out an operator's decision."""
         return await carry_out(decision, self)
 
     def layers_of_node(self, node_id: str) -> Layers | None:
-        """Return the layers that a connected client with this node id has; None where there is none."""
+        """Return the layers of a connected client with this node id, if any."""
         for key, rollout in self._publisher.rollouts.items():
             if any(client.node.id == node_id for client in rollout.channel.known):
                 return key.layers
         return None
 
     def approve(self, approval_id: str) -> int:
-        """Let a removal go on that waits for approval under an id; return in how many channels."""
+        """Let a removal proceed under its approval id; return in how many channels."""
         return self._decide(None, lambda rollout: rollout.target.approve(approval_id, rollout.base))
 
     def promote(self) -> int:
-        """Let the others follow the canary now; return in how many channels."""
+        """Let other nodes follow the canary now; return in how many channels."""
         return self._publisher.promote()
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of resources of a name, or all, to all nodes again; return how many."""
+        """Offer rejected versions of a name, or all, to all nodes again; return how many."""
         return self._publisher.retry(name)
 
     def abort(self, layers: frozenset[Layers] | None) -> int:
-        """Take back the rollouts that go on; None means in all. Return in how many channels."""
+        """Take back current rollouts in these layers, None for all; return in how many channels."""
         return self._decide(layers, self._abort)
 
     def resume(self, layers: frozenset[Layers] | None) -> int:
-        """Follow the tree again after `rollback`; None means in all. Return in how many channels."""
+        """Follow the tree again after `rollback` in these layers, None for all; return in how many channels."""
         return self._decide(layers, lambda rollout: rollout.target.resume(rollout.base, self._publisher.holding_rules))
 
     async def history(self) -> Sequence[KeptSnapshot]:
@@ -136,12 +133,12 @@ class RolloutOperator:
         return ()
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return what the nodes with these layers are served, those that are no canaries; None where there is nothing."""
+        """Return the served snapshot of these layers, except canaries', or None."""
         rollout = self._publisher.rollouts.get(ChannelKey(layers))
         return None if rollout is None else rollout.channel.store.current
 
     def outlines(self) -> tuple[HoldingRules, Sequence[ServedOutline]]:
-        """Return what each view is served, those that are no canaries, and by which rules changes of it are held."""
+        """Return each view's served outline, and the rules of holding."""
         mains = {key: one for key, one in self._publisher.rollouts.items() if key == ChannelKey(key.layers)}
         return self._publisher.holding_rules, [
             ServedOutline.of(key.layers, base, one.target.holds, has_upstreams=bool(base.upstreams))
@@ -150,17 +147,17 @@ class RolloutOperator:
         ]
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the history, and of which nodes it is. Raises ProtocolError where there is none."""
+        """Return a snapshot of the history with its layers. ProtocolError if it is missing."""
         served = {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
         return await self._read(partial(_kept, number, served))
 
     async def rollback(self, number: int) -> int:
-        """Serve a snapshot of the history in place of what differs from it in the tree; return in how many channels."""
+        """Serve a snapshot of the history; return in how many channels."""
         layers, snapshot = await self.kept(number)
         return self.roll_back({layers: snapshot})
 
     async def rollback_all(self, time_s: float) -> int:
-        """Serve in each view what was served there at a time, in seconds since 1970; return in how many channels."""
+        """Serve each view's snapshot of a time, in seconds since 1970; return in how many channels."""
         views: dict[Layers, Snapshot | None] = {layers: None for _, layers in self._views()}
         views |= {key.layers: rollout.machine.served for key, rollout in self._publisher.rollouts.items()}
         snapshots = await self._read(partial(_kept_at, time_s, views))
@@ -171,15 +168,14 @@ class RolloutOperator:
         return self.roll_back(snapshots)
 
     def roll_back(self, snapshots: Mapping[Layers, Snapshot]) -> int:
-        """Serve these snapshots in views, also to nodes that come later; return in how many channels."""
+        """Serve snapshots in views, also to later nodes; return in how many channels."""
         for layers in snapshots.keys() & {layers for _, layers in self._views()}:
-            # Nobody may follow it: it remembers the rollback for canaries and others that come.
+            # Even without followers, it remembers the rollback for canaries and other newcomers.
             self._publisher.rollout_of(ChannelKey(layers))
             self._publisher.on_kept(layers)
         return sum(self._decide(frozenset((layers,)), partial(_pin, one)) for layers, one in snapshots.items())
 
     def _decide(self, layers: frozenset[Layers] | None, act: Callable[[ChannelRollout], bool]) -> int:
-        """Do something to what channels of some layers, or all, are to serve; return to how many it was done."""
         count = 0
         for key, rollout in self._publisher.rollouts.items():
             if not key.lane and (layers is None or key.layers in layers) and act(rollout):
@@ -197,13 +193,13 @@ class RolloutOperator:
         key = rollout.channel.key
         if not key.is_canary or not self._publisher.has_followers:
             return False
-        # The canary has reached what the others wait for: all of that is taken back.
+        # The canary has reached the change that the others wait for: all of it is taken back.
         others = self._publisher.rollouts.get(ChannelKey(key.layers))
         before = rollout.before if others is None else others.target.tree or others.machine.target
         return before is not None and rollout.target.pin(before, time.time())
 
     async def _read(self, read: Callable[[KeptHistory], Result]) -> Result:
-        """Read from the state directory, in a thread. Raises ProtocolError where there is none, or it cannot be read."""
+        """Read from the state directory, in a thread. ProtocolError if that is impossible."""
         if self._kept is None:
             raise ProtocolError(NO_HISTORY, "FAILED_PRECONDITION")
         try:
@@ -256,7 +252,7 @@ class RolloutOperator:
 
 
 def _kept(number: int, served: Mapping[Layers, Snapshot | None], history: KeptHistory) -> tuple[Layers, Snapshot]:
-    """Return a snapshot of the history, and of which nodes it is: what it shares with what is served is not read. Blocking."""
+    """Content shared with the served snapshot is not read. Blocking."""
     for kept in history.entries():
         if (
             kept.number == number
@@ -267,7 +263,6 @@ def _kept(number: int, served: Mapping[Layers, Snapshot | None], history: KeptHi
 
 
 def _kept_at(time_s: float, served: Mapping[Layers, Snapshot | None], history: KeptHistory) -> dict[Layers, Snapshot]:
-    """Return by layers what was served at a time. Blocking."""
     newest: dict[Layers, KeptSnapshot] = {}
     for kept in history.entries():
         if kept.time_s <= time_s and kept.layers in served:
@@ -285,7 +280,7 @@ def _now_s() -> float:
 
 
 def _client(client: Client) -> ChannelClient:
-    # Those that the machines know are clients of channels.
+    # All clients that the machines know are clients of channels.
     return cast("ChannelClient", client)
 
 

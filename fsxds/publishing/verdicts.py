@@ -1,4 +1,4 @@
-"""What clients reject of what is published: their NACKs, whose votes count, and when versions are offered again."""
+"""Clients' NACKs, their votes, and when versions are offered again."""
 
 from __future__ import annotations
 
@@ -20,21 +20,15 @@ from fsxds.rollout.uses import dependencies_of
 from fsxds.runtime.channels import ChannelClient, ChannelKey, node_key
 from fsxds.settings.rollout_forms import NackLimit
 
-# Clients that have not taken all that they are served.
+# Clients that have not taken everything they are served.
 _UNSETTLED = frozenset((SyncState.NACK, SyncState.STALE))
 
 
 class Verdicts:
-    """Takes the NACKs of clients, and decides about them once in each turn of the event loop.
+    """Takes the NACKs of clients, and decides about them once per turn of the event loop.
 
-    Args:
-        limit: when a version is held back from all nodes; None for never.
-        rollouts: those of all channels; they may become more and fewer.
-        observer: receives what is held back from all nodes.
-
-    Attributes:
-        rejections: which node rejects what.
-        on_decided: receives the nodes about which something else is known, and whether what all nodes are served may differ.
+    `limit` is None to hold no version back from all nodes; `rollouts` is a live mapping. `on_decided` receives the
+    nodes with new decisions, and whether the versions held back from all nodes changed.
     """
 
     def __init__(
@@ -44,25 +38,25 @@ class Verdicts:
         self.on_decided: Callable[[Collection[NodeKey], bool], object] = lambda *_: None
         self._rollouts = rollouts
         self._observer = observer
-        # What was held back from all nodes when it was decided last.
+        # The versions held back from all nodes at the last decision.
         self._held: frozenset[ResourceVersion] = frozenset()
-        # What rejected versions named when they were rejected: with something else, they may be accepted.
+        # The dependencies of rejected versions at their rejection: with other ones, they may be accepted.
         self._dependencies: dict[ResourceVersion, object] = {}
-        # The nodes about which something else is known; None while no decision is due.
+        # The nodes with news; None while no decision is due.
         self._changed: set[NodeKey] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._trees: Collection[Snapshot] = ()
-        # Those that rejecting nodes followed when it was decided last.
+        # The rollouts that rejecting nodes followed at the last decision.
         self._followed: set[ChannelRollout] = set()
 
     def report_restored(self) -> None:
-        """Report what a process before held back from all nodes."""
+        """Report the holds of the previous process."""
         self._held = frozenset(self.rejections.held)
         if self._held:
             self._observer(VersionsHeld(self._held, tuple(self._rejecting(self._held))))
 
     def receive_nack(self, rollout: ChannelRollout, client: ChannelClient, nack: Nack) -> None:
-        """Take the NACK of a client that follows a channel."""
+        """Take a client's NACK."""
         if not nack.versions:
             return
         node = node_key(client)
@@ -72,16 +66,16 @@ class Verdicts:
             nack = replace(nack, versions=rollout.target.suspects(nack.versions, rejected, rollout.base))
         self.rejections.receive_nack(node, client, nack, _now_s())
         for one in {rollout, self._main_of(rollout)}:
-            # What clients have may be what they reject; what was reached before is not.
+            # Clients may reject a version that they have; a version reached before is not rejected.
             one.target.remember(nack.versions, one.base, one.machine.good, rollout.base, rollout.machine.good)
-        # Not those of what is served while canaries are waited for: then it would be forgotten at once.
+        # Not those of the served snapshot while canaries are awaited: they would be forgotten at once.
         if rollout.wanted is not None:
             for version in nack.versions - self._dependencies.keys():
                 self._dependencies[version] = dependencies_of(rollout.wanted, version[0])
         self.decide_soon({node})
 
     def serves_rejected(self, node: NodeKey, rollout: ChannelRollout) -> bool:
-        """Whether a channel serves something that a node is not to be served now."""
+        """Return whether a channel serves a version that is held back from a node."""
         served = rollout.machine.served
         return served is not None and any(has_version(served, one) for one in self.rejections.held_for(node))
 
@@ -96,40 +90,40 @@ class Verdicts:
             self.decide_soon(())
 
     def receive_trees(self, trees: Collection[Snapshot]) -> None:
-        """Take the trees that are to be served: versions that are no more, or name something else now, are forgotten."""
+        """Take the trees to serve; forget versions that are gone or have other dependencies."""
         self._trees = trees
         self._forget_past()
         if self.rejections.nodes and self._timer is None:
-            # A process before knew them.
+            # The previous process knew them.
             self.decide_soon(())
 
     def forget(self, versions: Collection[ResourceVersion]) -> None:
-        """Have versions offered to all nodes again."""
+        """Offer versions to all nodes again."""
         if versions:
             nodes = [node for node, one in self.rejections.nodes.items() if not one.reasons.keys().isdisjoint(versions)]
             self.rejections.forget(versions)
             self.decide_soon(nodes)
 
     def forget_said(self, words: str) -> None:
-        """Have versions offered to all nodes again that a node rejects for a reason with these words."""
+        """Offer versions again that were rejected with these words."""
         nodes = self.rejections.nodes.values()
         self.forget({version for one in nodes for version, (said, _) in one.reasons.items() if words in (said or "")})
 
     def _forget_past(self) -> None:
         if not self._trees:
-            # After a restart nobody knows yet what is to be served.
+            # After a restart the trees are not known yet.
             return
         self.forget([version for version in self.rejections.versions if self._is_past(version)])
 
     def decide_soon(self, nodes: Collection[NodeKey]) -> None:
-        """Judge in the next turn of the event loop; something else may be known about these nodes."""
+        """Decide in the next turn of the event loop, with news of these nodes."""
         if self._changed is None:
             self._changed = set()
             asyncio.get_running_loop().call_soon(self.decide)
         self._changed.update(nodes)
 
     def decide(self) -> None:
-        """Judge now if that is due."""
+        """Decide now, if that is due."""
         if self._changed is None:
             return
         self._forget_past()
@@ -153,11 +147,11 @@ class Verdicts:
         self._timer = None if at_s is None else loop.call_at(at_s, self.decide_soon, ())
         self.on_decided(changed.union(rejections.nodes) if has_changed else changed, has_changed)
         if offered and any(key.is_shared for key in self._rollouts):
-            # The channel that they may share now shows what they need not answer.
+            # The channel that they may share now shows the versions that they need not answer.
             self.decide_soon(())
 
     def _look_at_nodes(self, now_s: float) -> list[NodeKey]:
-        """Note which rejecting nodes are there; return those that took what they rejected before."""
+        """Note the presence of rejecting nodes; return nodes that took a version they rejected before."""
         rejections, accepting = self.rejections, list[NodeKey]()
         clients: defaultdict[NodeKey, list[tuple[ChannelRollout, ChannelClient]]] = defaultdict(list)
         absent: set[NodeKey] = set()
@@ -184,17 +178,16 @@ class Verdicts:
         return accepting
 
     def _is_blocked(self, rollouts: Collection[ChannelRollout], version: ResourceVersion) -> bool:
-        """Whether channels do not serve a version though it is not held back there: something that it names is."""
+        """Return whether no channel serves a version, though not held back, because a dependency is."""
         return bool(rollouts) and not any(self._may_come(version, rollout) for rollout in rollouts)
 
     def _may_come(self, version: ResourceVersion, rollout: ChannelRollout) -> bool:
-        """Whether clients of a channel are served a version, or will be."""
         key, served = rollout.channel.key, rollout.machine.served
         is_final = rollout.leads_to is None and not rollout.is_stale and rollout.has_completed
         if not is_final or served is None:
             return True
         if version in (self.rejections.held if key.held is None else key.held):
-            # A node that was offered it, and found no channel of its own, waits for what others do.
+            # A node that was offered it and found no private channel waits for others.
             return not key.is_shared
         return has_version(served, version)
 
@@ -202,13 +195,13 @@ class Verdicts:
         return (one for one in self.rejections.nodes.values() if not one.reasons.keys().isdisjoint(versions))
 
     def _accepting(self, versions: Collection[ResourceVersion]) -> Mapping[ResourceVersion, Votes]:
-        """Return the nodes that do not reject versions, and were offered them, or are to be.
+        """Return the votes of nodes that do not reject versions and were, or will be, offered them.
 
-        There are none for a version that only those are offered that reject it, and after a restart for any that others may
-        come back for. Who does not answer in time catches up, and does not count.
+        A version that is offered only to nodes that reject it has none; neither has, after a restart, one for which
+        others may come back. A node that does not answer in time catches up, and does not count.
         """
         served, awaited = set[ResourceVersion](), set[ResourceVersion]()
-        # By versions that nodes accept together, these nodes by identity: mostly all of a type, or none.
+        # By sets of versions accepted together, the nodes by identity: mostly all versions of a type, or none.
         groups: defaultdict[frozenset[ResourceVersion], defaultdict[str, set[NodeKey]]]
         groups = defaultdict(lambda: defaultdict(set))
         for key, rollout in self._rollouts.items():
@@ -243,7 +236,6 @@ class Verdicts:
         offered: frozenset[ResourceVersion],
         groups: Mapping[frozenset[ResourceVersion], Mapping[str, set[NodeKey]]],
     ) -> None:
-        """Add the clients of a channel to the groups of versions of a type that they were offered, and do not reject."""
         of_type = frozenset(version for version in offered if version[0][0] == type_url)
         names = frozenset(version[0][1] for version in of_type)
         for client in rollout.channel.clients:
@@ -265,9 +257,9 @@ class Verdicts:
         return self._rollouts.get(ChannelKey(key.layers, key.is_canary), rollout)
 
     def _is_past(self, version: ResourceVersion) -> bool:
-        """Whether a version is not to be served any more, and is not, or names something else than when it was rejected."""
+        """Return whether a version is gone, or has other dependencies than at its rejection."""
         if having := [tree for tree in self._trees if has_version(tree, version)]:
-            # In another view, the same version may name something else.
+            # In another view, the same version may have other dependencies.
             return self._dependencies.get(version) not in (
                 None,
                 *(dependencies_of(tree, version[0]) for tree in having),
@@ -288,7 +280,7 @@ def _is_in_any(snapshots: Iterable[Snapshot | None], version: ResourceVersion) -
 
 
 def has_version(snapshot: Snapshot, version: ResourceVersion) -> bool:
-    """Whether a snapshot has a version of a resource."""
+    """Return whether a snapshot has a version of a resource."""
     (type_url, name), digest = version
     found = snapshot.resources(type_url).get(name)
     return found is not None and found.version == digest

@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Never, Protocol
 
+from fsxds.disk_cache.member_names import MemberNames
 from fsxds.events.event import Event, Level, Observer
 from fsxds.events.file_events import TreeLoaded
 from fsxds.events.process_events import (
@@ -60,7 +61,7 @@ from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
 from fsxds.snapshots.check_protocol import Check
 from fsxds.source.watcher import Settled, watch
-from fsxds.transports.config_sources import AdsConfigSources, PassedRedirects, Rewriting, SnapshotRewriter
+from fsxds.transports.config_sources import rewriting_of
 from fsxds.transports.credentials import Credentials, read_access
 from fsxds.transports.exchange import Exchange
 from fsxds.transports.grpc_streams.discovery import GrpcServices
@@ -172,13 +173,15 @@ class Application:
         self.keeper = self._opened_state(settings)
         # The state directory remembers the manifests that were seen.
         self._seen: SeenManifests = SeenInProcess() if self.keeper is None else self.keeper.seen_manifests
-        self._rewriting = self._rewriting_of(settings)
+        self._members = None if self.keeper else MemberNames.of(directory, settings, self.observer)
+        self._rewriting = rewriting_of(settings, self.catalogue, self.observer)
         self.limiter = Limiter(settings)
         self._loading = Latest(LoadingRules.of(settings, self.catalogue, check_of(settings), directory))
         self.upstreams = self._upstreams_of(self._loading.current)
         self.member = self._member_of(settings)
         with reported_wait("what was served before to be read", self.report_wait):
-            self.publisher = Publisher(self._publish_rules(settings), self._receive, self.keeper, self._rewriting)
+            keeper = self.keeper or self._members
+            self.publisher = Publisher(self._publish_rules(settings), self._receive, keeper, self._rewriting)
         self.reload = Reload(self.member.targets(self.publisher), self._receive, self.upstreams.receive_loaded)
         self.views = self.member.views(self.reload)
         self.channels = NodeChannels(self.publisher, self.views, self._node_rules(settings), self.upstreams.asked)
@@ -204,12 +207,6 @@ class Application:
         from fsxds.history.state_writer import StateWriter  # noqa: PLC0415 - a capability, loaded if it is used
 
         return StateWriter.open(settings.state, self.directory, self.observer)
-
-    def _rewriting_of(self, settings: Settings) -> Rewriting | None:
-        """Return the rewriters of streamed snapshots, or None if there are none."""
-        rewriters: list[SnapshotRewriter] = [AdsConfigSources(self.catalogue)] if settings.ads_config_sources else []
-        rewriters += [PassedRedirects()] if settings.redirects == "client" else []
-        return Rewriting(rewriters, self.observer) if rewriters else None
 
     def _upstreams_of(self, rules: LoadingRules) -> RowSource:
         if not rules_of(self.settings):
@@ -271,6 +268,8 @@ class Application:
             self.start(tasks, "tokens", self.credentials.keep_current)
             if self.keeper is not None:
                 self.start(tasks, "state", self.keeper.keep_written)
+            elif self._members is not None:
+                self.start(tasks, "members", self._members.keep_written)
             tasks.create_task(self._loading.run_with(self._load))
             if self.directory is None:
                 self._trees.replace(Settled(NOTHING, monotonic()))
@@ -287,7 +286,7 @@ class Application:
         """Wait for the first resource to serve; UsageError if a secret may not be served at the addresses."""
         # A mistake in the tree is waited for, as by a process that listens already.
         self.supervisor.is_starting = False
-        while all(map(is_barren, _loaded_views(self.publisher) or ())):
+        while not (views := _loaded_views(self.publisher)) or (all(map(is_barren, views)) and not self._asks_names):
             await self.publisher.published.replaced()
         await self.reject_exposed_secrets({each.name: each.address_of(self.settings) for each in TRANSPORTS})
         self.supervisor.is_starting = True
@@ -390,9 +389,13 @@ class Application:
         views, is_mirrored = _loaded_views(self.publisher), not self._waits_for_mirror()
         return unready_reason(views, is_mirrored=is_mirrored, lost=lost, answers=self._first_answers())
 
+    @property
+    def _asks_names(self) -> bool:
+        return self.member.asks_names or self.settings.upstream_names == "asked"
+
     def _first_answers(self) -> FirstAnswers:
         is_over = monotonic() - self.started_s >= self.upstreams.answered_within_s
-        return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over)
+        return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over, has_unasked=self.member.asks_names)
 
     def waits_for(self) -> str:
         """Return the condition that the first snapshot or mirrored files wait for; empty when they exist."""
@@ -488,6 +491,7 @@ class Application:
         """Serve streams at an address."""
         exchange = Exchange.of_streams(self.clients_channels, self.limiter, self.credentials.access)
         shared = StreamContext(exchange, self.observer, self.clients, self.upstreams.relays)
+        shared.forgets_members = self.keeper is None and self._members is None
         more = tuple(call for one in self.services for call in one.calls)
         services = GrpcServices(shared, more, unready=self.readiness.reason)
         security = self.security.grpc(address, self.settings)

@@ -97,7 +97,7 @@ class FirstAnswers:
         silent: upstreams that never answered this process or an earlier one, though a subscription was sent.
         count: the number of upstreams.
         is_over: the start no longer waits for them.
-        has_unasked: a connected upstream has no subscription yet: it answers when clients ask.
+        has_unasked: an upstream, or another server of the fleet, has no subscription yet: it answers when clients ask.
     """
 
     silent: tuple[UpstreamStatus, ...] = ()
@@ -106,11 +106,11 @@ class FirstAnswers:
     has_unasked: bool = False
 
     @classmethod
-    def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool) -> Self:
+    def of(cls, statuses: Collection[UpstreamStatus], *, is_over: bool, has_unasked: bool = False) -> Self:
         """Return the awaited answers, given the states of upstreams."""
         unheard = [each for each in statuses if each.last_update_s is None]
         silent = tuple(each for each in unheard if each.state != "connected" or each.pending)
-        return cls(silent, len(statuses), is_over, has_unasked=len(silent) < len(unheard))
+        return cls(silent, len(statuses), is_over, has_unasked=has_unasked or len(silent) < len(unheard))
 
     def __str__(self) -> str:
         named = [f"{each.name} ({each.trouble})" if each.trouble else each.name for each in self.silent]

@@ -31,7 +31,6 @@ from fsxds.fleet.key_values import MemoryKeyValues
 from fsxds.fleet.unix_engine import served
 from fsxds.model.errors import FsxdsError, UsageError
 from fsxds.observe.log import Log, open_log
-from fsxds.runtime.row_source import rules_of
 from fsxds.runtime.supervisor import STOP_WITHIN_S
 from fsxds.server.app import Application
 from fsxds.server.event_loop import run
@@ -136,8 +135,6 @@ async def shared(
 
 
 def _reject_unshared(settings: Settings) -> None:
-    if settings.upstream_names == "asked" and rules_of(settings):
-        raise UsageError("--workers: upstreams are asked for all names; leave --upstream-names asked out")
     if settings.redirects == "client":
         raise UsageError("--workers: redirects are followed here; remove redirects: client from the settings")
 

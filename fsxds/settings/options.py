@@ -456,7 +456,7 @@ class Settings(ListenerSettings):
         CHECKS,
         ("check", "import"),
         "Validate with a real Envoy, this one or that of --envoy, and fail if there is none; by default one is used if it is "
-        "found. `--no-envoy`: never.",
+        "found. `--no-envoy`: never, except once for its features.",
     )
     check_severity: str = option(
         one_of(*(severity.value for severity in Severity)),

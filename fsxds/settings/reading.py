@@ -105,11 +105,20 @@ def _read_variable(row: Option, text: str) -> object:
 
 
 def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
+    return _user_dir(environment, "XDG_CACHE_HOME", ".cache")
+
+
+def user_state_dir(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where a user's programs keep what is to survive them, by the XDG specification; None for one without a home."""
+    return _user_dir(environment, "XDG_STATE_HOME", ".local/state")
+
+
+def _user_dir(environment: Mapping[str, str], variable: str, default: str) -> Path | None:
     """Return the directory of the XDG specification, None for a user without a home."""
-    if cache := environment.get("XDG_CACHE_HOME"):
-        return Path(cache) / "fsxds"
+    if directory := environment.get(variable):
+        return Path(directory) / "fsxds"
     home = environment.get("HOME")
-    return Path(home) / ".cache" / "fsxds" if home else None
+    return Path(home) / default / "fsxds" if home else None
 
 
 def settings_schema() -> Schema:

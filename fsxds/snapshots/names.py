@@ -72,6 +72,8 @@ def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
 
 def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
     """Return the name of the `Resource` around a listener, else one made of its address; empty if it has no address."""
+    if not wrapper_name and listener.WhichOneof("listener_specifier") == "internal_listener":
+        return "unnamed-internal"
     if wrapper_name or not listener.HasField("address"):
         return wrapper_name
     chosen = listener.address.WhichOneof("address")

@@ -6,7 +6,7 @@ the served resource of a name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import compress, count
 from operator import is_not
@@ -47,10 +47,22 @@ class FileRecord:
     @property
     def sound(self) -> tuple[Resource, ...]:
         """The resources of the present content that contain no error, without redirects."""
-        wrong = [one.pointer for one in self.problems if one.severity is Severity.ERROR]
-        resources = self.parsed.resources if self.parsed else ()
-        places = ((one, _place_of(one.origin.field_path)) for one in resources if not one.redirect)
-        return tuple(one for one, place in places if not any(_is_within(pointer, place) for pointer in wrong))
+        return tuple(resource for resource, errors in self._errors_by_resource() if not errors)
+
+    def doubted(self, rules: Container[str]) -> Iterator[tuple[Resource, tuple[Problem, ...]]]:
+        """Yield each resource with errors, if all of them are of these rules and about its own content, with its errors."""
+        own = self.parsed.problems if self.parsed else ()
+        for resource, errors in self._errors_by_resource():
+            if errors and all(one.rule in rules and one in own for one in errors):
+                yield resource, errors
+
+    def _errors_by_resource(self) -> Iterator[tuple[Resource, tuple[Problem, ...]]]:
+        """Yield the resources of the present content with the errors in each, without redirects."""
+        wrong = [one for one in self.problems if one.severity is Severity.ERROR]
+        for resource in self.parsed.resources if self.parsed else ():
+            if not resource.redirect:
+                place = _place_of(resource.origin.field_path)
+                yield resource, tuple(one for one in wrong if _is_within(one.pointer, place))
 
 
 def _place_of(field_path: FieldPath) -> str:

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from fsxds.api.catalogue import Catalogue
 from fsxds.api.fields import ANY, SPECIAL_JSON, is_map, map_parts
 from fsxds.lint.extensions import extension_facts
-from fsxds.lint.matchers import CONTEXTS
+from fsxds.lint.matchers import ACTIONS
 from fsxds.model.resource_types import BY_MESSAGE_TYPE
 from fsxds.snapshots.references import TYPED_STRUCTS
 from fsxds.source.envoy_api import packaged_features
@@ -29,11 +29,7 @@ _EVERY_INPUT = (
     "envoy.matching.transport_socket.input envoy.matching.generic_proxy_request_input.input"
 )
 _EVERY_TEST = "envoy.matching.input_matchers envoy.matching.http.custom_matchers envoy.matching.network.custom_matchers"
-_EVERY_ACTION = " ".join(
-    ("envoy.matching.action envoy.http.custom_response", *sorted({
-        action for contexts in CONTEXTS.values() for context in contexts for action in context.actions
-    }))
-)  # fmt: skip
+_EVERY_ACTION = " ".join(("envoy.matching.action envoy.http.custom_response", *sorted(ACTIONS)))
 _XDS_MATCHER, _OLD_MATCHER = "xds.type.matcher.v3.Matcher", "envoy.config.common.matcher.v3.Matcher"
 _ROUTE, _CLUSTER = "envoy.config.route.v3", "envoy.config.cluster.v3.Cluster"
 

@@ -29,6 +29,7 @@ from fsxds.model.resources import Resource, Rows, Snapshot, TypeChange, version_
 from fsxds.model.values import TypeUrl
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.supervisor import Attempts
+from fsxds.settings.options import Settings
 
 CDS, EDS, RDS, SDS, SRDS, ECDS = (BY_SHORT_NAME[name].type_url for name in ("cds", "eds", "rds", "sds", "srds", "ecds"))
 WITH_CONFIG_SOURCES = tuple(row.type_url for row in RESOURCE_TYPES if row.holds_config_sources)
@@ -313,3 +314,10 @@ def _with_locator(resource: Resource) -> Resource:
     fill_locator(message, Locator.parse(resource.redirect))
     body = message.SerializeToString(deterministic=True)
     return replace(resource, body=body, version=version_of_body(resource.type_url, body))
+
+
+def rewriting_of(settings: Settings, catalogue: Catalogue, observer: Observer) -> Rewriting | None:
+    """Return what makes something else for streams; None if they are served the same."""
+    rewriters: list[SnapshotRewriter] = [AdsConfigSources(catalogue)] if settings.ads_config_sources else []
+    rewriters += [PassedRedirects()] if settings.redirects == "client" else []
+    return Rewriting(rewriters, observer) if rewriters else None

@@ -14,12 +14,12 @@ from fsxds.model.resource_types import BY_TYPE_URL
 from fsxds.model.resources import Key
 from fsxds.model.values import TypeUrl
 from fsxds.protocol.subscription import WILDCARD
+from fsxds.runtime.asked_names import AskedNames
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.redirects import Followed
 from fsxds.snapshots.resolution import Resolved
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamScope
 from fsxds.snapshots.upstream_rows import MergedView, Shadowed, Shadowing, shadowing_of
-from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.subscriptions import targets_of_locator
 from fsxds.upstream.upstream import Upstream
 

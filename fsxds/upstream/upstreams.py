@@ -21,13 +21,13 @@ from fsxds.model.tree_trust import SeenManifests, TrustedSigners
 from fsxds.model.values import OfferedManifest
 from fsxds.protocol.messages import OwnStatus
 from fsxds.rollout import RejectingNode, ResourceVersion
+from fsxds.runtime.asked_names import AskedNames
 from fsxds.runtime.row_source import RowSource, UpstreamKeeper, UpstreamStatus, rules_of
 from fsxds.runtime.supervisor import Supervisor
 from fsxds.settings.options import Settings
 from fsxds.snapshots.check_protocol import Check
 from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.upstream_content import Elsewhere, UpstreamContent
-from fsxds.upstream.asked_names import AskedNames
 from fsxds.upstream.intake import LinkContext
 from fsxds.upstream.late_nacks import LateNacks
 from fsxds.upstream.link import Link

@@ -22,6 +22,8 @@ LARGEST = 3.4028234663852886e38
         ("StringValue", "1.0", "1.0"),
         ("BytesValue", "A-_=", "A+8="),
         ("BytesValue", "AAA", "AAA="),
+        ("BytesValue", SpelledFloat("1e3", 1000.0), "1e0="),
+        ("BytesValue", SpelledFloat("08", 8.0), "0w=="),
         ("Int32Value", "-2147483648", -2147483648),
         ("Int64Value", "9223372036854775807", "9223372036854775807"),
         ("UInt64Value", 2**64 - 1, "18446744073709551615"),

@@ -203,6 +203,41 @@ def errors_in(out: str) -> list[str]:
     return [f"{line.partition(':')[0]} {line.partition('error[')[2].partition(']')[0]}" for line in lines]
 
 
+ROUTES = """\
+- name: %s
+  virtual_hosts:
+  - {name: v, domains: [%s], routes: [{match: {safe_regex: {regex: "x{99}"}}, direct_response: {status: 200}}]}
+"""
+
+
+def test_an_envoy_that_accepts_a_resource_overrules_what_predicts_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An expression that is too large for Envoy's default is a note for an Envoy that takes it; all other errors stay."""
+    envoy, runtime = tmp_path / "envoy", "{name: runtime, static_layer: {re2.max_program_size.error_level: 9999}}"
+    envoy.write_text(
+        f"#!/bin/sh\nexec '{find_envoy()}' \"$@\" --config-yaml 'layered_runtime: {{layers: [{runtime}]}}'\n"
+    )
+    envoy.chmod(0o755)
+    duplicate = (ROUTES % ("keys", "b.example")).replace("{status: 200}", "{status: 200, status: 201}")
+    tree = write_tree(
+        tmp_path, rds=ROUTES % ("large", "a.example") + ROUTES % ("twice", "c.example, c.example") + duplicate
+    )
+    monkeypatch.chdir(tree)
+
+    assert 1 == main(["check", ".", "--with-envoy", str(envoy)])
+    accepting = capfd.readouterr().out
+    assert 1 == main(["check", ".", "--with-envoy"])
+    refusing = capfd.readouterr().out
+    assert 1 == main(["check", ".", "--with-envoy", str(envoy), "--rules", "large-regex=error"])
+    assert errors_in(refusing) == errors_in(capfd.readouterr().out)
+    assert accepting.count("note[large-regex]") == 1
+    assert "; but the real Envoy that was asked accepts the resource" in accepting
+    kept = ["rds.yaml duplicate-domain", "rds.yaml duplicate-key", "rds.yaml large-regex", "rds.yaml large-regex"]
+    assert sorted(errors_in(accepting)) == kept
+    assert sorted(errors_in(refusing)) == sorted([*kept, "rds.yaml large-regex"])
+
+
 def test_a_real_envoy_is_asked_about_what_is_sound_in_a_broken_file(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +294,22 @@ def test_a_tree_that_envoy_takes_is_asked_about_once(tmp_path: Path) -> None:
         counts.append(len(asked.read_text().splitlines()))
 
     assert [1, 1, 2] == counts
+
+
+def test_another_envoy_is_asked_for_its_features_even_with_no_envoy(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`--no-envoy` judges by the commands that the given Envoy has, also if it is another build than the packaged one."""
+    other = tmp_path / "envoy"
+    other.write_bytes(Path(find_envoy()).read_bytes().replace(b"\x001.40.0\x00", b"\x001.39.0\x00") + b"other")
+    other.chmod(0o755)
+    log = '{name: log, typed_config: {"@type": type.googleapis.com/%s, log_format: {text_format_source: {inline_string: "%%NOPE%%"}}}}'
+    log %= "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog"
+    listener = LISTENER_WITH_BAD_LUA.replace("  filter_chains:", f"  access_log: [{log}]\n  filter_chains:")
+    tree = write_tree(tmp_path, lds=listener)
+
+    assert 1 == main(["check", str(tree), "--no-envoy", "--envoy", str(other), "--cache-dir", str(tmp_path)])
+    assert "error[wrong-format-string]" in capfd.readouterr().out
 
 
 def test_an_envoy_that_cannot_be_run_is_not_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,7 @@ def test_places_in_both(tmp_path: Path, capfd: pytest.CaptureFixture[str], monke
     assert {
         ("envoy.yaml", 6, "slow-refresh", "warning"),
         ("envoy.yaml", 6, "short-request-timeout", "warning"),
-        ("xds/cds.yaml", 5, "wrong-config-source", "error"),
+        ("xds/cds.yaml", 5, "short-refresh-delay", "error"),
     } <= rows
 
 

@@ -208,7 +208,7 @@ async def test_answers_that_are_none(answer: web.Response, words: str, is_final:
     """What another server says is told, and whether to ask again is worth it."""
 
     async def reply(_: web.Request) -> web.Response:
-        return answer
+        return web.Response(status=answer.status, body=answer.body)
 
     async with answering(reply) as address, client_of(address) as client:
         with pytest.raises(ConnectionLostError, match=words) as caught:
@@ -375,4 +375,36 @@ async def test_json_that_is_no_response(body: str) -> None:
 
     async with answering(reply) as address, client_of(address) as client:
         with pytest.raises(ConnectionLostError, match="no DiscoveryResponse in JSON"):
+            await client.next()
+
+
+@pytest.mark.parametrize("status", [403, 404, 405, 501])
+async def test_a_server_of_files_is_read_by_get(status: int) -> None:
+    """A server that takes no POST is asked for the list of the type and its members, again and again without POST."""
+    asked = []
+    files = {"/envoy.config.cluster.v3.Cluster/index.json": [{"name": "/envoy.config.cluster.v3.Cluster/a"}]}
+
+    async def reply(request: web.Request) -> web.Response:
+        asked.append(f"{request.method} {request.path}")
+        if request.method == "POST":
+            return web.Response(status=status)
+        return web.json_response(files.get(request.path, {"name": "a", "alt_stat_name": str(len(asked))}))
+
+    async with answering(reply) as address, client_of(address) as client:
+        client.token = "secret"
+        first, second = await client.next(), await client.next()
+
+    assert (["a"], ["a"]) == (list(first.resources), list(second.resources))
+    assert first.version != second.version
+    assert [1, 2] == [sum(each.startswith("POST") for each in asked), sum(each.endswith(".json") for each in asked)]
+
+
+async def test_a_server_that_takes_no_get_either() -> None:
+    """What it says of the POST counts: it may be a server of polls that denies this client."""
+
+    async def reply(request: web.Request) -> web.Response:
+        return web.json_response({"message": f"no {request.method} for you"}, status=403)
+
+    async with answering(reply) as address, client_of(address) as client:
+        with pytest.raises(ConnectionLostError, match="status 403: no POST for you"):
             await client.next()

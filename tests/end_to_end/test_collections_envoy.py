@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.end_to_end.test_grpc_resolver import api_listener, call_until, located
+from tests.end_to_end.test_removed_members import until_written
 from tests.support.grpc_envoy import DELTA, DELTA_ADS, SOTW, SOTW_ADS, VARIANTS, Fleet, StreamingEnvoy, Variant
 from tests.support.resources import cluster_route, direct_route, eds_cluster, endpoints, http_listener, static_cluster
 from tests.support.server import Server
@@ -117,15 +118,21 @@ def test_what_is_removed_while_the_stream_is_down_is_removed(tmp_path: Path) -> 
         envoy.until_clusters(name("b"), name("c"))
 
 
-def test_what_is_removed_while_the_server_is_down_is_removed(tmp_path: Path) -> None:
-    """With `--state` that holds over a restart too, to all that come back, one after another."""
-    fleet = Fleet(tmp_path, DELTA_ADS, "--state", str(tmp_path / "state"))
+@pytest.mark.parametrize("has_state", [True, False], ids=["state", "names-alone"])
+def test_what_is_removed_while_the_server_is_down_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_state: bool
+) -> None:
+    """That holds over a restart too, to all that come back, one after another; without `--state` by the names alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    fleet = Fleet(tmp_path, DELTA_ADS, *(["--state", str(tmp_path / "state")] if has_state else []))
     fleet.write("cds.yaml", static_cluster(name("a")), static_cluster(name("b")))
     with fleet.server() as server:
         address = str(server.ready["grpc"])
         with envoy_of(fleet, server, clusters=CLUSTERS) as first, envoy_of(fleet, server, clusters=CLUSTERS) as second:
             for envoy in (first, second):
                 envoy.until_clusters(name("a"), name("b"))
+            if not has_state:
+                until_written(server, tmp_path / "home", "ab")
             server.kill()
             fleet.write("cds.yaml", static_cluster(name("b")))
             with fleet.server(address) as again:
@@ -348,8 +355,10 @@ def test_the_page(tmp_path: Path) -> None:
             assert envoy.rejections() == {}
 
 
-def test_without_state_a_warning_says_what_is_lost(tmp_path: Path) -> None:
+def test_without_state_and_home_a_warning_says_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, when somebody asks for a collection that has members."""
+    for variable in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(variable)
     fleet = Fleet(tmp_path, DELTA_ADS)
     fleet.write("cds.yaml", static_cluster(name("a")))
     with fleet.server() as server:

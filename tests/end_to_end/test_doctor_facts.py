@@ -52,7 +52,7 @@ ADS = {"resource_api_version": "V3", "ads": {}}
 
 # Each ends Envoy at its start.
 FATAL: dict[str, tuple[str, Callable[[Any], object], str]] = {
-    "crash": ("wrong-config-source", lambda value: cds_of(value).update(refresh_delay="0.0001s"), "backtrace"),
+    "crash": ("short-refresh-delay", lambda value: cds_of(value).update(refresh_delay="0.0001s"), "backtrace"),
     "no delay": ("wrong-config-source", lambda value: cds_of(value).pop("refresh_delay"), "refresh_delay is required"),
     "two names": (
         "wrong-config-source",

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -349,6 +350,30 @@ def test_an_upstream_is_published_and_rolled_back(etcd, tmp_path) -> None:
 
             assert run_fsxds(["rollback", "1", "--admin", relay.admin]).returncode == 0
             await_names(follower, "a")
+
+
+def test_an_upstream_is_asked_for_the_names_of_all_servers(etcd, tmp_path) -> None:
+    """A server without an upstream serves what its clients ask for, and knows which names exist nowhere."""
+    tree = write(tmp_path / "tree", "a", "b")
+    (tmp_path / "0").mkdir()
+    asked = ("--upstream-names", "asked")
+    with Server(tree, tmp_path / "0") as upstream:
+        relay = server_of(tmp_path / "1", etcd, None, "--upstream", upstream.ready["grpc"], *asked)
+        with relay, server_of(tmp_path / "2", etcd, None, *asked) as follower:
+            assert status_of(follower, "b") == 200
+            assert status_of(relay, "b") == 200
+            assert status_of(follower, "gone") == 404
+            await_names(follower, "a", "b")
+
+
+def status_of(server: Server, cluster: str) -> int:
+    """Return the status of a GET of a cluster that waits for it."""
+    place = f"http://{server.ready['http']}/envoy.config.cluster.v3.Cluster/{cluster}?wait=20s"
+    try:
+        with urllib.request.urlopen(place, timeout=PATIENCE_S) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def test_a_rollback_at_any_server_survives_the_publisher(etcd, tmp_path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,22 @@ def test_heartbeats_keep_and_silence_ends(fleet: Fleet) -> None:
         envoy.until_clusters()
         envoy.until(lambda: envoy.listener_names() == set(), "the listener's end")
         assert envoy.returncode is None
+
+
+def test_a_pause_longer_than_a_time_to_live_is_no_fault(fleet: Fleet) -> None:
+    """An Envoy gets everything again from a server that was paused while it expired, and rejects nothing of it."""
+    with fleet.server() as server, StreamingEnvoy(bootstrap(fleet, server, *FEATURES)) as envoy:
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            envoy.until_clusters()
+            envoy.until(lambda: envoy.listener_names() == set(), "the listener's end")
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        envoy.until_clusters("a", "web")
+        envoy.until(lambda: envoy.ask("front").body == "one", "the listener")
+
+        assert envoy.endpoints("web") == {"127.0.0.1:9"}
+        assert envoy.rejections() == {}
 
 
 def test_who_announces_nothing_is_not_told(fleet: Fleet) -> None:

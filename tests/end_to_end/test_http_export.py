@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -14,8 +15,13 @@ import pytest
 
 from fsxds.cli.main import main
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
+from fsxds.model.values import Severity
+from fsxds.settings.reading import read_settings
+from fsxds.testing import serve
+from fsxds.testing.server import SETTLE_S
 from tests.support.dockerfile import TOP
 from tests.support.nginx import MISSING, NGINX, Nginx, running_nginx
+from tests.support.resources import http_listener
 from tests.support.server import Server
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
@@ -126,3 +132,32 @@ def test_nginx_answers_as_a_server_of_files_should(files: Nginx, tmp_path: Path)
         "index.json",
         ".fsxds",
     }
+
+
+def test_a_relay_follows_an_export(files: Nginx, tmp_path: Path) -> None:
+    """An exported directory behind nginx is an upstream: its resources come, change and go with each export."""
+    tree, public = tmp_path / "tree", tmp_path / "public"
+    tree.mkdir()
+    (tree / "cds.yaml").write_text(PLAIN)
+    (tree / "lds.yaml").write_text(http_listener("front", 10000, "main"))
+    (tree / "rds.yaml").write_text("[{name: main}]")
+    (tmp_path / "fsxds.yaml").write_text("authority: example.com")
+
+    def export() -> None:
+        options = ["--settings", str(tmp_path / "fsxds.yaml"), "--url", "https://cdn.example.com"]
+        assert main(["export", str(tree), str(public), *options]) == 0
+
+    export()
+    settings = replace(read_settings({}), settle_s=SETTLE_S, linger_s=0, max_removal=1.0)
+    with serve(upstream=files.url, settings=settings) as relay:
+        relay.wait_for(lambda: len(relay.names("cds")) == PLAIN.count("name:") and relay.names("rds") == ("main",))
+        assert "xdstp://example.com/envoy.config.cluster.v3.Cluster/both?x=1&y=%20%C3%A4" in relay.names("cds")
+
+        before = relay.versions["cds"]
+        (tree / "cds.yaml").write_text("[{name: web, connect_timeout: 3s}, {name: new}]")
+        for path in ("lds.yaml", "rds.yaml"):
+            (tree / path).write_text("resources: []")
+        export()
+        relay.wait_for(lambda: [relay.names(each) for each in ("cds", "lds", "rds")] == [("new", "web"), (), ()])
+        assert relay.versions["cds"] != before
+        assert not [problem for problem in relay.problems if problem.severity is Severity.ERROR]

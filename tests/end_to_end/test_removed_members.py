@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,55 @@ def test_removed_members_survive_a_kill(tmp_path: Path) -> None:
             assert not server.log_events("members_not_kept")
 
 
-def test_without_a_state_directory_it_is_said_once(tmp_path: Path) -> None:
+def until_written(server: Server, directory: Path, names: str) -> None:
+    """Wait until the names of these members are in the user's state directory, and of no others."""
+
+    def written() -> set[str]:
+        texts = [path.read_text() for path in directory.glob("fsxds/members/*.json")]
+        return {name[-1] for text in texts for _, groups in json.loads(text) for _, group in groups for name in group}
+
+    server.wait(lambda: written() == set(names), f"the names {names}")
+
+
+def test_names_of_members_are_kept_without_a_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was removed before the process was killed, and while none was there, is told who connects to the next ones."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    write(tmp_path / "tree", "abc")
+    with started(tmp_path) as server:
+        assert connected(server) == (set("abc"), set())
+        until_written(server, tmp_path / "home", "abc")
+        write(tmp_path / "tree", "ad")
+        until_sent(server, "ad")
+        until_written(server, tmp_path / "home", "abcd")
+        server.kill()
+    write(tmp_path / "tree", "a")
+    for _ in range(2):
+        with started(tmp_path) as server:
+            assert connected(server) == ({"a"}, set("bcd"))
+            assert not server.log_events("members_not_kept")
+    write(tmp_path / "other" / "tree", "a")
+    with started(tmp_path / "other") as server:
+        assert connected(server) == ({"a"}, set())
+
+
+def test_a_home_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of members are lost with the process, and the log says so; without collections there is nothing to say."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("no directory")
+    write(tmp_path / "tree", "a")
+    with started(tmp_path) as server:
+        server.wait(lambda: server.log_events("members_not_written"), "the line")
+        assert "give --state DIR" in str(server.log_events("members_not_written")[0]["message"])
+    write_file(tmp_path / "other" / "tree" / "cds.yaml", "[{name: a, type: STATIC}]")
+    with started(tmp_path / "other") as server:
+        server.stop()
+        assert not server.log_events("members_not_written")
+
+
+def test_without_any_place_it_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first client that gets members makes the log say what a restart forgets, and no other one does."""
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.delenv("HOME")
     write(tmp_path / "tree", "a")
     with started(tmp_path) as server:
         connected(server, f"{CLUSTER}/none/*")

@@ -155,7 +155,6 @@ def test_workers_end_with_the_first_process(server, number) -> None:
     [
         (["--http", "unix:{folder}/socket"], "cannot be shared by --workers; use HOST:PORT"),
         (["--http", "{taken}"], "is taken"),
-        (["--upstream", "127.0.0.1:1", "--upstream-names", "asked"], "leave --upstream-names asked out"),
         (file_flags(redirects="client"), "remove redirects: client from the settings"),
     ],
 )
@@ -168,3 +167,29 @@ def test_what_processes_cannot_share_is_named(options, words, tmp_path) -> None:
         ends = run_fsxds(["serve", str(tree), "--workers", "2", "--grpc", "off", "--admin", "off", *written])
     assert ends.returncode == 2
     assert words in ends.stderr
+
+
+def test_workers_have_upstreams_asked_for_names(tmp_path) -> None:
+    """Whichever process a client comes to: the first one asks for the names of all."""
+    upstream_folder, folder = tmp_path / "upstream", tmp_path / "relay"
+    upstream_folder.mkdir()
+    folder.mkdir()
+    with Server(write(tmp_path / "tree", *map(str, range(20))), upstream_folder) as upstream:
+        options = ("--upstream", upstream.ready["grpc"], "--upstream-names", "asked", "--log-level", "debug")
+        with Server(None, folder, "--workers", "2", "--admin", ANY_PORT, *options) as relay:
+            await_worker(relay, 1)
+            for number in range(20):
+                assert polled(relay, str(number)) == [str(number)]
+            workers = {line.get("worker", 1) for line in relay.log_events("response_sent")}
+            assert workers == {1, 2}
+
+
+def polled(server: Server, name: str) -> list[str]:
+    """Return the clusters that a server answers a poll for one name with, on a connection of its own."""
+    request = urllib.request.Request(
+        f"http://{server.ready['http']}/v3/discovery:clusters",
+        json.dumps({"node": {"id": name}, "resource_names": [name]}).encode(),
+        {"content-type": "application/json", "x-envoy-expected-rq-timeout-ms": "20000"},
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        return [row["name"] for row in json.load(response)["resources"]]

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fsxds.api.catalogue import Catalogue
 from fsxds.envoy.envoy_bootstrap import BootstrapRequest, mirror_bootstrap
-from fsxds.envoy.validate import ValidationOptions, rejections_of, validate_resources
+from fsxds.envoy.validate import ValidationOptions, accepted_of, rejections_of, validate_resources
 from fsxds.model.errors import UsageError
 from fsxds.model.resource_types import BY_SHORT_NAME, RESOURCE_TYPES
 from fsxds.model.resources import Resource, Rows, Snapshot
@@ -392,6 +392,16 @@ def test_an_envoy_that_ends_without_a_reason_is_asked_again(catalogue: Catalogue
     script.write_text("#!/bin/sh\necho info main begins\nexit 1\n")
     (rejection,) = rejections_of(named, ValidationOptions(script, catalogue))
     assert rejection.reason == "Envoy ends, and does not say why"
+
+
+def test_what_envoy_is_not_shown_is_not_accepted(catalogue: Catalogue) -> None:
+    """Envoy accepts what it is shown, each resource alone; it is not shown the listener of an application."""
+    listeners = resources_of("lds", "resources:\n- name: api\n  api_listener: {api_listener: {}}\n", catalogue)
+    clusters = resources_of("cds", resources(cluster("good"), cluster("bad", "foo.bar")), catalogue)
+
+    accepted = accepted_of((*listeners, *clusters), ValidationOptions(Path(find_envoy()), catalogue))
+
+    assert [one.name for one in accepted] == ["good"]
 
 
 def test_lua_is_compiled_and_not_run(catalogue: Catalogue, tmp_path: Path) -> None:

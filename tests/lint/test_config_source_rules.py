@@ -55,12 +55,12 @@ def test_a_short_delay_is_told(catalogue: Catalogue) -> None:
     """Below 1 ms Envoy divides by zero, which its validation does not see."""
     case = eds("{api_type: REST, cluster_names: [xds], refresh_delay: 0.0005s}")
 
-    assert {"wrong-config-source"} == rules_found(catalogue, case)
+    assert {"short-refresh-delay"} == rules_found(catalogue, case)
 
 
 def test_sources_that_are_not_read_are_not_judged(catalogue: Catalogue) -> None:
     """The source of the routes of scopes is read only when a scope names its routes."""
-    key = "scope_key_builder: {fragments: [{header_value_extractor: {name: a}}]}"
+    key = "scope_key_builder: {fragments: [{header_value_extractor: {name: a, index: 0}}]}"
     source = "rds_config_source: {api_config_source: {api_type: REST, cluster_names: []}}"
     case = manager(
         f"{{scoped_routes: {{name: x, {key}, {source}, scoped_rds: {{scoped_rds_config_source: {{ads: {{}}}}}}}}}}"

@@ -89,6 +89,9 @@ def test_extensions_that_envoy_accepts(catalogue: Catalogue) -> None:
     )
 
 
+REDIS_CLUSTER = "envoy.extensions.clusters.redis.v3.RedisClusterConfig"
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -116,6 +119,13 @@ def test_extensions_that_envoy_accepts(catalogue: Catalogue) -> None:
         manager({"http_filters": [named("envoy.config.trace.v3.TraceServiceConfig"), ROUTER]}),
         cluster({"transport_socket": named("envoy.admin.v3.Clusters")}),
         cluster({"type": "STRICT_DNS", "typed_dns_resolver_config": named(CORS)}),
+        cluster(
+            {
+                "cluster_type": {"name": "x", "typed_config": {"@type": TYPE + REDIS_CLUSTER}},
+                "lb_policy": "CLUSTER_PROVIDED",
+                "typed_dns_resolver_config": named(CORS),
+            }
+        ),
         manager({"request_id_extension": {"typed_config": {"@type": TYPE + CORS}}}),
         session("x"),
         session("envoy.http.stateful_session.cookie", "header.v3.HeaderBasedSessionState"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fsxds.api.catalogue import Catalogue
@@ -7,6 +9,7 @@ from fsxds.api.walk import ip_version
 from fsxds.lint.field_values import RegexChecks
 from fsxds.model.values import Severity
 from tests.lint.envoy_answers import (
+    TYPE,
     Case,
     action,
     assert_accepted,
@@ -27,12 +30,31 @@ def at(address: str, more: str = "") -> str:
     return f"[{{lb_endpoints: [{{endpoint: {{address: {address}{more}}}}}]}}]"
 
 
+SOURCE = {"api_type": "GRPC", "transport_api_version": "V3", "grpc_services": [{"envoy_grpc": {"cluster_name": "xds"}}]}
+EDS = {"type": "EDS", "eds_cluster_config": {"eds_config": {"api_config_source": SOURCE}}}
+
+
 def socket(host: str, more: str = "port_value: 80") -> str:
     """A socket address."""
     return f'{{socket_address: {{address: "{host}", {more}}}}}'
 
 
+CARES = "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig"
+REDIS = "envoy.extensions.clusters.redis.v3.RedisClusterConfig"
+
+
+def resolver(**fields: Any) -> Case:
+    """A cluster whose own resolvers have the names of hosts, which Envoy sees where it looks names up."""
+    resolvers = [{"socket_address": {"address": "foo", "port_value": 53}}]
+    config = {"@type": TYPE + CARES, "resolvers": resolvers}
+    return cluster({"typed_dns_resolver_config": {"name": "x", "typed_config": config}, **fields})
+
+
 TAKEN = (
+    resolver(),
+    resolver(dns_resolution_config={"resolvers": [{"socket_address": {"address": "foo", "port_value": 53}}]}),
+    cluster("{dns_resolvers: [{socket_address: {address: 1.2.3.4, port_value: 53, resolver_name: mine}}]}"),
+    endpoints(at(socket("foo.com", "port_value: 80, resolver_name: mine")), **EDS),
     *(endpoints(at(socket(host)), type="STATIC") for host in ("127.0.0.1", "::1", "::ffff:1.2.3.4", "fe80::1%lo")),
     *(endpoints(at(socket("foo.com")), type=of_type) for of_type in ("STRICT_DNS", "LOGICAL_DNS")),
     endpoints(at(socket("127.0.0.1", "port_value: 80, resolver_name: envoy.ip"))),
@@ -47,6 +69,13 @@ TAKEN = (
 )
 
 REJECTED = (
+    resolver(type="LOGICAL_DNS"),
+    endpoints(
+        at(socket("foo.com")),
+        lb_policy="CLUSTER_PROVIDED",
+        cluster_type={"name": "envoy.clusters.redis", "typed_config": {"@type": TYPE + REDIS}},
+        typed_dns_resolver_config=resolver().resource["typed_dns_resolver_config"],
+    ),
     *(endpoints(at(socket(host))) for host in ("foo.com", "[::1]", "127.1", "127.0.0.01", " 127.0.0.1", "1::2::3")),
     endpoints(at(socket("127.0.0.1", "named_port: http"))),
     endpoints(at("{pipe: {path: /" + "x" * 107 + "}}")),
@@ -77,6 +106,14 @@ def test_what_envoy_takes_is_not_told(catalogue: Catalogue) -> None:
 def test_what_envoy_rejects_is_told(catalogue: Catalogue, case: Case) -> None:
     """A name where no resolver is asked, a long path and a missing address are rejected."""
     assert_rejected(catalogue, "wrong-address", case)
+
+
+def test_nan_is_no_percentage(catalogue: Catalogue) -> None:
+    """Of the percentages that Envoy looks at, NaN is out of range; it accepts it in others."""
+    assert_rejected(catalogue, "out-of-range", cluster("{common_lb_config: {healthy_panic_threshold: {value: NaN}}}"))
+    assert_rejected(catalogue, "out-of-range", manager("{tracing: {random_sampling: {value: NaN}}}"))
+    budget = cluster("{circuit_breakers: {thresholds: [{retry_budget: {budget_percent: {value: NaN}}}]}}")
+    assert_accepted(catalogue, budget)
 
 
 def test_a_resolver_is_one_that_envoy_has(catalogue: Catalogue) -> None:

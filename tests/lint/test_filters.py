@@ -16,6 +16,7 @@ from tests.lint.envoy_answers import (
     http_filter,
     listener,
     manager,
+    read,
     route,
 )
 
@@ -116,6 +117,51 @@ def ports(start: int, end: int) -> Case:
     return http_filter("rbac.v3.RBAC", f"{{rules: {{policies: {{a: {policy}}}}}}}")
 
 
+def key_server(uri: str) -> Case:
+    """A filter for tokens whose keys are at a URL."""
+    server = f"{{http_uri: {{uri: '{uri}', cluster: xds, timeout: 1s}}}}"
+    return jwt(f"{{providers: {{p: {{remote_jwks: {server}}}}}}}")
+
+
+def success(text: str) -> Case:
+    """A filter that rejects requests while too few of them succeed."""
+    return http_filter("admission_control.v3.AdmissionControl", f"{{success_criteria: {text}}}")
+
+
+def signing(text: str) -> Case:
+    """A filter that signs requests for AWS."""
+    return http_filter("aws_request_signing.v3.AwsRequestSigning", f"{{service_name: s, {text}}}")
+
+
+def traced(daemon: str) -> Case:
+    """A connection manager that sends traces to X-Ray."""
+    config = {"@type": TYPE + "envoy.config.trace.v3.XRayConfig", "segment_name": "s", "daemon_endpoint": read(daemon)}
+    return manager({"tracing": {"provider": {"name": "x", "typed_config": config}}})
+
+
+def thrift(weighted: str) -> Case:
+    """A Thrift proxy with a route to weighted clusters."""
+    router = {"name": "r", "typed_config": {"@type": TYPE + NETWORK + "thrift_proxy.router.v3.Router"}}
+    routes = [{"match": {"method_name": ""}, "route": {"weighted_clusters": {"clusters": [read(weighted)]}}}]
+    fields = {"stat_prefix": "s", "route_config": {"name": "r", "routes": routes}, "thrift_filters": [router]}
+    return network({"name": "t", "typed_config": {"@type": TYPE + NETWORK + "thrift_proxy.v3.ThriftProxy", **fields}})
+
+
+def redis(*prefixes: str) -> Case:
+    """A Redis proxy with routes for these prefixes."""
+    routes = [{"prefix": prefix, "cluster": "xds"} for prefix in prefixes]
+    fields = {"stat_prefix": "s", "settings": {"op_timeout": "1s"}, "prefix_routes": {"routes": routes}}
+    return network({"name": "r", "typed_config": {"@type": TYPE + NETWORK + "redis_proxy.v3.RedisProxy", **fields}})
+
+
+def matched(script: str) -> Case:
+    """A route that is chosen by a Lua script."""
+    config = {"@type": TYPE + "envoy.extensions.string_matcher.lua.v3.Lua", "source_code": {"inline_string": script}}
+    header = {"name": "x", "string_match": {"custom": {"name": "lua", "typed_config": config}}}
+    return route({"match": {"prefix": "/", "headers": [header]}})
+
+
+EXTRACTION = "proto_message_extraction.v3.ProtoMessageExtractionConfig"
 PROVIDERS = f"providers: {{p: {KEYS}}}"
 SERVICE = "{envoy_grpc: {cluster_name: xds}}"
 URI = "{uri: http://x, cluster: xds, timeout: 1s}"
@@ -138,6 +184,17 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
             "{request_type: BOTH, ip_tags: [{ip_tag_name: a, ip_list: [{address_prefix: 1.2.3.4, prefix_len: 32}]}]}",
         ),
         ports(80, 81),
+        key_server("https://example.com:443/keys?a=b"),
+        success("{http_criteria: {http_success_status: [{start: 100, end: 600}, {start: 200, end: 200}]}}"),
+        success("{grpc_criteria: {grpc_success_status: [0, 16]}}"),
+        signing("region: us-east-1"),
+        signing('region: "us-*", signing_algorithm: AWS_SIGV4A'),
+        http_filter("aws_lambda.v3.Config", '{arn: "arn:aws:lambda:us-west-2:1:function:f"}'),
+        http_filter(EXTRACTION, '{data_source: {inline_bytes: ""}}'),
+        traced("{protocol: UDP, address: 127.0.0.1, port_value: 2000}"),
+        thrift("{name: xds, weight: 1}"),
+        redis("a", "b"),
+        matched("function envoy_match(value) return true end"),
         route("{direct_response: {status: 200}}"),
     )
 
@@ -172,6 +229,25 @@ def test_filters_that_envoy_accepts(catalogue: Catalogue) -> None:
         http_filter("ext_authz.v3.ExtAuthz", f"{{http_service: {{path_prefix: x, server_uri: {URI}}}}}"),
         http_filter("ext_proc.v3.ExternalProcessor", "{}"),
         http_filter("ip_tagging.v3.IPTagging", "{request_type: BOTH}"),
+        key_server("example.com/keys"),
+        key_server("https://"),
+        success("{http_criteria: {http_success_status: [{start: 99, end: 200}]}}"),
+        success("{http_criteria: {http_success_status: [{start: 100, end: 601}]}}"),
+        success("{grpc_criteria: {grpc_success_status: [17]}}"),
+        signing('region: "us-*"'),
+        http_filter("aws_lambda.v3.Config", '{arn: "arn:aws:lambda:us-west-2:1"}'),
+        http_filter(EXTRACTION, "{data_source: {inline_string: x}}"),
+        traced("{protocol: UDP, address: foo, port_value: 2000}"),
+        traced("{address: 127.0.0.1, port_value: 2000}"),
+        traced("{protocol: UDP, address: 127.0.0.1, named_port: x}"),
+        thrift("{name: xds}"),
+        redis("a", "a"),
+        matched("x = 1"),
+        http_filter("header_mutation.v3.HeaderMutation", "{mutations: {query_parameter_mutations: [{append: {}}]}}"),
+        http_filter(
+            "header_mutation.v3.HeaderMutation",
+            "{mutations: {query_parameter_mutations: [{append: {record: {key: a, value: 5}}}]}}",
+        ),
         ports(5, 3),
         ports(5, 70000),
     ],

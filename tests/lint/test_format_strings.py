@@ -109,6 +109,27 @@ def header(value: str) -> Case:
     return virtual_host({"request_headers_to_add": [{"header": {"key": "a", "value": value}}]})
 
 
+def parameter(value: str) -> Case:
+    """A filter that adds a query parameter."""
+    mutation = {"append": {"record": {"key": "a", "value": value}}}
+    return http_filter("header_mutation.v3.HeaderMutation", {"mutations": {"query_parameter_mutations": [mutation]}})
+
+
+def attributes(**value: object) -> dict[str, object]:
+    """A list of pairs with one such value."""
+    return {"values": [{"key": "a", "value": value}]}
+
+
+COUNTED = attributes(int_value=5)
+
+
+@pytest.mark.parametrize("body", [{"int_value": 5}, {"kvlist_value": COUNTED}, {"array_value": {"values": [{}]}}])
+def test_telemetry_is_of_texts(catalogue: Catalogue, body: object) -> None:
+    """A log of OpenTelemetry has texts, and lists of some; of a resource it has other values, too."""
+    assert_rejected(catalogue, "wrong-filter", telemetry(body=body))
+    assert_rejected(catalogue, "wrong-filter", telemetry(attributes=COUNTED))
+
+
 def authorization(value: str) -> Case:
     """An authorization by HTTP with a header of this value."""
     return http_filter(
@@ -131,6 +152,8 @@ def test_fields_with_formats_that_envoy_accepts(catalogue: Catalogue) -> None:
         stdout(text_format="%REQ_WITHOUT_QUERY(a)%", formatters=[WITHOUT_QUERY]),
         file(),
         telemetry(body={"string_value": "%PROTOCOL%"}),
+        telemetry(body={"array_value": {"values": [{"kvlist_value": {}}]}}, resource_attributes=COUNTED),
+        parameter("%PROTOCOL%"),
         header("%PER_REQUEST_STATE(x)%"),
         action('{host_rewrite_literal: "%FOO%"}'),
         authorization("%PROTOCOL%"),
@@ -150,6 +173,8 @@ def test_fields_with_formats_that_envoy_accepts(catalogue: Catalogue) -> None:
         log("fluentd.v3.FluentdAccessLogConfig", cluster="xds", tag="t", stat_prefix="s", record={"a": "%FOO%"}),
         telemetry(body={"string_value": "%FOO%"}),
         telemetry(attributes={"values": [{"key": "a", "value": {"string_value": "%FOO%"}}]}),
+        telemetry(body={"array_value": {"values": [{"kvlist_value": attributes(string_value="%FOO%")}]}}),
+        parameter("%FOO%"),
         header("100%"),
         action('{path_rewrite: "/%FOO%"}'),
         action('{host_rewrite: "%FOO%"}'),

@@ -146,6 +146,18 @@ def test_codecs_that_envoy_rejects(catalogue: Catalogue, rule: str, case: Case) 
     assert_rejected(catalogue, rule, case)
 
 
+def test_quic_over_tcp_is_a_warning(catalogue: Catalogue) -> None:
+    """Envoy accepts a QUIC listener that listens on TCP, with its codec; nobody can reach it by HTTP/3."""
+    case = speaking("HTTP3", is_quic=True, socket=QUIC)
+    case.resource["address"]["socket_address"].pop("protocol")
+    wrong = speaking("AUTO", is_quic=True, socket=QUIC)
+    wrong.resource["address"]["socket_address"].pop("protocol")
+
+    assert_accepted(catalogue, case)
+    assert {"wrong-listener"} == rules_found(catalogue, case, Severity.WARNING)
+    assert_rejected(catalogue, "wrong-listener", wrong)
+
+
 def matching(*matches: str) -> Case:
     """A listener whose filter chains match so."""
     return listener({"filter_chains": [{**TCP_CHAIN, "filter_chain_match": read(match)} for match in matches]})

@@ -22,6 +22,7 @@ from fsxds.protocol.get import (
     find,
     node_of,
     read_target,
+    url_of,
 )
 from fsxds.protocol.poll import MAY_BE_DEFINED, NOT_ANSWERED, NOTHING_LOADED
 from tests.support.polls import named, snapshot_of
@@ -281,3 +282,29 @@ def test_parameters_say_which_node_asks() -> None:
         "metadata.plain": "text",
         "metadata.n.a": "1",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("web", "web"),
+        ("team/web", "team/web"),
+        ("a b?c#d%", "a%20b%3Fc%23d%25"),
+        ("/a//b", "%2Fa/%2Fb"),
+        (f"xdstp://own/{CLUSTER}/team/web?tier=gold", "team/web?tier=gold"),
+        (f"xdstp:///{CLUSTER}/web", "web"),
+        (f"xdstp://other/{CLUSTER}/web", f"xdstp%3A%2F%2Fother%2F{CLUSTER}%2Fweb"),
+        ("xdstp://nonsense", "xdstp:/%2Fnonsense"),
+    ],
+)
+def test_urls_name_resources(name: str, expected: str) -> None:
+    """A path has what a name has, and no empty parts, which proxies would leave out."""
+    assert url_of(CLUSTER, name, "own") == f"/{CLUSTER}/{expected}"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
+def test_the_url_of_a_structured_name_is_read_as_that_name(path: str) -> None:
+    """`xdstp://authority` in front of the path of a URL is the name again."""
+    name = ResourceName("", CLUSTER, path, (("a b", "c&d"),))
+
+    assert ResourceName.parse(f"xdstp://{url_of(CLUSTER, str(name))}") == name or {".", ".."} & set(path.split("/"))

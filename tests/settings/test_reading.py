@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from fsxds.model.errors import UsageError
 from fsxds.settings.option import IN_FILE_ONLY
 from fsxds.settings.options import BY_NAME, Settings
-from fsxds.settings.reading import GONE, SettingsChange, read_settings, settings_schema
+from fsxds.settings.reading import GONE, SettingsChange, read_settings, settings_schema, user_state_dir
 from tests.support.settings_files import complaints_of, read_file
 
 
@@ -112,3 +112,16 @@ def test_a_change_of_settings_is_applied_where_that_is_possible() -> None:
 
     assert change == SettingsChange(replace(before, settle_s=1.0), ("settle",), ("http",))
     assert SettingsChange.between(before, before, "serve") == SettingsChange(before, (), ())
+
+
+@pytest.mark.parametrize(
+    ("environment", "directory"),
+    [
+        ({"XDG_STATE_HOME": "/s", "HOME": "/h"}, Path("/s/fsxds")),
+        ({"HOME": "/h"}, Path("/h/.local/state/fsxds")),
+        ({}, None),
+    ],
+)
+def test_state_directory_of_the_user(environment: dict[str, str], directory: Path | None) -> None:
+    """As the XDG specification has it; a user without a home has none."""
+    assert directory == user_state_dir(environment)

@@ -89,16 +89,20 @@ def test_name_of_a_wrapper_does_not_replace_a_missing_one(tools: Tools) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "name"),
+    ("fields", "name"),
     [
-        ({"socket_address": {"address": "127.0.0.1", "port_value": 80}}, "unnamed-127.0.0.1:80"),
-        ({"socket_address": {"address": "::", "port_value": 80, "protocol": "UDP"}}, "unnamed-:::80/udp"),
-        ({"pipe": {"path": "/run/a.sock"}}, "unnamed-/run/a.sock"),
+        ({"address": {"socket_address": {"address": "127.0.0.1", "port_value": 80}}}, "unnamed-127.0.0.1:80"),
+        (
+            {"address": {"socket_address": {"address": "::", "port_value": 80, "protocol": "UDP"}}},
+            "unnamed-:::80/udp",
+        ),
+        ({"address": {"pipe": {"path": "/run/a.sock"}}}, "unnamed-/run/a.sock"),
+        ({"internal_listener": {}}, "unnamed-internal"),
     ],
 )
-def test_listener_without_a_name_has_one_of_its_address(tools: Tools, address: PlainValue, name: str) -> None:
+def test_listener_without_a_name_has_one_of_its_address(tools: Tools, fields: dict[str, PlainValue], name: str) -> None:
     """A listener without a name is served by one that stays the same as long as its address does, and a note says which."""
-    draft = read(tools, plain({"address": address, "name": "", "filter_chains": [{}]}), "lds")
+    draft = read(tools, plain({**fields, "name": "", "filter_chains": [{}]}), "lds")
 
     (listener,) = draft.resources
     made = tools.catalogue.message_class("envoy.config.listener.v3.Listener").FromString(listener.body)
@@ -110,10 +114,10 @@ def test_listener_without_a_name_has_one_of_its_address(tools: Tools, address: P
 
 def test_listener_without_name_and_address_is_a_fault(tools: Tools) -> None:
     """Where nothing gives a listener a name, it is missing; that of a wrapper will do."""
-    internal: dict[str, PlainValue] = {"internal_listener": {}, "filter_chains": [{}]}
+    bare: dict[str, PlainValue] = {"filter_chains": [{}]}
 
-    assert [("missing-name", ())] == told(read(tools, plain({**internal}), "lds"))
-    assert ["a"] == [one.name for one in read(tools, plain({"name": "a", "resource": internal}), "lds").resources]
+    assert [("missing-name", ())] == told(read(tools, plain({**bare}), "lds"))
+    assert ["a"] == [one.name for one in read(tools, plain({"name": "a", "resource": bare}), "lds").resources]
 
 
 def test_virtual_host_is_named_by_its_wrapper(tools: Tools) -> None:

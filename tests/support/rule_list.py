@@ -1,4 +1,7 @@
-"""The list of all lint rules: `python -m tests.support.rule_list > fsxds/lint/README.md` writes it after a change."""
+"""The list of all lint rules: `python -m tests.support.rule_list > fsxds/lint/README.md` writes it after a change.
+
+With `own`, it is the table in `config/errors/README.md`.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,26 @@ def rule_list() -> str:
 
 def _table(page: str, chapter: Chapter) -> str:
     rows = [
-        f"| [{rule.name}](pages/{page}.md#{rule.name}) | {rule.severity.value} | {rule.meaning.replace('|', chr(92) + '|')} |"
+        f"| [{rule.name}](pages/{page}.md#{rule.name}) | {rule.severity.value} | {_cell(rule.meaning)} |"
         for rule in chapter.rules
     ]
     return "\n".join((f"## {chapter.title}", "", "| rule | severity | demand |", "| --- | --- | --- |", *rows, ""))
 
 
+def own_rules() -> str:
+    """Return a Markdown table of the errors that stay though Envoy accepts what breaks the rule."""
+    rows = [
+        f"| [{rule.name}](../../fsxds/lint/pages/{page}.md#{rule.name}) | {_cell(rule.meaning)} | {_cell(rule.envoy)} |"
+        for page, chapter in chapters().items()
+        for rule in chapter.rules
+        if rule.is_own
+    ]
+    return "\n".join(("| rule | demand | Envoy |", "| --- | --- | --- |", *rows, ""))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(rule_list())
+    sys.stdout.write(own_rules() if "own" in sys.argv else rule_list())

@@ -27,10 +27,10 @@ from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resource_types import BY_MESSAGE_TYPE, BY_TYPE_URL, RESOURCE_TYPES
 from fsxds.model.resources import Resource, Snapshot, key_of
 from fsxds.model.values import PlainValue
-from fsxds.protocol.get import FoundList, find, read_target
+from fsxds.protocol.get import FoundList, find, read_target, url_of
 from fsxds.tools.exporting.output import OBJECTS
 from fsxds.transports.http_get.listings import LIST_COLLECTION, Urls, collection_content
-from fsxds.transports.http_get.representations import JSON_CONTENT, content_of, url_of
+from fsxds.transports.http_get.representations import JSON_CONTENT, content_of
 
 LIST_COLLECTION_URL = BY_MESSAGE_TYPE[LIST_COLLECTION].type_url
 INDEX = PurePosixPath("index.json")

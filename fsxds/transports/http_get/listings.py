@@ -14,9 +14,8 @@ from fsxds.model.resource_names import FileName, ResourceName, parse_or_none, qu
 from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Resource, Rows, Snapshot
 from fsxds.model.values import PlainValue
-from fsxds.protocol.get import FoundRedirect, Parameters
+from fsxds.protocol.get import FoundRedirect, Parameters, url_of
 from fsxds.settings.upstream_rules import Authority
-from fsxds.transports.http_get.representations import url_of
 
 # The type of list resources.
 LIST_COLLECTION = "envoy.config.listener.v3.ListenerCollection"

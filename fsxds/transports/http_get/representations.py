@@ -1,4 +1,4 @@
-"""Representations of resources over HTTP: formats, codings, content negotiation, entity tags and URLs.
+"""Representations of resources over HTTP: formats, codings, content negotiation and entity tags.
 
 Does no I/O, but `content_of` and `compressed` may take long for large resources.
 
@@ -18,11 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from urllib.parse import quote
 
 from fsxds.api.printing import Printer, dump
 from fsxds.formats.yaml_format import encode_plain
-from fsxds.model.resource_names import parse_or_none
 from fsxds.model.resources import Resource
 from fsxds.model.values import PlainValue
 
@@ -173,29 +171,3 @@ def content_of(resource: Resource, content_format: ContentFormat, printer: Print
 def plain_content(plain: PlainValue, content_format: ContentFormat) -> bytes:
     """Return plain values as JSON or YAML."""
     return encode_plain((plain,)) if content_format is YAML_CONTENT else dump(plain)
-
-
-_IN_PATH = "!$&'()*+,;=:@/"
-
-
-def url_of(message_type: str, name: str, authority: str = "") -> str:
-    """Return the path of a resource with its parameters: `/envoy.config.cluster.v3.Cluster/foo?tier=gold`.
-
-    Args:
-        message_type: the type of the resource.
-        name: its canonical name.
-        authority: the authority of the server; a name of another authority, or a plain name in that form, is one path
-            part.
-    """
-    structured = parse_or_none(name)
-    if structured is not None and structured.message_type == message_type:
-        if structured.authority in {"", authority}:
-            path, mark, query = structured.without_authority.partition("?")
-            return f"{_without_empty_parts(path)}{mark}{query}"
-        return f"/{message_type}/{quote(name, '')}"
-    return _without_empty_parts(f"/{message_type}/{quote(name, _IN_PATH)}")
-
-
-def _without_empty_parts(path: str) -> str:
-    """Escape repeated slashes, which proxies would merge."""
-    return re.sub("(?<=/)/", "%2F", path)

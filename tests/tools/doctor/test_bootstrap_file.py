@@ -57,7 +57,7 @@ def test_rules_of_sources(doctor: Doctor) -> None:
     """What crashes Envoy is among the rules."""
     text = HEALTHY.replace("refresh_delay: 0.05s", "refresh_delay: 0s").replace("  lds_config: *rest\n", "")
 
-    assert ["envoy.yaml:16:73 wrong-config-source"] == told(read(doctor, text))
+    assert ["envoy.yaml:16:73 short-refresh-delay"] == told(read(doctor, text))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from fsxds.events.client_events import LimitReached
 from fsxds.protocol.messages import Node
 from fsxds.runtime.access import Access, AccessInUse
+from fsxds.runtime.asked_names import AskedNames
 from fsxds.runtime.channels import Channel
 from fsxds.runtime.views import Views
 from fsxds.settings.access_rules import AccessRule, Tokens
@@ -27,7 +28,6 @@ from fsxds.settings.view_rules import ViewRule
 from fsxds.transports import peers
 from fsxds.transports.client_status.status_service import CLIENT_STATUS_SERVICE
 from fsxds.transports.grpc_streams import discovery
-from fsxds.upstream.asked_names import AskedNames
 from tests.support.channels import Denier
 from tests.support.grpc_clients import GrpcServer, channel_to, method_path, names_in, serving_grpc
 from tests.support.patience import NEVER_S, PATIENCE_S

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsxds.api.printing import Printer
-from fsxds.model.resource_names import ResourceName
 from fsxds.transports.http_get.representations import (
     CODINGS,
     HTML_CONTENT,
@@ -29,7 +28,6 @@ from fsxds.transports.http_get.representations import (
     chosen_format,
     compressed,
     content_of,
-    url_of,
 )
 from tests.support.polls import envoy_catalogue, named
 
@@ -143,29 +141,3 @@ def test_codings_are_what_they_are_called() -> None:
         assert decompress(compressed(content, coding)) == content
         assert compressed(content, coding) == compressed(content, coding)
     assert compressed(content, "") == content
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("web", "web"),
-        ("team/web", "team/web"),
-        ("a b?c#d%", "a%20b%3Fc%23d%25"),
-        ("/a//b", "%2Fa/%2Fb"),
-        (f"xdstp://own/{CLUSTER}/team/web?tier=gold", "team/web?tier=gold"),
-        (f"xdstp:///{CLUSTER}/web", "web"),
-        (f"xdstp://other/{CLUSTER}/web", f"xdstp%3A%2F%2Fother%2F{CLUSTER}%2Fweb"),
-        ("xdstp://nonsense", "xdstp:/%2Fnonsense"),
-    ],
-)
-def test_urls_name_resources(name: str, expected: str) -> None:
-    """A path has what a name has, and no empty parts, which proxies would leave out."""
-    assert url_of(CLUSTER, name, "own") == f"/{CLUSTER}/{expected}"
-
-
-@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
-def test_the_url_of_a_structured_name_is_read_as_that_name(path: str) -> None:
-    """`xdstp://authority` in front of the path of a URL is the name again."""
-    name = ResourceName("", CLUSTER, path, (("a b", "c&d"),))
-
-    assert ResourceName.parse(f"xdstp://{url_of(CLUSTER, str(name))}") == name or {".", ".."} & set(path.split("/"))

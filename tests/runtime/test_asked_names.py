@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.model.values import TypeUrl
-from fsxds.upstream.asked_names import PASSING_S, AskedNames, can_exist
+from fsxds.runtime.asked_names import PASSING_S, AskedNames, can_exist
 from tests.support.channels import Denier
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import type_url

@@ -1,0 +1,176 @@
+"""Keeps the names of the members of collections where there is no state directory, in a small file of the user's.
+
+An Envoy does not say which members of a collection it holds, and keeps what it is not told to drop (ENVOY.md E43): a process
+that does not know what the one before served leaves removed members in use for good. So the names of all members that are
+served, or were removed, are kept by default. Nothing else is: what is served comes from the tree alone.
+
+Processes of one user that serve the same tree share the file, such as replicas and workers: each adds its names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Never, Self
+
+from fsxds.disk_cache.private_directory import PrivateDirectory, evict_old
+from fsxds.events.event import Observer
+from fsxds.events.state_events import MembersNotWritten, StateIgnored
+from fsxds.model.resources import Snapshot
+from fsxds.model.values import Layers, TypeUrl
+from fsxds.protocol.tombstones import NO_TOMBSTONES, Tombstones, after_parting, with_removed
+from fsxds.rollout import Rejections, RolloutState
+from fsxds.runtime.channels import ChannelKey
+from fsxds.runtime.row_source import rules_of
+from fsxds.settings.options import Settings
+from fsxds.settings.reading import user_state_dir
+
+# A change is on the disk so soon.
+WITHIN_S = 0.2
+# A file that no process has used for so long is of a tree that is no more.
+UNUSED_FOR_S = 365 * 24 * 3600.0
+_NAME = re.compile(r"[0-9a-f]{32}\.json")
+
+Views = Mapping[Layers, Tombstones]
+"""The names that clients of each view may hold, by its layers."""
+
+
+class MemberNames:
+    """Keeps the names of members, and no other places: a `PlaceKeeper`. `keep_written` is to be run."""
+
+    def __init__(self, directory: Path, sources: Collection[str], observer: Observer) -> None:
+        """Use a directory, which is made when there are names to be kept.
+
+        Args:
+            directory: of the names of all trees.
+            sources: what is served: the tree, and the addresses of upstreams.
+            observer: receives what fails.
+        """
+        self.read_members: Callable[[], Views] = dict
+        self.read_behind: Callable[[], Mapping[ChannelKey, RolloutState]] = dict
+        self._directory = directory
+        self._name = f"{hashlib.sha256(json.dumps([*sources]).encode()).hexdigest()[:32]}.json"
+        self._observer = observer
+        self._readers: dict[ChannelKey, Callable[[], RolloutState | None]] = {}
+        self._noted = asyncio.Event()
+        self._turn = Lock()
+        # As they were written last.
+        self._written = b""
+        self._is_failing = False
+
+    @classmethod
+    def of(cls, tree: Path | None, settings: Settings, observer: Observer) -> Self | None:
+        """Return what keeps the names of a tree, and of what upstreams have; None for a user without a home."""
+        directory = user_state_dir()
+        servers = (server for rule in rules_of(settings) for server in rule.servers)
+        sources = [str(tree.absolute()) if tree else "", str(settings.fleet or ""), *servers]
+        return None if directory is None else cls(directory / "members", sources, observer)
+
+    def restored(self) -> dict[ChannelKey, RolloutState]:
+        """Return nothing: the place of a rollout is not kept."""
+        return {}
+
+    def restored_members(self) -> dict[Layers, Tombstones]:
+        """Return the names that clients may hold, as processes before noted them; blocking, for the start."""
+        if not (self._directory / self._name).exists():
+            return {}
+        try:
+            with PrivateDirectory.opened(self._directory) as directory:
+                return dict(self._read(directory))
+        except (OSError, ValueError) as error:
+            self._observer(StateIgnored(str(self._directory / self._name), str(error)))
+            return {}
+
+    def restore_rejections(self, rejections: Rejections) -> None:
+        """Do nothing."""
+
+    def note_rejections(self) -> None:
+        """Do nothing."""
+
+    def save(self, key: ChannelKey, read: Callable[[], RolloutState | None]) -> None:
+        """Have the names of members written soon, as they are then."""
+        self._readers[key] = read
+        self._noted.set()
+
+    def forget(self, key: ChannelKey) -> None:
+        """Do not ask any more what a channel serves."""
+        self._readers.pop(key, None)
+
+    async def keep_written(self) -> Never:
+        """Write what changes until cancelled; what is to be written then is still written."""
+        try:
+            while True:
+                await self._noted.wait()
+                await asyncio.sleep(WITHIN_S)
+                self._noted.clear()
+                await asyncio.to_thread(self._write, self.read_members(), self._served())
+        finally:
+            self._write(self.read_members(), self._served())
+
+    def _served(self) -> list[tuple[Layers, Snapshot]]:
+        states = ((key.layers, read()) for key, read in self._readers.items())
+        return [(layers, state.served) for layers, state in states if state is not None]
+
+    def _write(self, removed: Views, served: Iterable[tuple[Layers, Snapshot]]) -> None:
+        views: dict[Layers, Tombstones] = {}
+        for layers, snapshot in served:
+            views[layers] = after_parting(views.get(layers, NO_TOMBSTONES), snapshot)
+        # The last ones: of too many names, these are to stay.
+        views = _with(views, removed)
+        content = _encoded(views)
+        with self._turn:
+            if content == self._written or not any(views.values()):
+                return
+            try:
+                with PrivateDirectory.opened(self._directory) as directory:
+                    directory.replace(self._name, [_encoded(self._with_others(views, directory))])
+                evict_old(self._directory, _NAME, UNUSED_FOR_S, self._name)
+            except OSError as error:
+                if not self._is_failing:
+                    self._observer(MembersNotWritten(self._directory, error.strerror or str(error)))
+                self._is_failing = True
+            else:
+                self._written, self._is_failing = content, False
+
+    def _with_others(self, views: Views, directory: PrivateDirectory) -> Views:
+        """Return these names with those that other processes wrote."""
+        try:
+            return _with(dict(self._read(directory)), views)
+        except ValueError:
+            return views
+
+    def _read(self, directory: PrivateDirectory) -> Iterable[tuple[Layers, Tombstones]]:
+        """Yield what the file has. ValueError if that is not what was written."""
+        descriptor = directory.open(self._name)
+        if descriptor is None:
+            return
+        with os.fdopen(descriptor, "rb") as file:
+            os.utime(descriptor)
+            text = file.read()
+        try:
+            for layers, of_types in json.loads(text):
+                names = ((TypeUrl(str(type_url)), str(name)) for type_url, group in of_types for name in group)
+                yield tuple(map(str, layers)), with_removed(NO_TOMBSTONES, names)
+        except (TypeError, RecursionError) as error:
+            raise ValueError("it is damaged") from error
+
+
+def _with(views: dict[Layers, Tombstones], more: Views) -> dict[Layers, Tombstones]:
+    """Return views with more names."""
+    for layers, noted in more.items():
+        names = ((type_url, name) for (type_url, _), group in noted.items() for name in group)
+        views[layers] = with_removed(views.get(layers, NO_TOMBSTONES), names)
+    return views
+
+
+def _encoded(views: Views) -> bytes:
+    rows = [
+        [[*layers], [[type_url, [*names]] for (type_url, _), names in noted.items()]] for layers, noted in views.items()
+    ]
+    return json.dumps(rows).encode()

@@ -1,0 +1,298 @@
+"""Names that clients of any server ask for: each server with upstreams asks them for the names of all servers.
+
+| key | value |
+| --- | --- |
+| `n/`, the id of a server, `/` and a number | names that its clients ask for, under its lease |
+| `u/` | upstreams are asked for names only if a client asks for them |
+| `u/` and a number | asked names that no upstream has, and the order of the publication before |
+
+| rule | reason |
+| --- | --- |
+| Servers with a tree that do not publish ask their upstreams, too. | The next publisher would publish a tree without the resources that clients asked for. |
+| A name counts as absent at a server that serves the publication before. | The publication may have the name, or `*` what it stands for. |
+| Names are divided by a hash. | A client that asks for one more name has one 64th of the names written. |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import aclosing, suppress
+from types import MappingProxyType
+from typing import Never
+from zlib import crc32
+
+from fsxds.fleet.content import FleetContent, batches
+from fsxds.fleet.key_values import (
+    Delete,
+    KeyValue,
+    LeaseLostError,
+    Put,
+    RejectedRequestError,
+    UnreachableError,
+    end_of,
+    followed,
+)
+from fsxds.fleet.lease import Lease
+from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order
+from fsxds.fleet.publication import NoPublisherError, Publication
+from fsxds.model.values import TypeUrl
+from fsxds.protocol.on_demand import OnDemand
+from fsxds.runtime.asked_names import AskedNames, can_exist
+from fsxds.runtime.store import Latest
+from fsxds.snapshots.parsed_bytes import DamagedBytesError
+
+DIVISIONS = 64
+RETRY_S = 0.5
+LOOK_EVERY_S = 1.0
+
+NamesByType = Mapping[TypeUrl, frozenset[str]]
+Rows = dict[bytes, dict[str, list[str]]]
+"""Names by type, by the key of their division."""
+
+NO_NAMES: NamesByType = MappingProxyType({})
+
+
+def _division_of(name: str) -> int:
+    return crc32(name.encode()) % DIVISIONS
+
+
+def _divided(names: NamesByType) -> dict[int, dict[str, list[str]]]:
+    divided: dict[int, dict[str, list[str]]] = {}
+    for type_url, each in names.items():
+        for name in sorted(each):
+            divided.setdefault(_division_of(name), {}).setdefault(type_url, []).append(name)
+    return divided
+
+
+def _encoded(names: Mapping[str, list[str]], order: Order = NOTHING_PUBLISHED) -> bytes:
+    return json.dumps([order, names], separators=(",", ":")).encode()
+
+
+def _decoded(encoded: bytes) -> tuple[Order, NamesByType]:
+    """Return the order and the names of a division. DamagedBytesError: the bytes have none."""
+    try:
+        order, names = json.loads(encoded)
+        return Order.of(order), {TypeUrl(url): frozenset(map(str, each)) for url, each in names.items()}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise DamagedBytesError(f"names are damaged: {type(error).__name__}") from error
+
+
+class FleetNames:
+    """The names that clients of this server ask for, and which of them are absent: an `OnDemand`.
+
+    `keep_reported` and `keep_answered` are to be run.
+
+    Args:
+        content: where names are reported.
+        lease: the lease of this server.
+        applied: the order up to which this server serves publications.
+        is_asking: upstreams are asked for names as the settings of this server say; else the key `u/` decides.
+
+    Attributes:
+        listeners: by owner: called when other names are absent.
+    """
+
+    def __init__(self, content: FleetContent, lease: Lease, applied: Latest[Order], *, is_asking: bool) -> None:
+        self._asked = AskedNames()
+        self.listeners = self._asked.listeners
+        self._content = content
+        self._lease = lease
+        self._applied = applied
+        self._is_always_asking, self._has_key = is_asking, False
+        self._absent: dict[bytes, NamesByType] = {}
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether upstreams are asked for names only if a client asks for them."""
+        return self._is_always_asking or self._has_key
+
+    def ask(self, client: object, type_url: TypeUrl, names: AbstractSet[str]) -> None:
+        """Note all names that a client asks for of a type from now on, `*` for everything."""
+        self._asked.ask(client, type_url, names)
+
+    def forget(self, client: object) -> None:
+        """Note that a client asks for nothing any more; an unknown client asked for nothing."""
+        self._asked.forget(client)
+
+    def unanswered(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+        """Return the names that an upstream may have, as far as the publisher reported."""
+        if not self.is_asking:
+            return frozenset()
+        prefix = self._content.keys.absent
+        return frozenset(
+            name
+            for name in names
+            if name not in self._absent.get(prefix + b"%d" % _division_of(name), NO_NAMES).get(type_url, ())
+            and can_exist(type_url, name)
+        )
+
+    async def keep_reported(self, server: str) -> Never:
+        """Report the names of clients for the server with this id, until cancelled."""
+        prefix = self._content.keys.names + server.encode() + b"/"
+        written: dict[int, dict[str, list[str]]] = {}
+        of_lease = 0
+        while True:
+            lease, names = self._lease.current.current, self._asked.changed.current
+            if lease != of_lease:
+                written, of_lease = {}, lease
+            rows = _divided(names) if lease else {}
+            changes: list[Put | Delete] = []
+            for number in rows.keys() | written.keys():
+                key, row = prefix + b"%d" % number, rows.get(number)
+                if row is None:
+                    changes.append(Delete(key))
+                elif row != written.get(number):
+                    changes.append(self._content.put(key, _encoded(row))._replace(lease=lease))
+            try:
+                for batch in batches(changes):
+                    await self._content.engine.write(batch)
+                written = rows
+            except (UnreachableError, RejectedRequestError, LeaseLostError):
+                # Some of them may be written.
+                written = {number: {} for number in rows.keys() | written.keys()}
+                await asyncio.sleep(RETRY_S)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._asked.changed.other_than(names)
+
+    async def keep_answered(self) -> Never:
+        """Follow which names are absent, until cancelled."""
+        prefix = self._content.keys.absent
+        while True:
+            with suppress(UnreachableError, RejectedRequestError, DamagedBytesError):
+                async with aclosing(followed(self._content.engine, prefix)) as following:
+                    async for values, is_all in following:
+                        if is_all:
+                            self._absent.clear()
+                            self._has_key = prefix in values
+                        for key, found in values.items():
+                            await self._receive(key, found)
+                        self._asked.answered()
+            await asyncio.sleep(RETRY_S)
+
+    async def _receive(self, key: bytes, found: KeyValue | None) -> None:
+        if key == self._content.keys.absent:
+            self._has_key = found is not None
+        elif found is None:
+            self._absent.pop(key, None)
+        else:
+            order, names = _decoded(self._content.sealing.opened(key, found.value))
+            while self._applied.current < order:
+                await self._applied.replaced()
+            self._absent[key] = names
+
+
+class UpstreamNames:
+    """Has the upstreams of this server asked for the names of all servers. `keep_asked` is to be run.
+
+    Args:
+        content: where servers report names.
+        upstreams: asks the upstreams of this server.
+
+    Attributes:
+        listeners: by owner: called when other names are asked for, or may be absent.
+    """
+
+    def __init__(self, content: FleetContent, upstreams: OnDemand) -> None:
+        self.listeners: dict[object, Callable[[], object]] = {}
+        self._content = content
+        self._upstreams = upstreams
+        upstreams.listeners[self] = self._note
+        # As the servers reported them, by the key of each report; and all together.
+        self._reported: dict[bytes, NamesByType] = {}
+        self._asked: NamesByType = NO_NAMES
+
+    def absent(self) -> NamesByType:
+        """Return the names that are asked for and that no upstream has."""
+        return {
+            type_url: names - self._upstreams.unanswered(type_url, names) for type_url, names in self._asked.items()
+        }
+
+    async def keep_asked(self) -> Never:
+        """Ask for the names of all servers, until cancelled."""
+        while True:
+            with suppress(UnreachableError, RejectedRequestError):
+                async with aclosing(followed(self._content.engine, self._content.keys.names)) as following:
+                    async for values, is_all in following:
+                        self._receive(values, {} if is_all else self._reported)
+            await asyncio.sleep(RETRY_S)
+
+    def _receive(self, values: Mapping[bytes, KeyValue | None], reported: dict[bytes, NamesByType]) -> None:
+        for key, found in values.items():
+            reported.pop(key, None)
+            if found is not None:
+                # It is unknown what a server of another version, or with another key, asks for.
+                with suppress(DamagedBytesError):
+                    reported[key] = _decoded(self._content.sealing.opened(key, found.value))[1]
+        asked: dict[TypeUrl, frozenset[str]] = {}
+        for each in reported.values():
+            for type_url, names in each.items():
+                asked[type_url] = asked.get(type_url, frozenset()) | names
+        for type_url in asked.keys() | self._asked.keys():
+            self._upstreams.ask(self, type_url, asked.get(type_url, frozenset()))
+        self._reported, self._asked = reported, asked
+        self._note()
+
+    def _note(self) -> None:
+        for listener in tuple(self.listeners.values()):
+            listener()
+
+
+class AbsentNames:
+    """Publishes which of the names that clients ask for no upstream has, while this server is the publisher.
+
+    Args:
+        publication: the publication of this server, which has begun.
+        names: the names of all servers; None if upstreams are not asked for names.
+    """
+
+    def __init__(self, publication: Publication, names: UpstreamNames | None) -> None:
+        self._publication = publication
+        self._names = names
+        self._is_due = True
+        self._written: Rows = {}
+
+    async def begin(self) -> None:
+        """Read which keys an earlier publisher wrote."""
+        prefix = self._publication.content.keys.absent
+        found = await self._publication.content.engine.read_range(prefix, end_of(prefix), is_keys_only=True)
+        self._written = {key: {"": []} for key in found.values}
+
+    def follow(self, on_due: Callable[[], object]) -> None:
+        """Call `on_due` whenever other names may be absent; no other publisher of this server is called any more."""
+
+        def note() -> None:
+            self._is_due = True
+            on_due()
+
+        if self._names is not None:
+            self._names.listeners[AbsentNames] = note
+
+    def due(self) -> Rows | None:
+        """Return the absent names, by key, to be written when all that is known now is published; None: as before."""
+        if not self._is_due:
+            return None
+        self._is_due = False
+        if self._names is None:
+            return {}
+        prefix = self._publication.content.keys.absent
+        return {prefix: {}, **{prefix + b"%d" % number: one for number, one in _divided(self._names.absent()).items()}}
+
+    async def write(self, rows: Rows) -> None:
+        """Write absent names. NoPublisherError: another server publishes by now; others: they are due again."""
+        self._is_due = True
+        content, order = self._publication.content, self._publication.order
+        changes: list[Put | Delete] = [Delete(key) for key in self._written.keys() - rows.keys()]
+        changes += (
+            content.put(key, _encoded(row, order)) for key, row in rows.items() if row != self._written.get(key)
+        )
+        for batch in batches(changes):
+            # Until it is certain what is written.
+            self._written |= {change.key: {"": []} for change in batch}
+            if await content.engine.write(batch, (self._publication.fence,)) is None:
+                raise NoPublisherError("another server publishes by now")
+        self._written, self._is_due = rows, False

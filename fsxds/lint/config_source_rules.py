@@ -35,8 +35,8 @@ def hooks(_: Catalogue) -> Hooks:
 def _check_presence(field: str) -> Hook:
     def check_presence(message: DynamicMessage, path: Path, walk: Walk) -> None:
         if not message.HasField(field):
-            # With a source for the authority of the name an Envoy does without; by default it rejects that (ENVOY.md
-            # E81, E82). `ads: {}` is right for both.
+            # With a source for the authority of the name an Envoy does without; by default it rejects that
+            # (ENVOY.md E81, E82). `ads: {}` is right for both.
             remedy = "set where the resources come from, such as ads: {}"
             walk.error((path, field), "wrong-config-source", "is missing", remedy)
 

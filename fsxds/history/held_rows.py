@@ -85,7 +85,6 @@ def _lasting(resource: Resource) -> tuple[str | bytes | bool, ...]:
 
 
 def _facts(resource: Resource) -> str:
-    """Return the facts beside the body as JSON, with a checksum, or empty."""
     references = [(*row[:3], _NUMBERS[row.severity], row.is_static) for row in resource.references]
     facts = resource.aliases, resource.ttl_s, resource.redirect, references
     if not any(facts):

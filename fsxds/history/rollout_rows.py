@@ -137,7 +137,6 @@ def _ids(state: RolloutState) -> dict[ResourceVersion, int]:
 
 
 def _ends(state: RolloutState, now_s: float) -> list[DrainingListener]:
-    """Set the second in which each ends."""
     ends = ((one, one.ends_at_s) for one in state.draining)
     return [one if left_s is None else replace(one, ends_at_s=round(now_s + left_s)) for one, left_s in ends]
 

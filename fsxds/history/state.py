@@ -273,7 +273,6 @@ class State:
 
     @contextmanager
     def _transaction(self) -> Iterator[_Opened]:
-        """Open the database if necessary; run the context as one transaction."""
         with self._lock:
             is_done = False
             try:
@@ -319,7 +318,7 @@ def _words_of(error: Exception) -> str:
 
 
 def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: HistoryEntry) -> int:
-    """Append a snapshot, unless it is the newest; return its number."""
+    """Append a snapshot, unless it is the newest."""
     connection, objects = opened.connection, opened.objects
     key = layers_key(made.layers)
     query = "SELECT number, snapshot FROM entries WHERE layers = ? ORDER BY number DESC"
@@ -338,7 +337,6 @@ def _record(opened: _Opened, snapshot: Snapshot, kept: KeptObject, made: History
 
 
 def _save(opened: _Opened, key: ChannelKey, rollout: RolloutState, now_s: float) -> dict[str, KeptObject]:
-    """Store a rollout; return its snapshots by role."""
     snapshots = snapshots_of(rollout)
     # Most often they are one and the same.
     made = {id(snapshot): object_of(snapshot) for snapshot in snapshots.values()}

@@ -136,7 +136,7 @@ class StateDirectory:
         return connection
 
     def _made_private(self) -> str | None:
-        """Create an empty database if there is none; return the fault of an existing one, or None."""
+        """Return the fault of an existing database, or None."""
         path = self.path / DATABASE
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(FileExistsError):

@@ -33,8 +33,6 @@ _NO_TABLE = NameTable[HeldResource]()
 
 
 class _KnownUpstream(NamedTuple):
-    """The last written or read state of an upstream, and its mark."""
-
     mark: bytes
     upstream: KeptUpstream
 

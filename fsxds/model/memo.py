@@ -119,7 +119,6 @@ class AnswersByNames(Generic[Value]):
         return self._find_earlier(names, make)
 
     def _drop(self) -> None:
-        """Drop answers until half of the names is left."""
         kept = tuple(self._kept)
         self._names = sum(map(len, kept))
         for names in kept:

@@ -71,7 +71,7 @@ Buckets = tuple[dict[str, Value], ...]
 
 @dataclass(slots=True)
 class _Run:
-    """Consecutive chunks, from `start` to before `end`, and the names that change in them."""
+    """Chunks from `start` to before `end`, and the changed names in them."""
 
     start: int
     end: int
@@ -176,7 +176,6 @@ class NameTable(Mapping[str, Value]):
     def _changed_buckets(
         self, new: Mapping[str, Value], removed: AbstractSet[str]
     ) -> tuple[Buckets[Value], dict[str, Value]]:
-        """Return the dicts, and the separate dict of new names."""
         buckets, mask = list(self._buckets), self._mask
         added = {name: value for name, value in self._added.items() if name not in removed}
         placed: dict[str, Value] = {}
@@ -204,7 +203,6 @@ class NameTable(Mapping[str, Value]):
         return tuple(chunks)
 
     def _touched(self, names: list[str], removed: AbstractSet[str]) -> list[_Run]:
-        """Return the chunks that change because of these sorted names."""
         runs: list[_Run] = []
         for name in names:
             at = max(bisect_right(self.chunks, name, key=_first) - 1, 0)

@@ -320,7 +320,6 @@ class Rows(NameTable[Resource]):
             self._follow(*since)
 
     def _follow(self, earlier: Rows, change: RowsChange) -> None:
-        """Take over the valid results of earlier rows."""
         names = change.names
         self._changes.put(earlier._mark, change)
         if len(names) <= MOST_TAKEN_OVER:

@@ -255,7 +255,6 @@ def _structured_names(
 
 
 def _plain_names(path: str, context: Parameters) -> Iterator[str]:
-    """Yield the names without parameters: a plain one, or a structured one in the path."""
     if not path or context:
         return
     yield path
@@ -342,7 +341,7 @@ def _is_nothing(found: Found) -> bool:
 
 
 def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, elsewhere: Collection[str]) -> Found:
-    """Return the first choice that a client can get, else the content if no choice has a URL, such as a file."""
+    """Return the first choice that a client can get, else the content."""
     for choice in Locator.parse(resource.redirect).choices():
         name = choice.target
         if isinstance(name, ResourceName):
@@ -391,8 +390,6 @@ _Directories = Mapping[_Directory, tuple[bytes, tuple[Resource, ...]]]
 
 
 class _Lists:
-    """A cache of one type's lists."""
-
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
@@ -442,8 +439,6 @@ def _directory_of(name: str) -> _Directory:
 
 
 class _NamesDigest:
-    """The digest of rows' names."""
-
     __slots__ = ("version",)
 
     def __init__(self, rows: Rows) -> None:

@@ -251,14 +251,12 @@ class DeltaNames:
 
     @property
     def _own(self) -> frozenset[str]:
-        """The subscribed names that are compared with own names."""
         return self.names
 
     def _still_indirect(self, lost: frozenset[str], after: Lookup) -> frozenset[str]:
         return names_without(after.rows, self._indirect | lost)
 
     def _ended(self, indirect: frozenset[str], before: Lookup, after: Lookup) -> frozenset[str]:
-        """Return the indirect names that stand for no resource any more."""
         existed = before.existing(indirect & self._indirect)
         return frozenset(name for name in existed - after.existing(existed) if not is_glob(name))
 
@@ -349,5 +347,4 @@ def unheld(names: AbstractSet[str], held: Held, lookup: Lookup) -> frozenset[str
 
 
 def _newly(names: frozenset[str], own: frozenset[str], other: Lookup) -> frozenset[str]:
-    """Return the names missing from `own` or, as resources, from `other`."""
     return frozenset(name for name in names if name not in own or name not in other.rows)

@@ -26,8 +26,6 @@ KeysOf = Callable[[Resource], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """The sorted own names, and the first of them, by alias or collection."""
-
     all: NameTable[tuple[str, ...]]
     first: NameTable[str]
 
@@ -41,7 +39,6 @@ class _Owners:
         return cls(NameTable(owners), NameTable({key: names[0] for key, names in owners.items()}))
 
     def after(self, changes: Iterable[tuple[str, Resource | None, Resource | None]], keys_of: KeysOf) -> _Owners:
-        """Apply changes of names with their old and new resources, or None."""
         lost, gained = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for name, old, new in changes:
             was, now = (frozenset(keys_of(each) if each is not None else ()) for each in (old, new))

@@ -67,7 +67,6 @@ def _attributes(version: object, locality: Mapping[str, object], metadata: Itera
 
 
 def _metadata(members: Iterable[tuple[str, object]]) -> dict[str, str]:
-    """Return scalars by name, shallow ones first."""
     found: dict[str, str] = {}
     left = MOST_BYTES
     waiting = deque([("metadata", members)])

@@ -249,7 +249,6 @@ class PollMemory:
             self._forget(oldest)
 
     def _watch_of(self, request: PollRequest) -> PolledWatch:
-        """Return a subscription's record, or a temporary one."""
         node = self.node_of(request.node)
         if node is None or request.subscription not in node.watches:
             return PolledWatch()
@@ -298,7 +297,6 @@ def _receive_nack_of_another(request: PollRequest, watch: PolledWatch, now_s: fl
 
 
 def _recognize(request: PollRequest, snapshot: Snapshot | None, now_s: float) -> PolledVersion | None:
-    """Return the ACK of a client that holds the current version from another process."""
     subscription = request.subscription
     if snapshot is None or subscription.type_url in snapshot.withheld or request.version_info is None:
         return None
@@ -398,7 +396,6 @@ def _decide_again(request: PollRequest, selection: Selection, sent: PolledVersio
 
 
 def _may_lack_something(snapshot: Snapshot, subscription: Subscription, selection: Selection) -> bool:
-    """A response might remove resources from before this process started."""
     type_url = subscription.type_url
     if not subscription.wildcard:
         return bool(selection.missing or subscription.globs) and type_url in snapshot.incomplete

@@ -371,7 +371,7 @@ class PollingNode:
             self._drop_unused(ROUTES, LISTENERS)
 
     def _drop_unused(self, type_url: TypeUrl, users: Subscription, expected: Iterable[Subscription] = ()) -> None:
-        """Stop awaiting resources of a type that have no open poll and no user."""
+        """Open polls stay awaited."""
         polled = [one for one in self._waiting if one.type_url == type_url and not self.watches[one].open_polls]
         named = self._named_by(users, type_url) if polled or expected else None
         if named is None:
@@ -382,14 +382,14 @@ class PollingNode:
                     del awaited[subscription]
 
     def _named_by(self, users: Subscription, type_url: TypeUrl) -> set[str] | None:
-        """Return the names that ACKed `users` reference; None if none were ACKed."""
+        """Return None if no users were ACKed."""
         known = self.watches.get(users)
         if known is None or known.confirmed is None:
             return None
         return {one.name for user in known.confirmed for one in user.references if one.type_url == type_url}
 
     def _has_ended(self, subscription: Subscription, named: _Named) -> bool:
-        """Whether the client seems to have ended a subscription: it does not report that."""
+        """Guess: a client does not report the end of a subscription."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.open_polls or watch.is_given_up:
             return watch.is_given_up
@@ -404,7 +404,6 @@ class PollingNode:
         return known is not None and subscription.names.isdisjoint(known)
 
     def _selecting(self, type_url: TypeUrl, change: RowsChange) -> Iterator[Subscription]:
-        """Iterate over the smaller of both sets."""
         names = _names_in(change)
         possible: Iterable[Subscription] = self.watches
         if len(names) < len(self.watches):
@@ -415,7 +414,7 @@ class PollingNode:
                 yield subscription
 
     def _awaited(self, subscription: Subscription, snapshot: Snapshot) -> Version | None:
-        """Return the version that a subscription is to come back with, or None."""
+        """Return the version to come back with, or None."""
         watch, type_url = self.watches[subscription], subscription.type_url
         if watch.is_given_up or not has_any(snapshot, subscription):
             return None

@@ -89,7 +89,7 @@ def read_names(names: Iterable[str], type_url: TypeUrl, authority: str = "") -> 
 
 
 def _read(written: str, type_url: TypeUrl, authority: str) -> tuple[str, str]:
-    """Return the canonical form, or the name itself; and the reason of a rejection, or ""."""
+    """Return the canonical form or the name, and the reason of a rejection."""
     try:
         return canonical_of_type(written, type_url, authority), ""
     except MalformedName as error:
@@ -171,7 +171,7 @@ class Spellings:
         )
 
     def _give_up(self, name: str, written: str) -> str | None:
-        """Return the name if no spelling is subscribed any more, else None."""
+        """Return the name if no spelling is subscribed any more."""
         left = self._by_name.pop(name, frozenset((written,))) - {written}
         if not left:
             return name

@@ -263,8 +263,6 @@ def is_empty(rows: NameTable[Resource], glob: str) -> bool:
 
 
 class _GlobMembers:
-    """A cache of glob members, for all clients."""
-
     def __init__(self, rows: NameTable[Resource]) -> None:
         self._rows = rows
         self._members: Lru[str, frozenset[str]] = Lru(MOST_KEPT, len, MOST_KEPT_NAMES)

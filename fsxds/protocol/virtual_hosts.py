@@ -148,7 +148,6 @@ class HostLookup(Lookup):
         return find_virtual_hosts(name, self.rows, self._index.aliases())
 
     def _hidden_by(self, own: str) -> frozenset[str]:
-        """Return the hidden virtual hosts, directly or indirectly."""
         hidden = self.hidden.get(own)
         if hidden is None:
             found, ahead = {own}, [own]

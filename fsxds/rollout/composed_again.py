@@ -36,7 +36,6 @@ def composed_again(before: Composed, tree: Snapshot, base: Snapshot, rules: Hold
 
 
 def _is_apart(holds: Holds, earlier: Snapshot, later: Snapshot) -> bool:
-    """Whether only resources that are not held differ, with the same references and claims."""
     if any(getattr(earlier, mark) != getattr(later, mark) for mark in ("withheld", "undeclared", "let_go")):
         return False
     for type_url in earlier.by_type.keys() | later.by_type.keys():

@@ -186,7 +186,6 @@ class _Composition:
                 self.holds[key] = hold
 
     def close(self, *, is_first: bool) -> tuple[Removal, ...]:
-        """Add the holds that follow; return the removals that wait for approval."""
         if is_first:
             self._hold_claimers()
             return ()
@@ -248,7 +247,6 @@ class _Composition:
         return self._tree.resources(key[0]).get(key[1]) if hold is None else hold.kept
 
     def _new_users(self) -> dict[Key, list[Key]]:
-        """Map names to the changed resources that newly demand them."""
         users: defaultdict[Key, list[Key]] = defaultdict(list)
         for type_url, change in self._changes.items():
             rows, rows_before = self._tree.by_type[type_url], self._base.resources(type_url)
@@ -260,7 +258,7 @@ class _Composition:
         return users
 
     def _hold_users(self, users: Mapping[Key, list[Key]], obstacles: Iterable[Key]) -> None:
-        """Hold the resources that newly demand an obstacle, and their users in turn."""
+        """Hold users of the users, too."""
         found = list(obstacles)
         while found:
             obstacle = found.pop()
@@ -275,7 +273,7 @@ class _Composition:
                     found.append(user)
 
     def _take_back(self, key: Key, good: Snapshot) -> None:
-        """Hold users of a removed resource at the version before they named it, and their users in turn."""
+        """Hold users at the version before they named a removed resource, and their users in turn."""
         found = [key]
         while found:
             obstacle = found.pop()
@@ -289,7 +287,7 @@ class _Composition:
                     found.append(key_of_user)
 
     def _undefined(self, users: Mapping[Key, list[Key]]) -> Iterator[tuple[Key, list[Key]]]:
-        """Yield undefined names, with those users that cannot get them from another server."""
+        """Omit users that can get a name from another server."""
         missing = {key for key in users if self._is_missing(key)}
         expected = {type_url for type_url in {key[0] for key in missing} if self._is_expected_here(type_url)}
         unknown = {key for key in missing if key[0] == CLUSTERS and key[1] not in self._base.resources(CLUSTERS)}
@@ -310,7 +308,6 @@ class _Composition:
         return not (rows if is_pattern(name) else name in rows) and not self._rules.is_static(key)
 
     def _is_expected_here(self, type_url: TypeUrl) -> bool:
-        """Whether apparently no resource of a type comes from another server."""
         rows, rows_before = self._tree.resources(type_url), self._base.resources(type_url)
         if type_url == CLUSTERS:
             return bool(rows or rows_before or self._rules.knows_static)
@@ -318,7 +315,7 @@ class _Composition:
         return bool(rows) and all(one in rows_before for one in demanded_names(self._base, type_url))
 
     def _keep_used(self) -> None:
-        """Keep removed resources that a served resource references, and their references in turn."""
+        """Keep the references of kept resources, too."""
         gone = {
             (type_url, name)
             for type_url, change in self._changes.items()
@@ -349,7 +346,6 @@ class _Composition:
         }
 
     def _uses_of(self, gone: set[Key]) -> Iterator[tuple[Key, Key]]:
-        """Yield used resources, each with a served user."""
         if not gone:
             return
         scopes = {key for key in gone if key[0] == SCOPES}
@@ -370,7 +366,6 @@ class _Composition:
         return [one for one in kept if one is not None and names_any(one, wanted)]
 
     def _hold_claimers(self) -> list[Key]:
-        """Hold resources that claim the same as held ones; return their keys."""
         found: list[Key] = []
         kept = {key: self._claims_of(key) for key in self.holds if key[0] in CLAIMING}
         keys = [*kept]
@@ -402,7 +397,7 @@ class _Composition:
                 yield other
 
     def _without_taken(self, key: Key) -> Resource | None:
-        """Return a served or good version without the claims it lost, or None."""
+        """Return None if each version has a lost claim."""
         hold, taken = self.holds.get(key), self._taken[key]
         rejected = hold.asked.version if hold and hold.asked and hold.reason is HoldReason.REJECTED else None
         found = (one.resources(key[0]).get(key[1]) for one in (self._base, *self._good))

@@ -273,7 +273,7 @@ class Rollout:
         self._now_s = now_s
 
     def _overtake(self, step: Step, now_s: float) -> None:
-        """Serve the next target's first step before the present one is taken, if no order counts between them."""
+        """Serve the next target's first step early, if no order counts."""
         if self._next is None or self.served is None or self.is_resting:
             return
         if (supplied := supplied_step(step, self.served, self._next)) is not None:
@@ -295,7 +295,7 @@ class Rollout:
             self._proceed(now_s)
 
     def _proceed(self, now_s: float, untaken: Step | None = None) -> None:
-        """Serve the next step; the one before is done, or `untaken`, to be taken together with it."""
+        """An `untaken` step is to be taken together with the next."""
         if self._rests_until_s is not None and self.options.is_on and now_s < self._rests_until_s:
             return
         self._rests_until_s = None

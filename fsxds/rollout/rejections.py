@@ -319,7 +319,6 @@ class Rejections:
 def _with_absent(
     votes: Votes, before: Mapping[str, tuple[int, float | None]], now_s: float
 ) -> dict[str, tuple[int, float | None]]:
-    """Add recently departed nodes."""
     absent = {
         identity: (count, now_s if gone_at_s is None else gone_at_s)
         for identity, (count, gone_at_s) in before.items()

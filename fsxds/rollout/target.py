@@ -160,7 +160,6 @@ class Target:
         return self.composed.snapshot
 
     def _with_brought(self, tree: Snapshot) -> Snapshot:
-        """Return the tree as it would be for nodes that bring along holds."""
         same = {
             key: hold
             for key, hold in self._brought.items()
@@ -242,7 +241,6 @@ class Target:
         return next((one for one in found if one is not None and one.version == version[1]), None)
 
     def _asked(self, key: Key) -> Resource | None:
-        """Return the resource to serve unless it is rejected."""
         pin = self.pins.get(key)
         if pin is not None:
             return pin.kept

@@ -123,7 +123,6 @@ class AskedNames:
         self._count(type_url, came - gone, gone - came)
 
     def _count(self, type_url: TypeUrl, came: frozenset[str], gone: frozenset[str]) -> None:
-        """Count the names of a set that the first client began to use, and of one that the last client left."""
         counts = self._counts.setdefault(type_url, Counter())
         size = len(counts)
         counts.update(came)

@@ -211,19 +211,19 @@ class _Rule:
         return True
 
     def filled(self, values: Values) -> Iterator[str]:
-        """Yield a node's layers, existing or not, except those that need a missing value."""
+        """Omit layers that need a missing value."""
         for layer in self.layers:
             name = layer.filled(values)
             if name is not None:
                 yield name
 
     def view(self, layers: Iterable[str], existing: Collection[str]) -> View:
-        """Return the view of the folders that the rule names, and of existing ones from templates."""
+        """Only layers from templates may be missing."""
         found = tuple(dict.fromkeys(layer for layer in layers if layer in self._named or layer in existing))
         return View(self.name, (*found, *self._last) if found else NO_LAYERS)
 
     def possible_values(self, folders: Callable[[_Template], Iterable[Values]]) -> list[Values]:
-        """Return the values with which nodes get different layers; without a value, a layer has no folder."""
+        """Without a value, a layer has no folder."""
         found: list[Values] = [self._exact]
         for layer in self.layers:
             named = [values for values in folders(layer) if self._may_match(values)]
@@ -235,7 +235,7 @@ class _Rule:
 
 
 def _combined(found: list[Values], named: list[Values]) -> list[Values]:
-    """Return `found`, and its combinations with `named` values that do not contradict."""
+    """Add combinations that do not contradict."""
     if not named or not named[0]:
         return found
     attributes = tuple(named[0])
@@ -265,7 +265,7 @@ class _Template:
     folders: re.Pattern[str]
 
     def filled(self, values: Values) -> str | None:
-        """Return a node's layer; None if a value is missing, or could name another folder."""
+        """Return None if a value is missing, or could name another folder."""
         parts = [self.texts[0]]
         for attribute, text in zip(self.attributes, self.texts[1:], strict=True):
             value = values.get(attribute)
@@ -275,7 +275,6 @@ class _Template:
         return "".join(parts)
 
     def values_of(self, folder: str) -> Values | None:
-        """Return a folder's values, or None if it cannot be this layer."""
         match = self.folders.fullmatch(folder)
         values = dict(zip(self.attributes, match.groups(), strict=True)) if match else {}
         # The same attribute may occur twice.
@@ -319,7 +318,6 @@ def _lost(layer: _Template, views: str, stood: list[str], folders: Collection[st
 
 
 def _views_text(names: list[str]) -> str:
-    """Format as `the views a, b and 3 more`."""
     shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
     return f"the view{'s' if len(names) > 1 else ''} {shown}"
 

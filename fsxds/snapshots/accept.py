@@ -105,8 +105,6 @@ class _Attempt(Decision):
 
 
 class _Deciding:
-    """Held files are tried again once it is known which files are served."""
-
     def __init__(self, change: TreeChange, rules: tuple[FileRule, ...]) -> None:
         self._served = change.served
         self._before = change.served.records
@@ -140,7 +138,7 @@ class _Deciding:
                     given_up.add(path)
 
     def better_than(self, attempt: _Attempt, conflicts: Conflicts) -> _Attempt | None:
-        """Return a decision that serves more of the held files and loses none; None if there is none."""
+        """Serve more of the held files and lose none; None if that is impossible."""
         for group in _groups([path for path in attempt.held if path not in conflicts]):
             tried = self.decide({path: problems for path, problems in attempt.held.items() if path not in group})
             if tried.held.keys() < attempt.held.keys():
@@ -183,7 +181,6 @@ class _Deciding:
         return Proposal(path, record.good, served is record.good, bool(record.suspects), was, is_on_trial)
 
     def _find_heirs(self) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
-        """Map new files to vanished files that share names: renamed files."""
         gone = [record.good for record in self._gone.values() if record.good is not None]
         by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
         heirs = {}
@@ -215,7 +212,7 @@ def _groups(candidates: list[PurePosixPath]) -> Iterator[AbstractSet[PurePosixPa
 
 
 def _what_is_left(record: FileRecord, others: Proposals) -> FileRecord | None:
-    """Keep the names of a removed file that no other file defines; None if none or all are left."""
+    """Keep names that no other file defines; None if none or all are left."""
     was = record.good.resources if record.good else ()
     left = {id(resource) for resource in was if not others.defining(key_of(resource))}
     if not record.good or not 0 < len(left) < len(was):
@@ -296,7 +293,6 @@ class AuthoredVersions:
 
 
 def _disagreements(proposals: tuple[Proposal, ...]) -> tuple[Mapping[PurePosixPath, list[Problem]], dict[TypeUrl, str]]:
-    """Return missing or disagreeing versions, and the version per type."""
     found: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     agreed: dict[TypeUrl, tuple[str, PurePosixPath]] = {}
     for proposal, type_url, version_info in _declarations(proposals):

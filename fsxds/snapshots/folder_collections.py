@@ -136,7 +136,7 @@ def _leads_nowhere(collection: Resource, index: int, locator: Locator, found: No
 
 
 def _members(source: Snapshot, rule: CollectionRule, known: FolderCollection | None) -> Iterator[Resource]:
-    """Yield the listeners in a folder, by name, and members that a broken file may still define."""
+    """Include members that a broken file may still define."""
     rows = source.resources(LISTENER.type_url)
     folder = PurePosixPath(rule.folder)
     by_path = (each for chunk in rows.chunks for each in chunk.once(_names_by_path).items())

@@ -188,7 +188,6 @@ class _LayerLoad:
         return found
 
     def _counted(self, path: PurePosixPath, assumed: _Assumed, start: Loaded | None) -> ParsedFile | None:
-        """Return the content assumed to be served."""
         if path in assumed.own:
             return assumed.own[path]
         parsed = self._layer.parsed.get(path)
@@ -199,7 +198,6 @@ class _LayerLoad:
         return None if record is None else record.good
 
     def _learn(self, assumed: _Assumed, loaded: Loaded, projection: Projection, start: Loaded | None) -> bool:
-        """Correct assumptions, once per file; return whether any was corrected."""
         below = {path for path in projection.parsed.keys() - assumed.below if loaded.records[path].is_held}
         if below:
             # Their held content may be served beside their last good content.

@@ -153,7 +153,7 @@ class ViewsLoad:
     def _loaded_layer(
         self, key: Layers, below: LoadedLayer | None, layer: LayerFiles, acceptance: Acceptance
     ) -> LoadedLayer:
-        """Share the previous result if it and all layers below are unchanged."""
+        """Share the result if the layer and all below are unchanged."""
         before = self._loaded_before.get(key)
         if before is None and _mark(key) in self._marks_before:
             # The view's first file with variables appeared: continue from its content without them.
@@ -209,7 +209,6 @@ class ViewsLoad:
 
 
 def _mark(layers: Layers) -> str:
-    """Return the mark of a view with private variables, or an empty text."""
     return layers[-1] if len(layers) > 1 and layers[-1].startswith("/") else ""
 
 

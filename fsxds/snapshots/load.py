@@ -338,7 +338,7 @@ def _place(problem: Problem) -> tuple[object, ...]:
 def _problems(
     tree: Tree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
 ) -> tuple[Problem, ...]:
-    """Return all problems, sorted by place; only those of `changed` files may differ from before."""
+    """Only problems of `changed` files may differ from before."""
     of_tree: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     for problem in tree.problems:
         of_tree[problem.path].append(problem)
@@ -485,7 +485,7 @@ def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
 
 
 def _undeclared(changes: Iterable[FileChange], before: Snapshot | None) -> frozenset[TypeUrl]:
-    """Return the types that no document ever listed; a type stays declared when its last file goes."""
+    """A type stays declared when its last file goes."""
     declared = frozenset[TypeUrl]().union(*{change.now.declared for change in changes if change.now is not None})
     undeclared = before.undeclared if before else frozenset(TYPE_URLS)
     # Return the same object, so that a thousand views share it.

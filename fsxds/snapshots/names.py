@@ -118,7 +118,7 @@ def unmatchable_fault(name: str, row: ResourceType, place: FieldPath) -> Fault |
 
 
 def _unmatchable(parameter: str, value: str, row: ResourceType) -> tuple[str, str] | None:
-    """Return why no client sends a parameter, and a remedy; None if it may be sent."""
+    """Return why no client sends a parameter, and a remedy."""
     if parameter.startswith(_NODE):
         return _unmatchable_of_node(parameter, value, row)
     if not parameter.startswith(("xds.", "udpa.")) or parameter.startswith(_OF_CLIENTS):
@@ -248,7 +248,6 @@ def unique_names(proposals: Proposals) -> Conflicts:
 
 
 def _repeated(proposals: Proposals, left_out: Container[int]) -> list[frozenset[PurePosixPath]]:
-    """Return the sets of files with common names, except resources with ids in `left_out`."""
     keys = {key_of(resource) for resource in proposals.added if id(resource) not in left_out}
     definers = (found for key in keys if len(found := proposals.defining(key)) > 1)
     paths = (frozenset(one.origin.path for one in several if id(one) not in left_out) for several in definers)
@@ -275,7 +274,7 @@ def _doubles(proposal: Proposal, taken: Mapping[Key, Resource]) -> Iterator[Prob
 
 
 def _owned(proposals: tuple[Proposal, ...]) -> dict[Key, Resource]:
-    """Return the names that changed files have and already serve; unchanged files come first anyway."""
+    """Unchanged files own their names anyway."""
     owned: dict[Key, Resource] = {}
     for proposal in proposals:
         if proposal.was and not (proposal.is_last_good or proposal.is_gone or proposal.is_on_trial):

@@ -171,7 +171,6 @@ def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tup
 def _placed_edits(
     file: SourceFile, locate: Locate | None, drafts: Iterable[DocumentDraft]
 ) -> Mapping[int, tuple[LayerEdit, ...]]:
-    """Map documents to their edits, each with its line and column."""
     found = {draft.number: draft.edits for draft in drafts if draft.edits}
     if not found or locate is None:
         return found
@@ -220,7 +219,7 @@ def _void_file(path: PurePosixPath) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The text before a list, and its items without the `_ITEM` that begins each."""
+    """The items lack the `_ITEM` that begins each."""
 
     head: bytes
     is_envelope: bool
@@ -338,7 +337,7 @@ class ChunkParser:
         return Document(path, tuple(resources), declared, version_info if isinstance(version_info, str) else None)
 
     def _envelope(self, pieces: _Pieces) -> dict[str, PlainValue] | None:
-        """Return the plain texts around the list, or None if there is anything else."""
+        """Return the plain texts around the list."""
         value = self._plain(pieces.head)
         if value is None:
             return {} if not pieces.is_envelope else None
@@ -384,7 +383,7 @@ def _first_line(pieces: _Pieces) -> int:
 
 
 def _take_apart(content: bytes) -> _Pieces | None:
-    """Cut before each `- ` at the left margin; None if that might cut more than one list."""
+    """Cut before each `- ` at the left margin, unless that might cut more than one list."""
     content = b"\n" + content
     first = content.find(_ITEM)
     marks = _OTHER_BREAKS[:1] if content.isascii() else _OTHER_BREAKS

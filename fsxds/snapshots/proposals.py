@@ -164,7 +164,6 @@ class ServedFiles:
         return FileChange(was, now, lost, added, repeats)
 
     def _repeats(self, path: PurePosixPath, lost: Collection[Resource], added: Collection[Resource]) -> bool:
-        """Whether a file has a name twice, given its lost and added resources, or all of both."""
         keys = {key_of(resource) for resource in added}
         if len(keys) < len(added):
             return True

@@ -48,7 +48,6 @@ class Redirect:
         return Resource(type_url, name, b"", version, origin, aliases, ttl_s, self._references(), locator)
 
     def _references(self) -> tuple[Reference, ...]:
-        """Return the names in the redirect, and the plain names equal to them."""
         names = [choice.target for choice in self.locator.choices() if isinstance(choice.target, ResourceName)]
         keys = [(name.type_url, text) for name in names for text in (str(name), "" if name.context else name.path)]
         return tuple(Reference(type_url, text, (), Severity.NOTE) for type_url, text in dict.fromkeys(keys) if text)

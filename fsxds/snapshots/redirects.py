@@ -111,7 +111,7 @@ class RedirectFollower:
         return Followed(redirect, None, None, (problem,), looked_at, is_elsewhere)
 
     def _name_at(self, choice: Locator, type_url: TypeUrl) -> str | None:
-        """Return the clients' name of a target; None for none, and for an entry."""
+        """Return the clients' name; None for an entry, too."""
         found = None if choice.entry else self._resolver.find_choice(choice, type_url)
         if isinstance(found, tuple):
             return str(choice.target)
@@ -157,7 +157,6 @@ class RedirectFollower:
         return self._end_of((*trail, found))
 
     def _may_be_upstream(self, choice: Locator) -> bool:
-        """Whether the target has a name of an upstream's authority."""
         if isinstance(choice.target, FileName) or choice.entry:
             return False
         return self.unasked is None or choice.target.authority in self.unasked

@@ -139,7 +139,6 @@ def _changed_names(raw: Snapshot, known: Resolved | None) -> Mapping[TypeUrl, Co
 def _touched(
     raw: Snapshot, earlier: Snapshot | None, changed: Mapping[TypeUrl, Collection[str]], redirects: _Redirects
 ) -> frozenset[Key]:
-    """Return the redirects that changed or were removed, or that lead to a change."""
     touched: set[Key] = set()
     for type_url, names in changed.items():
         for name in names:

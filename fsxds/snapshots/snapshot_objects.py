@@ -205,7 +205,7 @@ def snapshot_near(digest: Digest, read: Read, near: Snapshot | None = None, gene
 
 
 def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near: Snapshot | None) -> Rows:
-    """A type that was unknown when the rows were kept has none."""
+    """Unknown types at the time of keeping have no rows."""
     old = Rows(type_url) if near is None else near.resources(type_url)
     at_hand: dict[Digest, Chunks] = {chunk.once(chunk_digest): (chunk,) for chunk in old.chunks}
     at_hand |= {_group(chunks).digest: chunks for chunks in _grouped(old)}
@@ -220,7 +220,7 @@ def _rows(type_url: TypeUrl, tables: Mapping[TypeUrl, Digest], read: Read, near:
 def _new_rows(
     type_url: TypeUrl, digest: Digest, read: Read, at_hand: Mapping[Digest, Chunks], found: set[Chunk[Resource]]
 ) -> Iterator[Resource]:
-    """Yield resources that are not in chunks at hand, and add those chunks to `found`."""
+    """Add chunks at hand to `found`, and yield the other resources."""
     if digest in at_hand:
         found.update(at_hand[digest])
         return
@@ -245,7 +245,6 @@ def digests_in(snapshot: Snapshot) -> frozenset[Digest]:
 
 
 def _is_same(resource: Resource, other: Resource | None) -> bool:
-    """Whether two resources are equal in a chunk's digest."""
     return other is not None and resource.equals_for_clients(other) and resource.origin.path == other.origin.path
 
 

@@ -34,7 +34,7 @@ from fsxds.snapshots.type_rules import TypeRules, rules_of
 class DocumentDraft:
     """A document while it is read.
 
-    `broken` counts the resources with errors; `with_ttl` has the types of resources with a TTL.
+    `broken` counts resources with errors; `with_ttl` has types with a TTL.
     """
 
     number: int
@@ -50,7 +50,7 @@ class DocumentDraft:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools that read documents; `unknown_fields` is the severity of fields that no message type has."""
+    """`unknown_fields` is the severity of fields that no message type has."""
 
     catalogue: Catalogue
     converter: Converter
@@ -80,7 +80,7 @@ class DocumentReader:
         self._hint = hint
 
     def read(self, number: int) -> DocumentDraft:
-        """Read the document; `number` is its index in the file."""
+        """`number` is the document's index in its file."""
         draft = DocumentDraft(number)
         if isinstance(self._document, PlainDocument):
             self._read_plain(self._document, draft)
@@ -536,7 +536,7 @@ class _Wrapper(Protocol):
 def authored_path(value: PlainValue, field_path: FieldPath) -> FieldPath:
     """Convert the API's path of a field to the author's spelling.
 
-    Authors may write `connectTimeout`, and one object in place of a list. Steps without a value stay as they are.
+    Authors may write `connectTimeout`, and one object in place of a list.
     """
     steps: list[str | int] = []
     for number, step in enumerate(field_path):

@@ -40,7 +40,7 @@ class LayerFiles:
     parsed: Mapping[PurePosixPath, ParsedFile] = field(default_factory=dict)
 
     def is_same(self, other: LayerFiles) -> bool:
-        """Compare layers, at the cost of an object comparison per file."""
+        """Compare layers, at an object comparison per file."""
         return (
             (self.files, self.problems) == (other.files, other.problems)
             and self.parsed.keys() == other.parsed.keys()
@@ -58,11 +58,8 @@ class LayerFiles:
 class LoadedLayer:
     """A layer loaded on top of others.
 
-    Attributes:
-        bare: `loaded` without `carried`, for loading on top.
-        carried: files below with problems that `bare` does not have.
-        added: problems that the layers below do not have.
-        removed: problems of only the layers below.
+    `bare` is `loaded` without `carried`: files below with problems that `bare` does not have. `added` and `removed` are
+    the differences from the problems below.
     """
 
     loaded: Loaded
@@ -77,7 +74,7 @@ class LoadedLayer:
 def load_layer(
     below: LoadedLayer | None, layer: LayerFiles, before: LoadedLayer | None, acceptance: Acceptance
 ) -> LoadedLayer:
-    """Load a layer; `below` is None for the lowest, `before` its previous result on any layers below, or None."""
+    """`below` is None for the lowest layer; `before` is the previous result on any layers, or None."""
     if below is None:
         tree = SourceTree(layer.files, layer.problems)
         bare = load(

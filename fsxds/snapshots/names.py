@@ -34,10 +34,10 @@ _UDP = 1  # envoy.config.core.v3.SocketAddress.Protocol
 def naming_fault(
     row: ResourceType, own_name: str, wrapper_name: str, field_path: FieldPath, find_name: Callable[[], FieldPath]
 ) -> Fault | None:
-    """Return the problem of a resource's name, or None. Source: ENVOY.md E18, E46.
+    """Return the problem of a name, or None. Source: ENVOY.md E18, E46.
 
-    `own_name` and `wrapper_name`, of the `Resource` around it, may be empty. `find_name` is called only if there is a
-    problem; it returns the path of `own_name`, or `field_path` if it is empty.
+    `wrapper_name` is that of the `Resource`. `find_name` is called only if there is a problem; it returns the path of
+    `own_name`, or `field_path`.
     """
     if row.name_field is None:
         return None if wrapper_name else _unwrapped(row, field_path)
@@ -71,7 +71,7 @@ def _unwrapped(row: ResourceType, field_path: FieldPath) -> Fault:
 
 
 def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
-    """Return the wrapper's name, else one made of the address; empty if there is no address."""
+    """Return the wrapper's name, else one made of the address, if any."""
     if not wrapper_name and listener.WhichOneof("listener_specifier") == "internal_listener":
         return "unnamed-internal"
     if wrapper_name or not listener.HasField("address"):
@@ -87,7 +87,7 @@ def name_of_unnamed(listener: Any, wrapper_name: str) -> str:
 
 
 def unnamed_fault(name: str, place: FieldPath) -> Fault:
-    """Note the name under which an unnamed listener is served."""
+    """Note the served name of an unnamed listener."""
     fact = f'the listener has no name and is served as "{name}"; Envoy would make up another one at every update'
     return Fault("unnamed-listener", fact, "give it a name", place, severity=Severity.NOTE)
 
@@ -170,7 +170,7 @@ def table_fault(name: str, place: FieldPath) -> Fault | None:
 def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | None:
     """Warn of a virtual host that Envoy would not remove.
 
-    Envoy keys it by its own name, but receives the resource name at its removal.
+    Envoy keys it by its own name, but its removal has the resource name.
     """
     if own_name in {"", name}:
         return None
@@ -180,7 +180,7 @@ def lasting_fault(name: str, own_name: str, field_path: FieldPath) -> Fault | No
 
 
 def aliases_of(name: str, host: Any, authored: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a virtual host's aliases: one per domain, and those from its author.
+    """Return one alias per domain, and those from the author.
 
     Envoy requests `<route>/<domain>`, with wildcards as written, in lower case.
     """

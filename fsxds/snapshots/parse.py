@@ -77,12 +77,12 @@ class FileParser:
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
     def name_by(self, rules: NamingRules) -> None:
-        """Set the rules of structured names, before anything is parsed."""
+        """Set the naming rules, before anything is parsed."""
         self._tools = replace(self._tools, naming=rules)
         self._chunks.tools = self._tools
 
     def parse(self, file: SourceFile) -> ParsedFile:
-        """Parse one file. Every problem is reported; bad content never raises."""
+        """Parse one file; bad content never raises."""
         file_format = format_of(file.path)
         if file_format is None:
             fact = "no format is known for this suffix"
@@ -97,14 +97,14 @@ class FileParser:
         return parsed
 
     def parse_edit(self, file: SourceFile, most_bytes: int) -> ParsedFile | None:
-        """Parse a file with at most `most_bytes` new since the last time; None for others."""
+        """Parse a file with at most `most_bytes` new; None for others."""
         if file.has_variables:
             return None
         document = self._chunks.parse_edit(file, type_from_path(file.path), most_bytes)
         return None if document is None else ParsedFile(file.path, file.digest, (document,))
 
     def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
-        """Remember parsed content, from any process, so that the next edit costs only the change."""
+        """Remember content parsed in any process: the next edit costs only the change."""
         if len(parsed.documents) == 1 and not parsed.problems and not file.has_variables:
             self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
 
@@ -146,7 +146,7 @@ class FileParser:
 
 
 def variables_of(file: SourceFile, others: Variables) -> Variables:
-    """Return the variables of a file's view, else `others`."""
+    """Return a file's variables, else `others`."""
     return Variables(file.texts, file.unset) if isinstance(file, VariedFile) else others
 
 
@@ -197,7 +197,7 @@ def problems_of(
 ) -> Iterator[Problem]:
     """Yield faults as problems; the text is searched once for all.
 
-    The number of each fault is that of its document.
+    Each fault comes with its document's number.
     """
     wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
     places: Found = dict.fromkeys(wanted, (1, 1))
@@ -242,7 +242,7 @@ class _Known:
 
 
 class ChunkParser:
-    """Remembers the items of large lists by their content."""
+    """Remembers the items of large lists."""
 
     def __init__(
         self, tools: Tools, smallest_bytes: int = SMALLEST_BYTES, most_remembered: int = MOST_REMEMBERED
@@ -252,7 +252,7 @@ class ChunkParser:
         self._known: Lru[PurePosixPath, _Known] = Lru(most_remembered, len, most_remembered)
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
-        """Return a file's one document, or None if it must be parsed as a whole, as every file at first."""
+        """Return a file's one document, or None if it must be parsed as a whole, as at first."""
         if file.path not in self._known:
             return None
         pieces = _take_apart(file.content) if self._is_large_list(file) else None
@@ -262,7 +262,7 @@ class ChunkParser:
         return document
 
     def parse_edit(self, file: SourceFile, hint: ResourceType | None, most_bytes: int) -> Document | None:
-        """Return a file's one document, or None if more than `most_bytes` of head and items are new.
+        """Return a file's one document, or None if more than `most_bytes` are new.
 
         If None, the memory of the file stays, and hardly more than `most_bytes` were parsed.
         """

@@ -55,7 +55,7 @@ _UNKNOWN = frozenset({"unknown-field", "unknown-enum-value"})
 
 
 def hooks(catalogue: Catalogue) -> Hooks:
-    """Return the hooks that collect references, by full names."""
+    """Return hooks by full names."""
     typed_structs = TypedStructs(catalogue)
     return merge_hooks(
         dict.fromkeys(TYPED_STRUCTS, (typed_structs.walk_into,)), _cluster_hooks(), _discovery_hooks(catalogue)
@@ -71,7 +71,7 @@ class TypedStructs:
         self._printer = Printer(catalogue)
 
     def walk_into(self, struct: DynamicMessage, path: Path, walk: Walk) -> None:
-        """Walk the content; an unknown type that is not Envoy's is ignored."""
+        """Walk the content; ignore unknown types that are not Envoy's."""
         message_type = struct.type_url.rpartition("/")[2]
         if not self._catalogue.knows(message_type):
             if message_type.startswith("envoy."):

@@ -81,7 +81,7 @@ class _Redirects:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A resolved view; `snapshot` is `raw` itself if there is nothing to resolve."""
+    """`snapshot` is `raw` itself if there is nothing to resolve."""
 
     snapshot: Snapshot
     problems: tuple[Problem, ...]
@@ -102,7 +102,7 @@ def apply(raw: Snapshot, inputs: Inputs, before: Staged | None) -> Resolved:
 
 
 def resolve(raw: Snapshot, rules: ResolutionRules, before: Resolved | None) -> Resolved:
-    """Return the served form of a view; unchanged parts are shared with `before`."""
+    """Return a view's served form, sharing unchanged parts with `before`."""
     if before is not None and before.raw is raw and before.rules == rules:
         return before
     known = before if before is not None and before.rules == rules else None

@@ -54,7 +54,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 class KeptObject(NamedTuple):
-    """An object to keep; its content and children are computed only if it is new."""
+    """Content and children are computed only for new objects."""
 
     digest: Digest
     content: Callable[[], bytes]
@@ -62,7 +62,7 @@ class KeptObject(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A kept object, with the digests of those that it names, in order."""
+    """A kept object, with the digests of its children, in order."""
 
     content: bytes
     children: tuple[Digest, ...]
@@ -73,7 +73,7 @@ Read: TypeAlias = Callable[[Digest], Content]
 
 
 def object_of(snapshot: Snapshot, *, is_packed: bool = False) -> KeptObject:
-    """Return a snapshot's object, which does not depend on the generation."""
+    """The generation is not included."""
     table = _packed_table if is_packed else _table
     return _named(facts_of(snapshot), tuple(table(snapshot.resources(row.type_url)) for row in RESOURCE_TYPES))
 
@@ -91,7 +91,7 @@ def facts_of(snapshot: Snapshot) -> bytes:
 
 
 def snapshot_with(facts: bytes, by_type: Mapping[TypeUrl, Rows], generation: int = 0) -> Snapshot:
-    """Make a snapshot. Raises DamagedBytesError if the facts are invalid."""
+    """Raises DamagedBytesError if the facts are invalid."""
     try:
         found = json.loads(facts)
         return Snapshot(
@@ -159,7 +159,7 @@ def _packs(chunk: Chunk[Resource]) -> Iterator[tuple[Resource, ...]]:
 
 
 def chunk_digest(chunk: Chunk[Resource]) -> Digest:
-    """Return the digest of a chunk's client-visible data and files."""
+    """Digest a chunk's client-visible data and files."""
     return _digest_of_rows(b"chunk", chunk.values)
 
 

@@ -153,11 +153,11 @@ class DeltaStream:
         return sum(len(watch.names.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield the state of each wanted type, given the served generation."""
+        """Yield each wanted type's state, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return the status of each type, in push order."""
+        """Return each type's status, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
     def _begin(self, row: ResourceType) -> _DeltaWatch:

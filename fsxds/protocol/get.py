@@ -69,10 +69,10 @@ class GetTarget:
     Attributes:
         row: None for the index of all types.
         path: after the type, decoded; empty for all resources of the type.
-        names: the candidates, in the order of lookup.
+        names: in the order of lookup.
         directories: for a list, prefix and suffix of the members' names.
         node: parameters that describe the requesting node.
-        wait: how long to wait for a change, as written; None for not at all.
+        wait: for a change, as written; None for not at all.
         authority: the server's.
     """
 
@@ -91,7 +91,7 @@ class GetTarget:
 
     @property
     def asked(self) -> frozenset[str]:
-        """The names to ask upstreams for: of the resource or the collection, `*` for a type."""
+        """The names to ask upstreams for; `*` for a type."""
         if not self.path:
             return frozenset((WILDCARD,))
         return frozenset(name for name in self.names if not is_structured(name) or self._may_be_elsewhere(name))
@@ -113,7 +113,7 @@ class FoundResource:
 class FoundList:
     """Resources of one type, sorted by name, and a digest of names and versions.
 
-    Lists of secrets have and digest only names (`has_versions` is false).
+    Lists of secrets digest only names.
     """
 
     row: ResourceType
@@ -139,7 +139,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class FoundRedirect:
-    """A redirect to a resource, or to an entry of a list collection (empty: all of it)."""
+    """A redirect to a resource, or an entry of a collection (empty: all of it)."""
 
     name: ResourceName
     entry: str = ""
@@ -282,9 +282,9 @@ def _directories(
 
 
 def node_of(parameters: Parameters, peer: str) -> Node:
-    """Return the node from the parameters that Envoy adds to names. Raises ProtocolError if one is too long.
+    """Return the node of the parameters that Envoy adds. Raises ProtocolError if one is too long.
 
-    Envoy writes values of metadata as JSON; any other text stands for itself.
+    Envoy writes metadata as JSON; any other text stands for itself.
     """
     named = dict(parameters)
     metadata = {
@@ -315,11 +315,8 @@ def find(
 ) -> Found:
     """Find the resource or list for a URL.
 
-    Args:
-        target: the target of the URL.
-        snapshot: None before the first.
-        elsewhere: the authorities with their own URLs.
-        unanswered: returns the missing names that may exist on an upstream.
+    `snapshot` is None before the first; `elsewhere` are the authorities with their own URLs; `unanswered` names may
+    exist on an upstream.
     """
     if snapshot is None:
         return NOTHING_LOADED

@@ -68,7 +68,7 @@ class _Owners:
 
 
 class NameIndex:
-    """Finds own names; each table is built when needed."""
+    """Builds each table when needed."""
 
     __slots__ = ("_by_alias", "_by_collection", "_rows")
 
@@ -90,7 +90,7 @@ class NameIndex:
         return self._by_collection.all
 
     def after(self, rows: Mapping[str, Resource], change: RowsChange) -> NameIndex:
-        """Return the index after a change; unchanged tables are shared."""
+        """Return the index after a change, sharing unchanged tables."""
         changes = [(name, self._rows.get(name), rows.get(name)) for name in change.names]
         index = NameIndex(rows)
         if self._by_alias is not None:
@@ -100,7 +100,7 @@ class NameIndex:
         return index
 
     def finds_as(self, other: NameIndex) -> bool:
-        """Whether this index certainly finds as `other`, from which it was derived."""
+        """Whether this certainly finds as `other`, from which it was derived."""
         has_same_aliases = self._by_alias is not None and self._by_alias is other._by_alias
         return has_same_aliases and self._by_collection is not None and self._by_collection is other._by_collection
 

@@ -109,11 +109,11 @@ class SotwStream:
         return sum(len(watch.subscription.names) for watch in self._watches.values())
 
     def sync_states(self, generation: int) -> Iterator[SyncState]:
-        """Yield the state of each wanted type, given the served generation."""
+        """Yield each wanted type's state, given the served generation."""
         return (watch.sync_state(generation) for watch in self._watches.values() if not watch.selects_nothing)
 
     def statistics(self) -> tuple[WatchStatus, ...]:
-        """Return the status of each type, in push order."""
+        """Return each type's status, in push order."""
         return tuple(watch.status() for watch in self._watches.values())
 
     def standing(self, step: Step) -> Standing:
@@ -220,7 +220,7 @@ def _endpoints_of(clusters: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class SotwUpdate:
-    """The update of one type; the client may not hold `fresh` resources in this version."""
+    """The update of one type; `fresh` resources may not be held in this version."""
 
     type_url: TypeUrl
     version: Version

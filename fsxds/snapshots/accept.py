@@ -65,11 +65,8 @@ def accept(
 ) -> dict[PurePosixPath, FileRecord]:
     """Decide which content of changed files is served.
 
-    Args:
-        change: the changed files.
-        rules: hold files back.
-        whole_trees: one file with an error holds back all files.
-        report: finds further problems in accepted files, which hold back none.
+    With `whole_trees`, one file with an error holds back all. `report` finds further problems in accepted files, which
+    hold back none.
 
     Returns:
         The records of changed files, of removed files that are kept, and of files whose problems changed.
@@ -275,7 +272,7 @@ def declarations_with(before: Declarations, changes: Collection[FileChange]) -> 
 
 
 class AuthoredVersions:
-    """Rejects second versions of a type, and new content under an old version."""
+    """Rejects second versions of a type, and new content under an old one."""
 
     def __init__(self, served: Declarations) -> None:
         self._served = served
@@ -336,7 +333,7 @@ def _changes_content(type_url: TypeUrl, proposals: Proposals) -> bool:
 def authored_versions(declarations: Declarations, good: Callable[[], Iterable[ParsedFile]]) -> Mapping[TypeUrl, str]:
     """Return the authored versions of types.
 
-    `good` returns the served files in order; it is called if versions disagree, and the last one counts.
+    `good` returns the served files in order, if versions disagree: the last one counts.
     """
     authored = {type_url: Version(version) for type_url, version in declarations if version is not None}
     if len(authored) < sum(version is not None for _, version in declarations):

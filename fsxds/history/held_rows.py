@@ -50,7 +50,7 @@ def write_changes(
     before: NameTable[HeldResource],
     after: NameTable[HeldResource],
 ) -> None:
-    """Write the difference between two tables, which it costs.
+    """Write the difference, which it costs.
 
     `part` is the upstream's number, and the type.
     """
@@ -109,7 +109,7 @@ class HeldReader:
         self.damaged: list[int] = []
 
     def read(self, number: int) -> Held:
-        """Return the resources of an upstream by its number."""
+        """Read by the upstream's number."""
         found: dict[TypeUrl, dict[str, HeldResource]] = {}
         for row, *columns in self._connection.execute(_READ, (number,)):
             try:
@@ -121,7 +121,7 @@ class HeldReader:
         return MappingProxyType({type_url: NameTable(members) for type_url, members in found.items()})
 
     def remove_damaged(self) -> None:
-        """Remove the damaged rows, which are not found otherwise."""
+        """Remove damaged rows, which are not found otherwise."""
         self._connection.executemany("DELETE FROM held_resources WHERE rowid = ?", [(row,) for row in self.damaged])
 
     def _held(self, *row: Any) -> HeldResource:

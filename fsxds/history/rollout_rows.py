@@ -36,7 +36,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 
 class OtherFormError(Exception):
-    """This version of fsxds does not read the form of a state."""
+    """This version of fsxds does not read a state's form."""
 
 
 def channel_text(key: ChannelKey) -> str:

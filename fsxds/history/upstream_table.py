@@ -38,14 +38,14 @@ class _KnownUpstream(NamedTuple):
 
 
 class UpstreamTable:
-    """The rows of upstreams, as known to this process. It outlives the connections to a database."""
+    """The rows known to this process. Outlives the connections to a database."""
 
     def __init__(self) -> None:
         # By name. A failed transaction changes neither the rows nor these.
         self._written: dict[str, _KnownUpstream] = {}
 
     def write(self, connection: sqlite3.Connection, upstreams: Iterable[KeptUpstream]) -> dict[str, _KnownUpstream]:
-        """Write the difference to the stored rows; return the argument for `take` after the commit.
+        """Write the difference; return the argument for `take` after the commit.
 
         Resources that an earlier process wrote and this one could not read stay until others are held.
         """
@@ -61,7 +61,7 @@ class UpstreamTable:
     def read(
         self, connection: sqlite3.Connection, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Read these upstreams' resources, and remove damaged ones, and other upstreams.
+        """Read these upstreams' resources; remove damaged ones, and other upstreams.
 
         A renamed upstream is recognized by a common server. `near` shares its equal bodies.
 

@@ -34,15 +34,12 @@ MOST_ADDED = 16
 
 
 def begins(name: str, count: int) -> bool:
-    """Whether a part begins with this name, as one in `count` names does, independent of other names.
-
-    Each part of a multiple of `count` begins with such a name.
-    """
+    """Whether a part begins with this name, as one in `count` does, also parts of a multiple of `count`."""
     return crc32(name.encode()) % count == 0
 
 
 def begins_chunk(name: str) -> bool:
-    """Whether a chunk begins with this name, independent of other names."""
+    """Independent of other names."""
     return begins(name, NAMES_PER_CHUNK)
 
 
@@ -84,7 +81,7 @@ class NameTable(Mapping[str, Value]):
     __slots__ = ("_added", "_buckets", "_mask", "_size", "chunks")
 
     def __init__(self, members: Mapping[str, Value] | None = None) -> None:
-        """Take values by name, in any order; a table is shared, not copied."""
+        """Take values in any order; a table is shared, not copied."""
         if isinstance(members, NameTable):
             self._share(members)
         else:
@@ -120,7 +117,7 @@ class NameTable(Mapping[str, Value]):
         return chain.from_iterable(chunk.names for chunk in self.chunks)
 
     def keys(self) -> Names:
-        """Return the names; set operations cost as much as the smaller set."""
+        """Set operations cost as much as the smaller set."""
         return Names(self)
 
     def values(self) -> Values[Value]:
@@ -137,7 +134,7 @@ class NameTable(Mapping[str, Value]):
         return {name for name in names if name in buckets[hash(name) & mask] or name in added}
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, Value]]:
-        """Yield names with a prefix, and their values, in order."""
+        """Yield names with a prefix, and values, in order."""
         at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
         for chunk in self.chunks[at:]:
             for place in range(bisect_left(chunk.names, prefix), len(chunk.names)):
@@ -146,7 +143,7 @@ class NameTable(Mapping[str, Value]):
                 yield chunk.names[place], chunk.values[place]
 
     def chunks_with(self, prefix: str) -> Iterator[Chunk[Value]]:
-        """Yield the chunks that may have names with a prefix, in order."""
+        """Yield chunks that may have names with a prefix, in order."""
         at = max(bisect_right(self.chunks, prefix, key=_first) - 1, 0)
         for place in range(at, len(self.chunks)):
             chunk = self.chunks[place]
@@ -155,7 +152,7 @@ class NameTable(Mapping[str, Value]):
             yield chunk
 
     def changed(self, new: Mapping[str, Value], removed: AbstractSet[str]) -> NameTable[Value]:
-        """Return a table with `new` values, without `removed` names, which must be in this one."""
+        """Add `new` values, and remove `removed` names, which must be in this table."""
         size = len(self) - len(removed) + len(new) - len(self.among(new))
         chunks = self._changed_chunks(new, removed)
         added: dict[str, Value] = {}
@@ -168,7 +165,7 @@ class NameTable(Mapping[str, Value]):
         return table
 
     def differing(self, other: NameTable[Value]) -> set[str]:
-        """Return the names with different objects as values, or in one table only."""
+        """Return names with different objects, or in one table only."""
         mine, others = set(self.chunks), set(other.chunks)
         names = chain.from_iterable(chunk.names for chunk in mine ^ others)
         return {name for name in names if self.get(name) is not other.get(name)}

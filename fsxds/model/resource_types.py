@@ -132,9 +132,9 @@ def in_push_order(by_type: Mapping[TypeUrl, Value]) -> dict[TypeUrl, Value]:
 def type_from_path(path: PurePosixPath) -> ResourceType | None:
     """Return the type that a file's name means, else its nearest folder's, else None.
 
-    Names with a word of the table as a whole part between dots come first, the file's before its folders'. Otherwise
-    dots, hyphens and underscores alike separate words, and a word may be in the singular: `prod-clusters.yaml`,
-    `my_cluster.yaml`. The last word decides: `cluster-routes.yaml` means routes.
+    Names with a word of the table as a whole part between dots come first. Otherwise dots, hyphens and underscores
+    alike separate words, and a word may be in the singular: `my_cluster.yaml`. The last word decides:
+    `cluster-routes.yaml` means routes.
     """
     exact = exact_type_from_path(path)
     if exact is not None:
@@ -144,7 +144,7 @@ def type_from_path(path: PurePosixPath) -> ResourceType | None:
 
 
 def exact_type_from_path(path: PurePosixPath) -> ResourceType | None:
-    """Return the type if a name was made for fsxds, else None; such a file holds no other type.
+    """Return the type if a name was made for fsxds; such a file holds no other.
 
     The last part between dots that is a word of the table, without the suffix, decides: `cds.yaml`,
     `edge.clusters.yaml` and `clusters/edge.yaml` mean clusters.
@@ -177,7 +177,7 @@ _LOOSE_WORDS = {
 
 
 def route_configuration_of(name: str) -> str:
-    """Return a virtual host's route configuration, which may contain slashes."""
+    """It may contain slashes."""
     return name.rpartition("/")[0]
 
 

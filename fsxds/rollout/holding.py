@@ -65,7 +65,7 @@ class Hold:
 
     Attributes:
         kept: the version served instead, or None.
-        asked: the tree's version; None if removed.
+        asked: the tree's version, or None.
         other: the user of a resource in use, the undefined or held name, or the owner of a claim; else None.
         good: the snapshot before a rejected version; else None.
     """
@@ -91,8 +91,8 @@ class HoldingRules:
         max_removal: the largest share of a type that a tree may remove without approval, from 0 to 1; None for no
             limit.
         approved: ids of removals.
-        is_static: tests whether a name is known to be in the bootstrap.
-        knows_static: the clusters of the bootstrap are known, so that there are no others elsewhere.
+        is_static: whether a name is known to be in the bootstrap.
+        knows_static: there are no clusters of the bootstrap beside the known ones.
     """
 
     keeps_references: bool = True
@@ -115,8 +115,7 @@ class Basis:
 class Composed:
     """The snapshot to serve; the tree itself if it holds nothing.
 
-    `approval_id` approves the removals. `basis` has all inputs; None if rejections, rollbacks or a step under way had
-    an effect.
+    `approval_id` approves the removals. `basis` is None if rejections, rollbacks or a step under way had an effect.
     """
 
     snapshot: Snapshot
@@ -140,7 +139,7 @@ def compose(
         base: the last target reached; None before the first, when only `explicit` and conflicting claims are held.
         explicit: held whatever they name: rejected, pinned, or waiting for canaries.
         rules: for further holds.
-        begun: new resources served beside `base`. The guard compares with `base` only.
+        begun: new, served beside `base`. The guard compares with `base` only.
     """
     reached = base or tree
     composition = _Composition(tree, (reached, _with_begun(reached, begun)), explicit, rules)
@@ -152,7 +151,7 @@ def compose(
 
 
 def with_rows(tree: Snapshot, rows: Mapping[TypeUrl, Rows]) -> Snapshot:
-    """Return a tree with new rows, without the authored versions of their types."""
+    """Replace rows; their types lose authored versions."""
     authored = {type_url: each for type_url, each in tree.authored.items() if type_url not in rows}
     return replace(tree, by_type=MappingProxyType({**tree.by_type, **rows}), authored=MappingProxyType(authored))
 

@@ -48,7 +48,7 @@ NamesByType = Mapping[TypeUrl, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step, with the state after it is served; the target lacks `lingering` resources."""
+    """The state after a step is served; the target lacks `lingering` resources."""
 
     step: Step
     is_last: bool
@@ -57,7 +57,7 @@ class PlannedStep:
 
 
 def whole_step(served: Snapshot | None, target: Snapshot) -> Step | None:
-    """Return the one step that serves a target as it is; None if it would change nothing."""
+    """Return the one step that serves a target; None without changes."""
     if served is None:
         rows = target.by_type.items()
         changed = {type_url: RowsChange(frozenset(each)) for type_url, each in rows if each}
@@ -73,7 +73,7 @@ def next_step(
 ) -> PlannedStep | None:
     """Plan the next step to a target; None if there is none.
 
-    `is_first`: no step to this target was served yet. `lingers`: references of listeners that change now are to linger.
+    `is_first`: none was served yet. `lingers`: references of listeners that change now are to linger.
     """
     changes = changes_between(served, target)
     after = draining_after(served, target, draining) if lingers else draining
@@ -95,7 +95,7 @@ def next_step(
 
 
 def steps_between(served: Snapshot, target: Snapshot) -> Iterator[PlannedStep]:
-    """Yield all steps, as if each were taken at once and nothing lingered."""
+    """Yield all steps, as if taken at once without lingering."""
     is_first = True
     while (planned := next_step(served, target, (), is_first=is_first, lingers=False)) is not None:
         yield planned
@@ -108,7 +108,7 @@ def changes_between(served: Snapshot, target: Snapshot) -> dict[TypeUrl, RowsCha
 
 
 def supplied_step(step: Step, served: Snapshot, target: Snapshot) -> Step | None:
-    """Return a step with missing endpoints of its clusters that a newer target has; None if there are none."""
+    """Add endpoints that a step's clusters lack and a newer target has; None if there are none."""
     endpoints, before = target.resources(ENDPOINTS), served.resources(ENDPOINTS)
     added = endpoints.changes_since(before).fresh - before.keys()
     if not added or CLUSTERS not in step.changed:

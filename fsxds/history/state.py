@@ -222,7 +222,7 @@ class State:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return these upstreams' resources, and drop all others; `near` shares its equal bodies.
+        """Return the resources of these upstreams, and drop all others; `near` shares its equal bodies.
 
         Raises:
             StateError: nothing can be read.

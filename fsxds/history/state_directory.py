@@ -136,7 +136,7 @@ class StateDirectory:
         return connection
 
     def _made_private(self) -> str | None:
-        """Return the fault of an existing database, or None."""
+        """Create an empty database, or return the fault of an existing one, if any."""
         path = self.path / DATABASE
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(FileExistsError):

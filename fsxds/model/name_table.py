@@ -34,12 +34,15 @@ MOST_ADDED = 16
 
 
 def begins(name: str, count: int) -> bool:
-    """Whether a part begins with this name, as one in `count` does, also parts of a multiple of `count`."""
+    """Whether a part begins with this name, as one in `count` names does.
+
+    Each part by a multiple of `count` begins where a part by `count` does.
+    """
     return crc32(name.encode()) % count == 0
 
 
 def begins_chunk(name: str) -> bool:
-    """Independent of other names."""
+    """Whether a chunk begins with this name, independent of other names."""
     return begins(name, NAMES_PER_CHUNK)
 
 

@@ -177,7 +177,7 @@ _LOOSE_WORDS = {
 
 
 def route_configuration_of(name: str) -> str:
-    """It may contain slashes."""
+    """Return the route configuration, which may contain slashes."""
     return name.rpartition("/")[0]
 
 

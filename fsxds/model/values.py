@@ -158,7 +158,7 @@ class SourceFile:
         return zlib.decompress(self._packed) if content is None else content
 
     def begins_with(self, other: SourceFile) -> bool:
-        """Compare by digests."""
+        """Whether the content begins with another file's content."""
         if self.size_bytes < other.size_bytes:
             return False
         return hashlib.sha256(memoryview(self.content)[: other.size_bytes]).hexdigest() == other.digest

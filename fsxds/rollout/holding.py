@@ -15,8 +15,8 @@
 | A served resource gives way to no rollback, and to no good version in place of a rejected one. | |
 | Claims that two resources of the tree share, or two that are served already, are no obstacle. | |
 
-All of this follows from names, references and claims. An edit that changes any costs the difference of the served
-snapshot and the tree, and the number of holds; others cost less (`composed_again`).
+All of this follows from names, references and claims: an edit that changes none costs only its changes
+(`composed_again`), others the difference of the served snapshot and the tree, and the number of holds.
 """
 
 from __future__ import annotations

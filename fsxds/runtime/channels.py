@@ -84,7 +84,7 @@ class ChannelClient(Client, Protocol):
         """Return the subscribed subset of `names`."""
 
     def sync_state(self) -> SyncState:
-        """Must be quick, because it is called for all clients."""
+        """Return the state; quick, because it is called for all clients."""
 
     def status(self) -> ClientStatus:
         """Return the versions sent, ACKed and NACKed."""

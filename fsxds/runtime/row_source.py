@@ -132,7 +132,7 @@ class RowSource:
         return ()
 
     def elsewhere(self) -> Elsewhere:
-        """Return what it has, and may have."""
+        """Return the resources that it has, and may have."""
         return NOWHERE
 
     def keep_in(self, keeper: UpstreamKeeper, served: Snapshot | None) -> None:

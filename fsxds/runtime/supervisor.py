@@ -58,8 +58,8 @@ class Supervisor:
     async def run(self, component: str, work: Callable[[], Awaitable[object]], *, is_vital: bool = False) -> None:
         """Run a component until it returns or is cancelled, and restart it after each failure.
 
-        `work` runs from whatever state it left behind. The process is useless without a component that `is_vital`, so
-        that its errors for users end the process at any time.
+        `work` runs from whatever state it left behind. Errors for users of a component that `is_vital` end the process
+        at any time: it is useless without.
 
         Raises:
             FsxdsError: while the process is starting, or of a vital component; alone or in an exception group.

@@ -1,7 +1,7 @@
 """The stored form of a rollout's place: its snapshots by digest, the rest as JSON.
 
-Times are remaining seconds, of a clock that starts with the machine. With the stored time of day, the elapsed time is
-subtracted, also after a restart of the machine.
+Times are remaining seconds; with the stored time of day, the elapsed time is subtracted, also after a restart of the
+machine.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether the file is no database, has other tables, or was changed by other programs."""
+    """Whether an error shows that the file is no database, or that others changed it."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         # From the sqlite3 module: a mistake in fsxds. Other exceptions are about the content read.

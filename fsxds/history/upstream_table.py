@@ -1,7 +1,7 @@
 """Stores upstream resources, one per row, so that the cost of an edit follows its changes.
 
-Each upstream has a mark, which changes with each write, so that this process recognizes its last write. With another
-mark, because the database was set aside or never had the upstream, all its resources are written.
+Each write changes an upstream's mark, by which this process recognizes its last write. With another mark, because the
+database was set aside or never had the upstream, all its resources are written.
 """
 
 from __future__ import annotations

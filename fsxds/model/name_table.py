@@ -1,11 +1,11 @@
-"""An immutable mapping from names to values, sorted by name, that shares equal parts with its successors.
+"""An immutable, sorted mapping from names to values that shares equal parts with its successors.
 
-A name is found by its hash, in one of many small dicts. The order is kept in chunks of some hundred names each. A
-change copies the dicts and the chunks that it touches, and the lists of them. A few new names are in a separate dict: a
-thousand tables that each add some names to the same table share all others.
+A name is found by its hash, in one of many small dicts. The order is kept in chunks of some hundred names. A change
+copies the dicts and chunks that it touches, and the lists of them. A few new names are in a separate dict: a thousand
+tables that each add some to the same table share all others.
 
-Chunk boundaries depend only on the names in them (`begins_chunk`). So equal names are in equal chunks, whatever changes
-led to them, also in other processes.
+Chunk boundaries depend only on the names in them (`begins_chunk`), so equal names are in equal chunks, also in other
+processes.
 """
 
 from __future__ import annotations

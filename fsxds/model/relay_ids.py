@@ -1,7 +1,7 @@
 """Detects relay loops: calls and responses list the ids of the processes that they pass.
 
-Calls to an upstream list the relay and those below it in a header; responses list it and those above it, over gRPC in
-`control_plane.identifier`, over REST in the same header. Touched from the event loop only.
+Calls list the relay and those below it in a header; responses those above it, over gRPC in `control_plane.identifier`,
+over REST in the same header. Touched from the event loop only.
 """
 
 from __future__ import annotations

@@ -107,14 +107,13 @@ class Channel:
     Attributes:
         streams: the same store, or one with config sources rewritten to ADS.
         clients: in the order of their arrival.
-        absent: clients that were away when the rollout stopped awaiting them, and have not come back; their nodes have
-            not left.
+        absent: clients that were away when the rollout stopped awaiting them; their nodes have not left.
         step: to be taken by clients, or None.
         detected_s: `time.monotonic()` at the first sign of the file change that the last step serves; for latency
             metrics. None if that step has another cause, such as a rollback, or a removal after draining.
-        readers: the number of requests that wait for the next snapshot without being clients.
-        on_progress: called with each client that answered or left, and so may have taken the step.
-        on_nack: called with each client that rejected resources, and its NACK.
+        readers: the number of waiting requests that are no clients.
+        on_progress: called with each client that may have taken the step, or left.
+        on_nack: called with each rejecting client and its NACK.
     """
 
     __slots__ = (

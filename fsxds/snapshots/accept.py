@@ -8,8 +8,7 @@ A bad file never removes resources: its last good content stays. A file is held 
 * if it references a resource that no file serves, and Envoy would reject that, or wait for it in vain;
 * with all other files, if a tree is accepted as a whole.
 
-A held file has no effect: no other file is held because of it, and none is served because of it. So held files are
-tried again once the served files are known.
+No other file is held or served because of a held file. So held files are tried again once the served files are known.
 
 A removed file takes its resources along, with one exception: it vanished in the same step in which a file appeared that
 does not parse, or that is held and defines some of the same names. As it may have been renamed, its resources that no

@@ -1,10 +1,10 @@
 """Loads a layer on top of the layers below it, which views share.
 
-The layers below are a `Loaded` like any other, and the layer is one change of it: its files appear, and the files below
-lose the resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
+The layers below are a `Loaded`, and the layer is one change of it: its files appear, and the files below lose the
+resources that it replaces. So the rules of acceptance apply as in a tree, and the cost is that of the layer.
 
-Only if the layer is held back by that, it is loaded on top of its previous result. Its held files have no effect here
-either: it then replaces the resources of its last good content.
+Only if the layer is held back by that, it is loaded on top of its previous result. A held file then replaces the
+resources of its last good content.
 """
 
 from __future__ import annotations

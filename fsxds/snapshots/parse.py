@@ -1,10 +1,9 @@
 """Parses a file, and finds all problems in it.
 
-Most of the cost of a large YAML list is in items that did not change, so a list is parsed again by its new items. A
-file is cut into items if a list stands at the left margin, bare or under `resources:`. The cut is proved, not assumed:
-every piece must parse alone, to exactly one good resource. Anything else (an anchor used across items, an open quote, a
-second document, any fault) makes the file parse as a whole, which gives the same result for good files, and reports the
-faults of bad ones.
+Most of the cost of a large YAML list is in items that did not change, so it is parsed again by its new items, if it
+stands at the left margin, bare or under `resources:`. The cut is proved, not assumed: every piece must parse alone, to
+exactly one good resource. Anything else (an anchor used across items, an open quote, a second document, any fault)
+makes the file parse as a whole, which gives the same result for good files, and reports the faults of bad ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Applies the edits in a layer's documents to resources of the layers below.
 
-A patched resource belongs to the file that patches it: it is accepted, held back, and kept with that file. Its problems
-are those of that file; in a field that was written below, they are shown there (`Problem.elsewhere`).
+A patched resource is accepted, held back, and kept with the file that patches it. Its problems are those of that file;
+in a field that was written below, they are shown there (`Problem.elsewhere`).
 """
 
 from __future__ import annotations

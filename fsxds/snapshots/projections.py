@@ -1,7 +1,6 @@
 """Projects the files below a layer: the same files without the resources that the layer replaces.
 
-A file of the layer counts with its present content if that is good by itself, else with its last good content; files
-below are projected likewise.
+A file counts with its present content if that is good by itself, else with its last good content.
 """
 
 from __future__ import annotations

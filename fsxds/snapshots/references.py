@@ -1,7 +1,7 @@
 """Collects the references of resources: clusters, discovered resources, and files.
 
-References are not judged here: `lint` reports missing and unused resources, and the protocol keeps referenced resources
-until their users have moved on. Only faults in a TypedStruct are reported, as it is first read here.
+References are not judged here, but by `lint` and in rollouts. Only faults in a TypedStruct are reported, as it is first
+read here.
 
 For every row, Envoy 1.40 was tried without the named resource: whether it looks up a cluster when it takes the
 resource, or only when a request needs it; and its reaction to a discovered resource that never comes. A cluster that

@@ -12,8 +12,8 @@
 So an edit makes few objects: among 100 000 resources about 20 kB, and 4 kB if they are packed. Packed objects are more
 numerous, which costs writers and readers of all of them.
 
-The digest of a chunk excludes data that clients do not see: a resource has its line from when the chunk was first kept.
-Otherwise a line added at the top of a file would make all of its chunks new.
+The digest of a chunk excludes lines, which clients do not see: they are from when it was first kept. Otherwise a line
+added at the top of a file would make all of its chunks new.
 """
 
 from __future__ import annotations

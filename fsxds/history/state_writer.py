@@ -51,7 +51,7 @@ class _Unwritten(NamedTuple):
 class StateWriter:
     """Writes rollouts and upstream resources to a state directory.
 
-    Upstream resources are written before snapshots that contain them: on the disk, they are never behind.
+    On the disk, upstream resources are never behind the snapshots that contain them.
 
     A full disk, a read-only or missing directory is reported and retried after 1, 2, 4, ... 30 seconds, and at each
     change. Serving never waits for it.
@@ -120,7 +120,7 @@ class StateWriter:
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Return the last written resources, and report unusable ones; blocking, for the start."""
+        """Return the last written resources; report unusable ones; blocking, for the start."""
         try:
             found = self.state.restored_upstreams(upstreams, near)
         except StateError as error:
@@ -135,7 +135,7 @@ class StateWriter:
         return found
 
     def restore_rejections(self, rejections: Rejections) -> None:
-        """Restore the last written rejections, and keep them; blocking, for the start."""
+        """Restore and keep the last written rejections; blocking, for the start."""
         self.rejections = rejections
         try:
             self.state.restore_rejections(rejections, time.monotonic(), time.time())

@@ -1,4 +1,4 @@
-"""Converts indexes to an editor's positions, and a problem's positions to indexes."""
+"""Converts indexes and positions."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ UNITS = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
 
 @dataclass(frozen=True, slots=True)
 class EditorPosition:
-    """A line, and the code units before it on the line, both from 0."""
+    """Line, and code units before it on the line, both from 0."""
 
     line: int
     character: int
 
 
 class TextPositions:
-    """Converts positions; those outside become the nearest within."""
+    """Positions outside become the nearest within."""
 
     def __init__(self, text: str, encoding: str = "utf-16") -> None:
-        """Count code units in the negotiated encoding."""
+        """Code units are in the negotiated encoding."""
         self._text = text
         self._encoding = encoding
         self._starts = _starts(text, _BREAK)
 
     def position(self, index: int) -> EditorPosition:
-        """Return an index's position."""
+        """Return the position."""
         index = max(0, min(index, len(self._text)))
         line = bisect_right(self._starts, index) - 1
         return EditorPosition(line, self._units(self._text[self._starts[line] : index]))
 
     def index(self, position: EditorPosition) -> int:
-        """Return a position's index; within a character it is rounded down."""
+        """Within a character it is rounded down."""
         if position.line >= len(self._starts):
             return len(self._text)
         start = self._starts[max(0, position.line)]
@@ -66,14 +66,14 @@ class TextPositions:
 
 
 class ProblemPositions:
-    """Finds problems: lines and columns from 1, without the byte order mark."""
+    """Lines and columns count from 1, without the byte order mark."""
 
     def __init__(self, text: str, *, is_yaml: bool) -> None:
         self.text = text
         self._starts = _starts(text, _YAML_BREAK if is_yaml else _LINE_FEED)
 
     def index(self, line: int, column: int) -> int:
-        """Return an index; the end of the text if there is no such line."""
+        """Return the end of the text for a missing line."""
         if line > len(self._starts):
             return len(self.text)
         mark = len(_BYTE_ORDER_MARK) if line == 1 and self.text.startswith(_BYTE_ORDER_MARK) else 0

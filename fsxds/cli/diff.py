@@ -108,7 +108,7 @@ class _Compare:
 def _held(
     reads: _Reads, views: Mapping[ComparedView, tuple[Snapshot, Snapshot]], settings: Settings
 ) -> tuple[HeldInViews, ...]:
-    """Return what the first side's server would hold, if the second is a tree."""
+    """Return the changes that the first side's server would hold, if the second is a tree."""
     is_relay = has_upstreams(settings)
     # A server's resources from upstreams cannot be distinguished from those from files.
     if not reads[1].is_tree or (reads[0].is_running and is_relay):

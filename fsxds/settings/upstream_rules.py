@@ -240,7 +240,7 @@ class Authority:
 
 
 def at_urls(authorities: Mapping[str, Authority] | None) -> Mapping[str, Authority]:
-    """Return those with URLs."""
+    """Return authorities with URLs."""
     return MappingProxyType({name: each for name, each in (authorities or {}).items() if each.url})
 
 

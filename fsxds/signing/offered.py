@@ -1,4 +1,4 @@
-"""The message with all manifests of a server, which relays below it receive."""
+"""The message with a server's manifests, for relays below it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_offers(offers: Iterable[OfferedManifest]) -> bytes:
 
 
 def read_offers(content: bytes) -> tuple[OfferedManifest, ...]:
-    """Read the message. Raises ManifestError if it is malformed."""
+    """Raise ManifestError for a malformed message."""
     written = read_object(content)
     rows = written.get("manifests")
     if written.get("form") != FORM or not isinstance(rows, list) or len(rows) > MOST_OFFERED:

@@ -24,7 +24,7 @@ from fsxds.transports.admin.status_paths import OUTLINE
 
 @dataclass(frozen=True, slots=True)
 class AskedServer:
-    """A server's state and holding rules."""
+    """A running fsxds: its served state and holding rules."""
 
     address: str
     rules: HoldingRules
@@ -56,7 +56,7 @@ def problem_of(change: HeldChange) -> Problem:
 
 
 def read_server(address: str, settings: Settings) -> AskedServer:
-    """Raise UsageError if no fsxds answers."""
+    """Ask a running fsxds. Raises UsageError if none answers."""
     if address.startswith("https://") and settings.admin_ca is None:
         raise UsageError(f"{address}: nobody is known to be trusted there; give --admin-ca FILE")
     settings = replace(settings, admin=re.sub("^https?://", "", address).removesuffix("/"))

@@ -80,7 +80,7 @@ def run_bootstrap(directory: Path | None, settings: Settings, flags: BootstrapFl
 
 
 def read_address(written: str) -> str:
-    """Raise UsageError for an address that is none to connect to."""
+    """Return an address to connect to. Raises UsageError."""
     address = parse_address(written)
     if isinstance(address, TcpAddress) and address.port == 0:
         raise UsageError(f"{escape(written)}: port 0 is none to connect to; give the one that fsxds listens at")

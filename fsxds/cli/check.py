@@ -74,7 +74,7 @@ def _against_server(subjects: Sequence[Subject], address: str, settings: Setting
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
-    """Find the message types and features of Envoy, asked once (`ApiCache`)."""
+    """Find the message types and features of the Envoy in use, asked once (`ApiCache`)."""
     return loading_rules.find_catalogue(settings, _read_features)
 
 
@@ -87,7 +87,7 @@ def _read_features(executable: Path) -> Features:
 def check_subject(
     subject: Subject, base: Path, settings: Settings, catalogue: Catalogue, choice: Choice = ()
 ) -> Report:
-    """Report on a tree, all views or one, with paths relative to `base`."""
+    """Report on a tree, with paths relative to `base`, for all views or the one of `choice`."""
     settings = subject.settings(settings)
 
     def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
@@ -289,7 +289,7 @@ class Question:
 
 
 def _ask_envoy(question: Question, subject: Subject, catalogue: Catalogue, cache: ApiCache) -> tuple[Problem, ...]:
-    """Accepted views are cached."""
+    """An accepted view is cached until it or the Envoy changes."""
     resources = question.resources
     tree = "\0".join(("accepted by Envoy", str(subject.directory.absolute()), *question.layers))
     digest = _digest(question.executable, resources, catalogue)

@@ -47,7 +47,7 @@ def value_reader(row: Option) -> Callable[[str], object]:
 
 
 def existing_directory(written: str) -> Path:
-    """Raise UsageError if there is no such directory."""
+    """Return the path. Raises UsageError if there is no such directory."""
     path = Path(written)
     if path.is_dir():
         return path
@@ -133,7 +133,7 @@ _HELP_ALL = click.Option(
 
 
 class TableCommand(click.Command):
-    """`--help` shows the common flags, `--help-all` each under its topic."""
+    """Groups flags: `--help` shows the common ones, `--help-all` each under its topic."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Add `--help-all`."""

@@ -30,7 +30,7 @@ class Commands(click.Group):
         return [str(command.name) for command in COMMANDS]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The first line of a task begins with its name."""
+        """Write the commands; the first line of a task begins with its name."""
         formatter.write(f"Usage: fsxds COMMAND [ARGUMENTS]\n\n{self.help}\n\n")
         for task, commands in TASKS.items():
             for number, command in enumerate(commands):
@@ -40,7 +40,7 @@ class Commands(click.Group):
         formatter.write(f"\n{self.epilog}\n")
 
     def invoke(self, ctx: click.Context) -> object:
-        """Unlike click, end the line of `^C` on a terminal only."""
+        """Run a subcommand; unlike click, end the line of `^C` on a terminal only."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -60,7 +60,7 @@ def fsxds() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status.
+    """Run the command line and return the exit status.
 
     0: success; 1: problems or a difference; 2: wrong use, explained in a line; 130: Ctrl-C.
     """
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_process() -> NoReturn:
-    """Run and exit, without waiting for threads."""
+    """Run the command line and exit, without waiting for threads."""
     # Otherwise gRPC writes a line, unlike those of our log, about each client that TLS rejects.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:

@@ -99,7 +99,7 @@ def _channels(content: dict[str, Any]) -> str:
 
 
 def number_of(written: str, flags: AdminFlags) -> int:
-    """Return 3 for `@3`; UsageError for other texts, or with flags of nodes."""
+    """Return 3 for `@3`; raises UsageError for other texts, or with flags of nodes."""
     if meant(flags):
         raise click.UsageError("@N is of certain nodes already; leave --view and --node-id out")
     try:
@@ -199,7 +199,7 @@ def _state(channel: ChannelReport) -> str:
 
 
 def remarks_on(channels: Sequence[ChannelReport]) -> Iterator[str]:
-    """Yield an operator's possible tasks, each once for several views."""
+    """Yield lines that an operator may act on, each once for several views."""
     found: dict[str, list[str]] = {}
     for channel in channels:
         title = _views(channel) if channel.cohort == "main" else f"{_views(channel)}, {channel.cohort}"

@@ -46,7 +46,7 @@ def _print_wait(what: str, elapsed_s: float) -> None:
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal after a second.
+    """Show a progress bar on a terminal after a second; nothing elsewhere.
 
     Yields:
         A function that receives the amounts done and total, as far as known.

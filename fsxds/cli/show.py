@@ -28,7 +28,7 @@ SHORT_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """`version_info` is the author's, None if there is none."""
+    """A resource; `version_info` is its author's, or None."""
 
     resource: Resource
     version_info: str | None

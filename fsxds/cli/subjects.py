@@ -59,7 +59,7 @@ class Subject:
         label: the user's name of it.
         asked: named files; of others only errors are reported. None for all files.
         is_partial: the files may refer to resources elsewhere.
-        server: may hold changes.
+        server: a server that may hold changes.
     """
 
     label: str
@@ -70,14 +70,14 @@ class Subject:
     server: AskedServer | None = None
 
     def is_reported(self, problem: Problem) -> bool:
-        """Whether it concerns the named files."""
+        """Whether a problem concerns the named files."""
         if problem.rule == MISSING_LAYER and not self.tree.files:
             # An empty tree is reported once.
             return False
         return self.asked is None or problem.path in self.asked or problem.severity is Severity.ERROR
 
     def settings(self, settings: Settings) -> Settings:
-        """For files alone, relax rules that need others."""
+        """Relax the rules that need other files, for files alone."""
         if not self.is_partial:
             return settings
         # Files alone are in no layer.
@@ -86,7 +86,7 @@ class Subject:
         return replace(settings, rules={**changed, **(settings.rules or {})})
 
     def refers_to_others(self, problems: Sequence[Problem]) -> bool:
-        """Whether it needs files that are not here."""
+        """Whether the subject needs files that are not here."""
         return self.is_partial and any(problem.rule in _ASKS_OTHERS for problem in problems)
 
 
@@ -197,7 +197,7 @@ def path_from(base: Path, path: Path) -> PurePosixPath:
 
 
 def warn_if_empty(directory: Path, loaded: Loaded) -> None:
-    """Report a tree without configuration: mostly, the directory is wrong."""
+    """Print that a tree has no configuration: mostly, the directory is wrong."""
     if not loaded.records:
         print(f"{escape(str(directory))}: no file in this directory is configuration", file=sys.stderr)
 
@@ -219,7 +219,7 @@ def has_errors(problems: Sequence[Problem]) -> bool:
 
 
 def placed(problem: Problem, directory: Path) -> Problem:
-    """Return the problem with a usable path."""
+    """Return the problem with a path that can be opened from here."""
     return replace(problem, path=PurePosixPath(directory) / problem.path)
 
 

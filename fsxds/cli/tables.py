@@ -23,12 +23,12 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def console_of_stdout() -> Console:
-    """Without a terminal, the width is not limited."""
+    """Return a console; without a terminal, its width is not limited."""
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 
 def table_of(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], console: Console) -> Table:
-    """Styled texts must be escaped already."""
+    """Return a table; styled texts must be escaped already."""
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")

@@ -51,7 +51,7 @@ class WatchFlags(TypedDict):
 
 
 def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTls | None) -> None:
-    """Watch until Ctrl-C, or for some updates."""
+    """Watch until Ctrl-C, or for the given number of updates."""
     # Until the event loop handles it.
     signal.signal(signal.SIGHUP, lambda *_: None)
     node = _node(flags)

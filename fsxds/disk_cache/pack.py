@@ -38,7 +38,7 @@ MOST_BYTES_OF_ALL = 1024 * 1024 * 1024
 
 
 class Record(NamedTuple):
-    """`place` and `name` have 16 bytes each."""
+    """One record; `place` and `name` have 16 bytes each."""
 
     place: bytes
     name: bytes
@@ -68,7 +68,7 @@ def _slices(content: bytes) -> Iterator[_Slice]:
 
 
 class Pack:
-    """Any number of processes may share it. Blocking; every method may raise OSError."""
+    """A pack, shared by any number of processes. Blocking; every method may raise OSError."""
 
     def __init__(self, directory: Path, name: str, smallest_bytes: int = SMALLEST_BYTES) -> None:
         self._directory = directory

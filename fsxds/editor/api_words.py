@@ -44,7 +44,7 @@ _SCALARS = {
 
 
 class ApiWords:
-    """Describes one API; see `catalogue.once(ApiWords)`."""
+    """Describes one API; `catalogue.once(ApiWords)` makes one."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -72,7 +72,7 @@ class ApiWords:
         return "\n\n".join(part for part in (f"**{name}** of `{enum.full_name}`", comment) if part)
 
     def is_required(self, field: FieldDescriptor) -> bool:
-        """Whether a message needs it."""
+        """Return whether a message without this field is rejected."""
         oneof = field.containing_oneof
         if oneof is not None:
             return len(oneof.fields) == 1 and self._rules.is_required(oneof)
@@ -81,15 +81,15 @@ class ApiWords:
         return required_demand(field, rules) is not None or default_demand(field, checks) is not None
 
     def is_disallowed(self, field: FieldDescriptor) -> bool:
-        """Whether Envoy rejects it."""
+        """Return whether Envoy rejects a message with this field."""
         return self._rules.is_disallowed(field)
 
     def disallowed_values(self, enum: EnumDescriptor) -> frozenset[int]:
-        """Return values that Envoy rejects."""
+        """Return the numbers that Envoy rejects."""
         return self._rules.disallowed_values(enum)
 
     def demands(self, field: FieldDescriptor) -> list[str]:
-        """Return constraints in words."""
+        """Return a field's constraints in words."""
         rules: RuleGroups = self._rules.rules_of(field)
         checks = whole_checks(field, rules) if field.is_repeated else element_checks(field, rules)
         return [check.demand for check in (*checks, *disallowed_checks(field, self._rules))]
@@ -122,7 +122,7 @@ class ApiWords:
 
 
 def type_words(field: FieldDescriptor) -> str:
-    """Return the type as in proto files."""
+    """Return a field's type as in proto files."""
     if is_map(field):
         key, value = map_parts(field)
         return f"map<{_single(key)}, {_single(value)}>"
@@ -155,7 +155,7 @@ def is_switch(field: FieldDescriptor) -> bool:
 
 
 def siblings(field: FieldDescriptor) -> list[str]:
-    """Return the fields that exclude it, in snake_case."""
+    """Return the fields that exclude this field, in snake_case."""
     oneof = field.containing_oneof
     return [] if oneof is None else [one.name for one in oneof.fields if one.name != field.name]
 
@@ -165,14 +165,14 @@ MOST_PLACES = 5
 
 @dataclass(frozen=True, slots=True)
 class HoverText:
-    """Markdown about a span."""
+    """A description in Markdown, and its span."""
 
     markdown: str
     span: Span
 
 
 def hover(navigator: Navigator, path: PurePosixPath, index: int) -> HoverText | None:
-    """Describe an index, or return None."""
+    """Return the description of an index, or None."""
     catalogue, broken = navigator.catalogue, navigator.problems_between(path, index, index)
     trail = navigator.outline(path).trail_to(index)
     parts = [_name_words(navigator, path, index)]

@@ -27,7 +27,7 @@ _OTHER_PLACE = re.compile(r"\bat (?P<path>[^\s,;]+):(?P<line>\d+)\b")
 
 @dataclass(frozen=True, slots=True)
 class RelatedPlace:
-    """A file and line, from 1."""
+    """A file and line, from 1, in a problem's message."""
 
     path: PurePosixPath
     line: int
@@ -85,7 +85,7 @@ def problem_positions(path: PurePosixPath, text: str) -> ProblemPositions:
 
 
 def span_of_problem(problem: Problem, positions: ProblemPositions) -> Span:
-    """Return the problem's word, or the first line for the whole file."""
+    """Return the span of a problem's word; the first line for a problem of the whole file."""
     text = positions.text
     if (problem.line, problem.column) == (1, 1) and not problem.pointer and problem.rule != "bad-syntax":
         first = _LINE.match(text)

@@ -74,7 +74,7 @@ def _is_clean(loaded: Loaded | LoadedViews) -> bool:
 
 
 class EditedTree:
-    """Parses each content once. For one caller at a time; it may block."""
+    """Reads a tree repeatedly, and parses each content once. For one caller at a time; it may block."""
 
     def __init__(self, root: Path, settings: Settings, catalogue: Catalogue, linter: Linter) -> None:
         self.root = root.absolute()
@@ -96,7 +96,7 @@ class EditedTree:
         self._clean_views: LoadedViews | None = None
 
     def path_of(self, path: Path) -> PurePosixPath | None:
-        """Return a path if it belongs to the tree; it need not exist."""
+        """Return the path in the tree of a file that belongs to it; the file need not exist."""
         for root, one in ((self.root, path), (self.root.resolve(), path.resolve())):
             if one.is_relative_to(root):
                 inside = PurePosixPath(one.relative_to(root))

@@ -53,7 +53,7 @@ _TRIGGERS = ['"', "@", " ", "/", "."]
 
 @dataclass(frozen=True, slots=True)
 class ServerSetup:
-    """`directory` is None for the folder that the editor opens."""
+    """The server's dependencies; `directory` is None for the folder that the editor opens."""
 
     directory: Path | None
     settings: Settings

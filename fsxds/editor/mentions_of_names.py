@@ -23,7 +23,7 @@ from fsxds.snapshots.structured_names import NameWriter
 class NamePlace:
     """An occurrence of a name.
 
-    `resource_path` is the enclosing resource's. `is_static`: the bootstrap has to define it.
+    `resource_path` is the enclosing resource's. `is_static`: the bootstrap has to define the resource.
     """
 
     path: PurePosixPath
@@ -35,7 +35,7 @@ class NamePlace:
 
 @dataclass(frozen=True, slots=True)
 class ResourceNames:
-    """Names; a mention of `*` stands for all of its type."""
+    """The names of a tree; a mention of `*` stands for all of its type."""
 
     definitions: Mapping[Key, tuple[NamePlace, ...]]
     mentions: Mapping[Key, tuple[NamePlace, ...]]
@@ -71,7 +71,7 @@ class ResourceNames:
         )
 
     def of_type(self, type_url: TypeUrl) -> list[str]:
-        """Return the names of a type, sorted."""
+        """Return the defined names of a type, sorted."""
         return sorted(name for one, name in self.definitions if one == type_url and name != ANY)
 
 

@@ -57,7 +57,7 @@ class NameAt:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A resource or a named part."""
+    """A resource or a named part; `span` covers it, `name_span` its name."""
 
     name: str
     noun: str
@@ -93,7 +93,7 @@ class Navigator:
         self._known: OutlineMemory = Lru(MOST_OUTLINES) if outlines is None else outlines
 
     def text(self, path: PurePosixPath) -> str:
-        """Return the current text."""
+        """Return a file's current text."""
         newer = self._newer.get(path)
         return self.view.text(path) if newer is None else newer
 
@@ -103,7 +103,7 @@ class Navigator:
         return self._known.find((path, text), lambda: read_outline(text))
 
     def name_at(self, path: PurePosixPath, index: int) -> NameAt | None:
-        """Return the name here, or None."""
+        """Return the name at an index, or None."""
         trail = self.outline(path).trail_to(index)
         text = scalar_text(trail)
         if trail is None or not text or not trail.steps or trail.is_key:
@@ -131,23 +131,23 @@ class Navigator:
         return NameWriter(self.catalogue, self.view.naming, path)
 
     def names_of(self, type_url: TypeUrl) -> list[str]:
-        """Return possible names, sorted."""
+        """Return the names of a type that may be mentioned, sorted."""
         static = self.view.static_clusters if type_url == CLUSTER else frozenset()
         return sorted({*self.view.names.of_type(type_url), *static})
 
     def problems_between(self, path: PurePosixPath, start: int, end: int) -> list[Problem]:
-        """Return overlapping problems."""
+        """Return problems that overlap a part of a file."""
         positions = problem_positions(path, self.text(path))
         own = [problem for problem in self.view.problems if problem.path == path]
         spans = [(problem, span_of_problem(problem, positions)) for problem in own]
         return [problem for problem, span in spans if span[0] <= end and start <= span[1]]
 
     def definitions(self, key: Key) -> list[TextPlace]:
-        """Return the name's places, or else the resource's start."""
+        """Return a resource's definitions: its name, or else its start."""
         return [self._defined(key, place) for place in self.view.names.definitions.get(key, ())]
 
     def mentions(self, key: Key) -> list[TextPlace]:
-        """Return mentions."""
+        """Return a resource's mentions."""
         found = (self.outline(one.path).follow(one.document, one.field_path) for one in self._mentions(key))
         places = zip(self._mentions(key), found, strict=True)
         named = ((one, trail, self.mentioned(key[0], one, trail)) for one, trail in places if trail is not None)

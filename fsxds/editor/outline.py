@@ -31,7 +31,7 @@ class Form(Enum):
 
 @dataclass(slots=True)
 class OutlineMember:
-    """A key with quotes; `value` is None if there is none yet.
+    """A key; `span` includes its quotes, `value` is None if there is none yet.
 
     `has_colon` is False for a word that may become a key.
     """
@@ -61,7 +61,7 @@ class OutlineNode:
     is_open: bool = False
 
     def member(self, *spellings: str) -> OutlineMember | None:
-        """Return the first such member."""
+        """Return the first member with one of these keys."""
         return next((one for one in self.members if one.key in spellings), None)
 
     def text_of(self, *spellings: str) -> str | None:
@@ -73,7 +73,7 @@ class OutlineNode:
 
 @dataclass(frozen=True, slots=True)
 class OutlineStep:
-    """A member, or an index and its element."""
+    """One step into a value: a member, or an index and its element."""
 
     holder: OutlineNode
     key: str | int
@@ -85,7 +85,7 @@ class OutlineStep:
 class Trail:
     """The path to a position.
 
-    `is_key`: in the last step's key; `document` counts from 0.
+    `is_key`: the position is in the last step's key; `document` counts from 0.
     """
 
     document: int
@@ -100,25 +100,25 @@ class Trail:
 
     @property
     def value(self) -> OutlineNode | None:
-        """The last value."""
+        """The value at the end."""
         return self.steps[-1].value if self.steps else self.root
 
 
 @dataclass(frozen=True, slots=True)
 class TextOutline:
-    """None is an empty document."""
+    """The documents of a text; None is an empty one."""
 
     documents: tuple[OutlineNode | None, ...]
 
     def trail_to(self, index: int) -> Trail | None:
-        """Return None outside of all documents."""
+        """Return the trail to an index, None outside of all documents."""
         for number, root in enumerate(self.documents):
             if root is not None and root.start <= index <= root.end:
                 return _trail(number, root, index)
         return None
 
     def follow(self, document: int, path: FieldPath) -> Trail | None:
-        """Return None for a missing path. A value may stand for a list of one."""
+        """Return the trail along a path, or None. A value may stand for a list of one."""
         if document >= len(self.documents):
             return None
         root = node = self.documents[document]
@@ -169,7 +169,7 @@ def _covers(step: OutlineStep, index: int) -> bool:
 
 
 def read_outline(text: str) -> TextOutline:
-    """Never raises; a text over `MOST_CHARACTERS` is empty."""
+    """Read a text. Never raises; one over `MOST_CHARACTERS` is empty."""
     if len(text) > MOST_CHARACTERS:
         return TextOutline(())
     reader = _OutlineReader(text)

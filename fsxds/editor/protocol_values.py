@@ -72,7 +72,7 @@ def _line_range(line: int) -> types.Range:
 
 
 def completion_list(suggestions: Suggestions, positions: TextPositions, *, has_snippets: bool) -> types.CompletionList:
-    """Convert suggestions, with placeholders if supported."""
+    """Convert suggestions, with placeholders if the client supports them."""
     place = range_of(positions, suggestions.span)
     return types.CompletionList(
         is_incomplete=False, items=[_completion(one, place, has_snippets=has_snippets) for one in suggestions.found]
@@ -125,7 +125,7 @@ def workspace_symbol(symbol: TreeSymbol, positions: TextPositions, address: Addr
 def code_action(
     remedy: Remedy, positions: TextPositions, uri: str, shown: Iterable[types.Diagnostic]
 ) -> types.CodeAction:
-    """Convert a remedy of `shown` problems."""
+    """Convert a remedy; `shown` are the problems in the client's request."""
     edit = types.TextEdit(range_of(positions, remedy.span), remedy.text)
     solved = [one for one in shown if one.code == remedy.problem.rule]
     action = types.CodeAction(

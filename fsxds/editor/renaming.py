@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./]([\w./ +@:-]*[\w./+@-])?")
 
 
 class UncertainRenameError(Exception):
-    """The text has the reason, for the user."""
+    """A resource cannot be renamed with certainty, for the reason in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def renameable(navigator: Navigator, path: PurePosixPath, index: int) -> NameAt:
 
 
 def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> Edits:
-    """Return edits; `attempt` loads the tree with other texts.
+    """Return the edits that rename a resource; `attempt` loads the tree with other texts.
 
     Raises:
         UncertainRenameError: the occurrences may be incomplete, or the tree would have a new problem.
@@ -84,7 +84,7 @@ def rename(navigator: Navigator, found: NameAt, new_name: str, attempt: Try) -> 
 
 
 def edited(text: str, parts: Mapping[Span, str]) -> str:
-    """Replace spans."""
+    """Return a text with spans replaced."""
     for (start, end), new in sorted(parts.items(), reverse=True):
         text = text[:start] + new + text[end:]
     return text

@@ -53,7 +53,7 @@ class _Wanted:
 
 
 class Session:
-    """Methods are called in the event loop; long work runs in a thread."""
+    """The state of one tree. Methods are called in the event loop; long work runs in a thread."""
 
     def __init__(
         self, tree: EditedTree, catalogue: Catalogue, show: Callable[[ShownFile], None], observer: Observer
@@ -75,7 +75,7 @@ class Session:
         self._answering = asyncio.Lock()
 
     def path_of(self, path: Path) -> PurePosixPath | None:
-        """Return None outside of the tree."""
+        """Return a path in the tree, None outside."""
         return self._tree.path_of(path)
 
     def open(self, path: PurePosixPath, document: OpenDocument) -> None:
@@ -85,7 +85,7 @@ class Session:
         self.look_again(is_disk_read=is_new)
 
     def close(self, path: PurePosixPath) -> None:
-        """The file on disk counts again."""
+        """Record a closed text: the file on disk counts again."""
         self._documents.pop(path, None)
         self.look_again(is_disk_read=True)
 
@@ -146,7 +146,7 @@ class Session:
             return await asyncio.to_thread(question, navigator)
 
     async def ask_with_trial(self, question: Callable[[Navigator, EditedTree], Value]) -> Value:
-        """Answer a query that loads other texts."""
+        """Answer a query that loads the tree with other texts."""
         async with self._loading:
             texts = {path: document.text for path, document in self._documents.items()}
 
@@ -163,7 +163,7 @@ class Session:
         return Navigator(view, self._catalogue, newer, self._outlines)
 
     def uri_of(self, path: PurePosixPath) -> str:
-        """Return the editor's URI if it is open."""
+        """Return a file's URI, the editor's if it is open."""
         document = self._documents.get(path)
         return document.uri if document is not None else (self.root / path).as_uri()
 

@@ -1,4 +1,4 @@
-"""Converts indexes and positions."""
+"""Converts indexes of a text to positions of editors and problems, and back."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ UNITS = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
 
 @dataclass(frozen=True, slots=True)
 class EditorPosition:
-    """Line, and code units before it on the line, both from 0."""
+    """A line, and the code units before the position on it, both from 0."""
 
     line: int
     character: int
 
 
 class TextPositions:
-    """Positions outside become the nearest within."""
+    """Converts positions of one text; those outside become the nearest within."""
 
     def __init__(self, text: str, encoding: str = "utf-16") -> None:
         """Code units are in the negotiated encoding."""
@@ -39,13 +39,13 @@ class TextPositions:
         self._starts = _starts(text, _BREAK)
 
     def position(self, index: int) -> EditorPosition:
-        """Return the position."""
+        """Return an index's position."""
         index = max(0, min(index, len(self._text)))
         line = bisect_right(self._starts, index) - 1
         return EditorPosition(line, self._units(self._text[self._starts[line] : index]))
 
     def index(self, position: EditorPosition) -> int:
-        """Within a character it is rounded down."""
+        """Return a position's index; within a character it is rounded down."""
         if position.line >= len(self._starts):
             return len(self._text)
         start = self._starts[max(0, position.line)]
@@ -66,14 +66,14 @@ class TextPositions:
 
 
 class ProblemPositions:
-    """Lines and columns count from 1, without the byte order mark."""
+    """Finds problems; lines and columns count from 1, without the byte order mark."""
 
     def __init__(self, text: str, *, is_yaml: bool) -> None:
         self.text = text
         self._starts = _starts(text, _YAML_BREAK if is_yaml else _LINE_FEED)
 
     def index(self, line: int, column: int) -> int:
-        """Return the end of the text for a missing line."""
+        """Return the index; the end of the text for a missing line."""
         if line > len(self._starts):
             return len(self.text)
         mark = len(_BYTE_ORDER_MARK) if line == 1 and self.text.startswith(_BYTE_ORDER_MARK) else 0

@@ -76,7 +76,7 @@ def unreadable(fault: Fault) -> Decoded:
 
 
 def too_deep(line: int | None = None, column: int | None = None, field_path: FieldPath = ()) -> Fault:
-    """Values are nested beyond `MAX_DEPTH`."""
+    """Return the fault of nesting beyond `MAX_DEPTH`."""
     return Fault(
         "too-deep",
         f"values are nested more than {MAX_DEPTH} levels deep",

@@ -275,7 +275,7 @@ _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """`members` counts keys; `too_deep_at` is the first bracket beyond a depth."""
+    """A text's brackets: `members` counts keys; `too_deep_at` is the first one beyond a depth."""
 
     members: int
     too_deep_at: int | None

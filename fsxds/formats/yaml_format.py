@@ -64,7 +64,7 @@ def _plain_flow(text: str) -> PlainValue:
 
 
 def read_yaml(text: str) -> Decoded:
-    """Never raises: mistakes are in the faults."""
+    """Read all documents. Never raises: mistakes are in the faults."""
     reader = _YamlReader(text)
     try:
         reader.read_stream()
@@ -293,7 +293,7 @@ MAX_COPIED_VALUES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class AliasFault:
-    """`is_final` ends reading."""
+    """Why an alias cannot be used; `is_final` ends reading."""
 
     rule: str
     message: str

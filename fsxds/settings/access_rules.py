@@ -29,7 +29,7 @@ _AMBIGUOUS = re.compile(r"%2f|%5c|\\|/(?:\.|%2e){1,2}(?:[/?#]|\Z)", re.IGNORECAS
 
 
 def is_ambiguous(uri: str) -> bool:
-    """Dot segments or encoded slashes: `spiffe://acme/edge/../batch/1` is not below `edge`."""
+    """Whether a URI has dot segments or encoded slashes: `spiffe://acme/edge/../batch/1` is not below `edge`."""
     return _AMBIGUOUS.search(uri) is not None
 
 

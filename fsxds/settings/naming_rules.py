@@ -32,7 +32,7 @@ class ContextRule:
 
 @dataclass(frozen=True, slots=True)
 class NamingRules:
-    """`authority` is for names without one."""
+    """Additions to structured names; `authority` is for names without one."""
 
     authority: str = ""
     contexts: tuple[ContextRule, ...] = ()

@@ -128,7 +128,7 @@ def optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], hel
 
 
 def reloadable(row: Value) -> Value:
-    """SIGHUP applies a new value at once."""
+    """Mark a row: SIGHUP applies a new value at once."""
     made: Any = row
     value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
     return value

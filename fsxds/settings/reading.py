@@ -297,7 +297,7 @@ class PlacedMistake:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A file `written` by a user; `node` is its YAML node, None if empty."""
+    """A settings file; `node` is the YAML node of the whole, None if it is empty."""
 
     path: Path
     written: dict[str, object]
@@ -305,7 +305,7 @@ class SettingsFile:
 
     @classmethod
     def read(cls, path: Path) -> SettingsFile:
-        """Raise UsageError if it cannot be read, or is not a YAML mapping."""
+        """Read a file. Raises UsageError if it cannot be read, or is not a YAML mapping."""
         # Most commands have no settings file.
         import yaml
 

@@ -44,7 +44,7 @@ class MistakesFound(ValueError):  # noqa: N818 - as other settings that cannot b
 
 @dataclass(frozen=True, slots=True)
 class SettingPart:
-    """After a mistake, reading goes on with a harmless value."""
+    """A value within a setting. After a mistake, reading goes on with a harmless value."""
 
     written: object
     path: FieldPath = ()

@@ -44,7 +44,7 @@ class Variables:
     unset: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def over(self, others: Variables) -> Variables:
-        """These take precedence."""
+        """Return the union; these take precedence."""
         return Variables(
             MappingProxyType({**_without(others.texts, self.unset), **self.texts}),
             MappingProxyType({**_without(others.unset, self.texts), **self.unset}),

@@ -29,7 +29,7 @@ def write_offers(offers: Iterable[OfferedManifest]) -> bytes:
 
 
 def read_offers(content: bytes) -> tuple[OfferedManifest, ...]:
-    """Raise ManifestError for a malformed message."""
+    """Read the message. Raises ManifestError if it is malformed."""
     written = read_object(content)
     rows = written.get("manifests")
     if written.get("form") != FORM or not isinstance(rows, list) or len(rows) > MOST_OFFERED:

@@ -91,7 +91,7 @@ def write_manifest(manifest: TreeManifest) -> bytes:
 
 
 def read_manifest(content: bytes) -> TreeManifest:
-    """Raise ManifestError for a malformed manifest."""
+    """Read a manifest. Raises ManifestError if it is malformed."""
     written = read_object(content)
     if written.get("form") != FORM:
         raise ManifestError(f"its form is not {FORM}")

@@ -42,7 +42,7 @@ class Destination:
 def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
     """Write all files of an import, and return replaced ones' new paths.
 
-    Files with secrets are readable by their owner only. Files are moved to their destination, the bootstrap last; a
+    Files with secrets are readable by their owner only. Files are written beside their destination and moved there, the bootstrap last; a
     failure undoes all moves.
 
     Raises:

@@ -47,7 +47,7 @@ resources: []
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A resource that stays in the bootstrap."""
+    """A static resource that stays in the bootstrap."""
 
     resource: StaticResource
     reason: str

@@ -29,7 +29,7 @@ _BLOCK_SCALARS = frozenset({"|", ">"})
 
 @dataclass(slots=True, eq=False)
 class YamlNode:
-    """`text[start:end]`, with anchor and tag, without the rest of its last line.
+    """A value: `text[start:end]`, with anchor and tag, without the rest of its last line.
 
     `column` counts from 0. `is_block`: the end depends on indentation.
     """
@@ -44,7 +44,7 @@ class YamlNode:
 
 @dataclass(slots=True, eq=False)
 class TextNode(YamlNode):
-    """`is_plain`: without quotes; `keeps_breaks`: blank lines at the end belong to it."""
+    """A scalar; `is_plain`: without quotes; `keeps_breaks`: blank lines at its end belong to it."""
 
     text: str = ""
     is_plain: bool = False
@@ -71,7 +71,7 @@ class SequenceNode(YamlNode):
 
 @dataclass(slots=True, eq=False)
 class AliasNode(YamlNode):
-    """`*name`, and its target."""
+    """An alias `*name`."""
 
     name: str = ""
     target: YamlNode = field(default_factory=lambda: YamlNode(0, 0, 0))

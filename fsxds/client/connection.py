@@ -41,7 +41,7 @@ class ChannelLimits:
 
     Attributes:
         response_bytes: None for any size: a response may have ten thousand clusters.
-        keepalive_s: of silence before a ping, or None.
+        keepalive_s: the silence before a ping, or None.
     """
 
     response_bytes: int | None = None

@@ -57,7 +57,7 @@ _Answer = bytes | tuple[Update, UpdateContents] | None
 
 
 def plain_node(node: Node) -> PlainValue:
-    """Return a poll's node."""
+    """Return the JSON of a poll's node."""
     if node.serialized:
         plain: PlainValue = json_format.MessageToDict(node_message(node), preserving_proto_field_name=True)
         return plain
@@ -290,7 +290,7 @@ def open_session(address: str, read_patience_s: float, tls: ClientTls | None = N
 
 
 def url_of(address: str, row: ResourceType) -> str:
-    """Return the URL to poll."""
+    """Return the URL to poll for a type."""
     return f"{base_of(address)}/v3/discovery:{row.rest_path}"
 
 
@@ -339,7 +339,7 @@ def _error_of(status: int, body: bytes) -> ConnectionLostError:
 
 
 def words_of(error: aiohttp.ClientError) -> str:
-    """Return the message, without aiohttp's objects."""
+    """Return an error's message, without aiohttp's objects."""
     if words := tls_words(error):
         return words
     if isinstance(error, aiohttp.ClientConnectorError):

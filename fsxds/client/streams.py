@@ -57,7 +57,7 @@ class StreamClient:
     """
 
     def __init__(self, channel: grpc.aio.Channel, method: str, dialogue: Dialogue) -> None:
-        """The channel is not closed; `method` is a path."""
+        """Use a channel, which is not closed; `method` is the path of the streaming method."""
         self._method = channel.stream_stream(method)
         self._path = method
         self._dialogue = dialogue
@@ -152,7 +152,7 @@ class StreamClient:
         self._answer(update, None)
 
     async def finish(self, patience_s: float = 1.0) -> None:
-        """ACK the last update; end the stream once all is sent."""
+        """ACK the last update; end the stream once all requests are sent, dropping responses."""
         self.ack()
         if self._call is not None:
             self._outbox.put_nowait(None)

@@ -41,8 +41,8 @@ class Update:
         version: its `version_info`, or `system_version_info`.
         nonce: the version if the wire has none.
         resources: Delta sends their versions, elsewhere these are digests.
-        removed: by Delta.
-        is_full: missing resources are removed, too.
+        removed: the names that it removes (Delta).
+        is_full: resources missing from it are removed, too.
         heartbeats: names with a renewed TTL, without content.
         unpopulated: names that do not exist, such as a requested virtual host.
         faults: why parts cannot be accepted; empty if it is accepted completely or not at all.
@@ -87,12 +87,12 @@ class UpdateContents:
         self.resources[resource.name] = resource
 
     def add_body(self, body: bytes) -> None:
-        """Add a body; DecodeError if it is no message."""
+        """Add a body; DecodeError if the body is no message."""
         version = version_of_body(self.type_url, body)
         self.add(Resource(self.type_url, name_within(body), body, version, ELSEWHERE))
 
     def reject(self, name: str, fault: str) -> None:
-        """Record a fault; `name` is empty if unknown."""
+        """Record a fault of a resource; `name` is empty if unknown."""
         self.faults.append(fault)
         if name:
             self.rejected.add(name)
@@ -169,7 +169,7 @@ def node_message(node: Node) -> DynamicMessage:
 
 
 def name_within(body: bytes) -> str:
-    """Return a resource's name; DecodeError if it is no message.
+    """Return the name in a serialized resource; DecodeError if the bytes are no message.
 
     Every named type has it in its first field, so a message with one text there reads it from all of them.
     """
@@ -190,7 +190,7 @@ def read_anys(anys: Iterable[DynamicMessage], contents: UpdateContents) -> None:
 
 
 def read_plain(plain: PlainValue, row: ResourceType, converter: Converter, contents: UpdateContents) -> None:
-    """Add JSON, as an `Any` of its type."""
+    """Add a resource in JSON, as an `Any` of its type."""
     fields = plain if isinstance(plain, dict) else {}
     if fields.get("@type") != row.type_url:
         contents.reject("", f"a resource in it is of type {str(fields.get('@type'))[:200]}")
@@ -206,7 +206,7 @@ def read_plain(plain: PlainValue, row: ResourceType, converter: Converter, conte
 
 
 def read_wrapper(wrapper: DynamicMessage, contents: UpdateContents) -> None:
-    """Add content, a heartbeat, or a name that does not exist.
+    """Add a `Resource`: content, a heartbeat, or a name that does not exist.
 
     Raises:
         DecodeError: a resource without a name in its wrapper is no message.
@@ -285,7 +285,7 @@ _OTHER_PROTOCOL = "Failed parsing HTTP/2"
 
 
 def lost_by(code: grpc.StatusCode, details: str, method: str) -> ConnectionLostError:
-    """Return a call's end, with the server's message."""
+    """Return the cause of a call's end, with the server's message."""
     quoted = f', "{_cut(details)}"' if details else ""
     if code is _NO_SUCH_METHOD:
         return ConnectionLostError(f"the server has no {method.rpartition('/')[2]}{quoted}", code.name, is_final=True)

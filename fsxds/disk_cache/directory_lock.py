@@ -12,7 +12,7 @@ from fsxds.model.errors import UsageError
 
 
 class DirectoryLock:
-    """A lock that ends with its process."""
+    """The lock of a directory; it ends with its process."""
 
     def __init__(self, path: Path, use: str) -> None:
         """`use` is for error texts, such as `mirrors into this directory`."""

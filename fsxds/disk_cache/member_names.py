@@ -60,7 +60,7 @@ class MemberNames:
 
     @classmethod
     def of(cls, tree: Path | None, settings: Settings, observer: Observer) -> Self | None:
-        """Return None for a user without a home."""
+        """Return the keeper of a tree's and its upstreams' names; None for a user without a home."""
         directory = user_state_dir()
         servers = (server for rule in rules_of(settings) for server in rule.servers)
         sources = [str(tree.absolute()) if tree else "", str(settings.fleet or ""), *servers]

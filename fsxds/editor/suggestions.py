@@ -86,7 +86,8 @@ Names: TypeAlias = Mapping[TypeUrl, list[str]]
 class _WordPlace:
     """The context of the mark.
 
-    `quote` is open before the word; `is_json`: all text must be quoted; `is_alone`: at most dashes precede it on its line.
+    `quote` is open before the word; `is_json`: all text must be quoted; `is_alone`: at most dashes precede it on its
+    line.
     """
 
     span: Span

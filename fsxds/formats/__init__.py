@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format; `suffixes` are in lower case; `locate` is None without lines."""
+    """One format; `suffixes` are in lower case; `locate` is None for a format without lines."""
 
     name: str
     suffixes: tuple[str, ...]

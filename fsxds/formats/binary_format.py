@@ -1,4 +1,4 @@
-"""Binary files: one DiscoveryResponse each."""
+"""Binary files: one DiscoveryResponse, rejected if damaged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEDY: Final = "write it again, whole; Envoy itself would delete what it has"
 
 
 def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> Decoded:  # noqa: ARG001 - one signature for all
-    """Read a DiscoveryResponse; bytes of other types are not distinguishable.
+    """Read a DiscoveryResponse; other types are not read, since any bytes are some message.
 
     Envoy takes an empty file, garbage and a truncated file as far as they parse, and deletes the rest (ENVOY.md E13).
     """
@@ -35,5 +35,5 @@ def decode(content: bytes, catalogue: Catalogue, message_type: str | None) -> De
 
 
 def encode(message: Message, printer: Printer) -> bytes:  # noqa: ARG001 - one signature for all
-    """Write maps in one order."""
+    """Write a message with maps in one order."""
     return message.SerializeToString(deterministic=True)

@@ -63,7 +63,7 @@ Encode = Callable[[Message, Printer], bytes]
 
 
 class UnreadableError(Exception):
-    """Ends reading; never leaves this package."""
+    """Reading cannot continue after this fault; never leaves this package."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -71,7 +71,7 @@ class UnreadableError(Exception):
 
 
 def unreadable(fault: Fault) -> Decoded:
-    """Return only the fault."""
+    """Return the result for an unreadable file: only the fault."""
     return Decoded((), (fault,))
 
 
@@ -88,7 +88,7 @@ def too_deep(line: int | None = None, column: int | None = None, field_path: Fie
 
 
 def shown(name: str, longest: int = LONGEST_KEY) -> str:
-    """Return a quoted name, cut."""
+    """Return a name in quotes, cut to a length."""
     cut = name if len(name) <= longest else name[: longest - 1] + "…"
     return '"' + "".join(letter if letter.isprintable() else "?" for letter in cut) + '"'
 
@@ -145,13 +145,13 @@ class LineIndex:
         self._starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return line and column, from 1."""
+        """Return an index's line and column, from 1."""
         line = bisect_right(self._starts, index)
         return line, index - self._starts[line - 1] + 1
 
 
 class AllFoundError(Exception):
-    """A visitor has found everything."""
+    """A visitor has found all places; ends the walk."""
 
 
 class Visitor(Protocol):

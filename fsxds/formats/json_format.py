@@ -300,7 +300,7 @@ def structure_of(text: str, depth: int) -> Structure:
 
 
 def find_level(text: str, depth: int) -> int | None:
-    """Return the first bracket beyond `depth`, or None."""
+    """Return the index of the first bracket beyond `depth`, or None."""
     level = 0
     for token in _BRACKETS.finditer(text):
         if token[1]:
@@ -334,7 +334,7 @@ _IN_SINGLE_QUOTES: Final = re.compile(r"\\.|\"")
 
 @dataclass(frozen=True, slots=True)
 class StrictText:
-    """Strict JSON, and the first comment's index."""
+    """Strict JSON, and the index of the first comment, or None."""
 
     text: str
     comment_at: int | None

@@ -37,7 +37,7 @@ _REMEDIES = (
 
 
 def require_libyaml() -> None:
-    """Raise `UsageError` without libyaml."""
+    """Raise `UsageError` if PyYAML was built without libyaml."""
     if not __with_libyaml__:
         raise UsageError(
             "PyYAML was built without libyaml, which fsxds reads YAML with; "
@@ -46,7 +46,7 @@ def require_libyaml() -> None:
 
 
 def read_events(text: str) -> NextEvent:
-    """Return a reader of single events, which raises `YAMLError`."""
+    """Return a function that returns one event at a time, and raises `YAMLError`."""
     # PyYAML has no types for its binding; this is the only place that names it.
     next_event: NextEvent = CParser(text).get_event
     return next_event

@@ -339,7 +339,7 @@ class TextprotoReader:
             fields.update(content)
 
     def _any(self, fields: Fields, first: int) -> Fields:
-        """It may be written as `type_url` and `value`."""
+        """An Any may be written as `type_url` and `value`."""
         if "@type" in fields or not fields:
             return fields
         type_url, packed = str(fields.get("type_url", "")), base64.b64decode(str(fields.get("value", "")))

@@ -83,7 +83,7 @@ class Cursor:
         return LineIndex(self._text)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Return line and column, from 1."""
+        """Return a word's line and column, from 1."""
         return self._lines.place(self._starts[number])
 
     def skip(self, word: str) -> bool:
@@ -119,7 +119,7 @@ class Cursor:
             raise StopError
 
     def stop(self, message: str, remedy: str, rule: str = "bad-syntax") -> StopError:
-        """Return the exception that ends reading."""
+        """Record why reading ends; return the exception to raise."""
         self._faults.append((self.next, rule, message, remedy))
         return StopError()
 
@@ -141,7 +141,7 @@ def is_text(word: str) -> bool:
 
 
 def unquote(word: str) -> bytes:
-    r"""Return the bytes; BadEscapeError for a `\` that escapes nothing."""
+    r"""Return a quoted text's bytes; BadEscapeError for a `\` that escapes nothing."""
     inner = word[1:-1]
     if "\\" not in inner:
         return inner.encode()

@@ -61,7 +61,7 @@ _WINDOW = 1_000_000
 
 
 class _OtherFormError(Exception):
-    """Another form."""
+    """The text does not have the simple form."""
 
 
 def read_blocks(text: str, read_flow: ReadFlow) -> Decoded | None:

@@ -324,13 +324,13 @@ class Anchors:
         self._open.add(anchor)
 
     def define(self, anchor: str, value: PlainValue) -> None:
-        """Record a value; the last of a name counts, as YAML demands."""
+        """Record an anchor's value; the last of a name counts, as YAML demands."""
         self._open.discard(anchor)
         self._extents.pop(anchor, None)
         self._values[anchor] = value
 
     def use(self, anchor: str, depth: int) -> tuple[PlainValue, AliasFault | None]:
-        """Return the value, or why the alias cannot be used."""
+        """Return an alias's value, or why the alias cannot be used."""
         if anchor in self._open:
             return None, AliasFault("recursive-alias", "this alias contains itself", "break the loop")
         if anchor not in self._values:

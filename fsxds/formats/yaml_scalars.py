@@ -48,7 +48,7 @@ _LONGEST_NUMBER = 64
 
 
 def resolve_plain(text: str) -> PlainValue:
-    """Return Envoy's value."""
+    """Return Envoy's value of a plain scalar."""
     if text in CONSTANTS:
         return CONSTANTS[text]
     if text in AMBIGUOUS_WORDS:
@@ -61,7 +61,7 @@ def resolve_plain(text: str) -> PlainValue:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether many readers read it differently: `yes`, `off`, `0755`."""
+    """Whether many readers read a plain scalar differently from Envoy: `yes`, `off`, `0755`."""
     return text in AMBIGUOUS_WORDS or _LEADING_ZERO.match(text) is not None
 
 

@@ -38,12 +38,12 @@ class AccessRule:
     """The rights of clients with all of the given `token`, `name` and `dns`.
 
     Attributes:
-        token: its name.
+        token: the name of a token.
         name: patterns for a URI in the certificate; one has to match.
         dns: the same for DNS names.
         nodes: patterns for node ids; empty for any.
-        clusters: empty for any.
-        views: empty for any.
+        clusters: patterns; empty for any.
+        views: names; empty for any.
     """
 
     token: str = ""
@@ -155,7 +155,7 @@ class Tokens:
         return frozenset(name for name, _ in self.digests if name)
 
     def name_of(self, token: str) -> str | None:
-        """Return a name, or None; equal lengths take the same time."""
+        """Return a token's name, or None; tokens of equal length take the same time."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         found: str | None = None
         for name, each in self.digests:
@@ -165,7 +165,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read `TOKEN` or `NAME: TOKEN` per line, except `#` lines.
+    """Read `TOKEN` or `NAME: TOKEN` per line, without empty and `#` lines.
 
     Raises:
         UsageError: it cannot be read, or has a mistake. No token is in its text.

@@ -24,7 +24,7 @@ class FleetRule:
 
     @property
     def is_private(self) -> bool:
-        """Whether only this user can read it."""
+        """Whether only this user can read the servers' data."""
         return all(target.startswith("unix:") for target in self.targets)
 
 

@@ -18,7 +18,7 @@ _TCP = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>[0-9]{1,5})", re.ASC
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """An empty host means all interfaces, port 0 any free one."""
+    """A host and a port; an empty host means all interfaces, port 0 any free one."""
 
     host: str
     port: int
@@ -97,7 +97,7 @@ class OptionForm(Generic[Value]):
 
     @property
     def is_structured(self) -> bool:
-        """Whether `read` finds mistakes with places."""
+        """Whether `read` finds mistakes with their places."""
         return self.in_file_only or self.is_repeatable
 
 
@@ -159,7 +159,7 @@ def _read_path(written: object) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SocketOwner:
-    """Names or numbers; empty for the process's."""
+    """A user and a group, by name or number; empty for the process's."""
 
     user: str
     group: str = ""
@@ -201,7 +201,7 @@ def _number_schema(text: str) -> Schema:
 
 
 def one_of(*choices: str) -> OptionForm[str]:
-    """Create a form of few words."""
+    """Create a form with a few words as values."""
 
     def read(written: object) -> str:
         if written in choices:

@@ -73,7 +73,7 @@ def _read_mirror(part: SettingPart) -> MirrorRule:
 
 
 def unknown_views(mirrors: Iterable[MirrorRule], names: Collection[str]) -> Iterator[tuple[FieldPath, str]]:
-    """Yield mirrors with an unknown view, or none if there are views."""
+    """Yield mistakes: mirrors with an unknown view, or without one if there are views."""
     for index, mirror in enumerate(mirrors):
         if mirror.view is not None and mirror.view not in names:
             yield (index, "view"), no_such_view(mirror.view, names)

@@ -87,7 +87,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """Without the first command's name: `--format` for `check_format`."""
+        """The flag, without the first command's name: `--format` for `check_format`."""
         name = self.name.removeprefix(f"{self.commands[0]}_")
         return "--" + name.replace("_", "-")
 
@@ -97,12 +97,12 @@ class Option:
         return f"FSXDS_{self.name.upper()}"
 
     def is_common(self, command: str) -> bool:
-        """Whether `--help` shows it."""
+        """Whether this command's `--help` shows the option."""
         return command not in COMMON or self.name in COMMON[command]
 
     @property
     def has_flag(self) -> bool:
-        """Lists and mappings have no flag and no variable."""
+        """Whether it has a flag and a variable; lists and mappings do not."""
         return not self.form.in_file_only
 
     def complaint(self, written: object, error: ValueError | None = None) -> str:

@@ -288,7 +288,7 @@ def _servers_of(settings: Settings) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PlacedMistake:
-    """Sorts by place. Lines and columns count from 1."""
+    """A mistake in a settings file; sorts by place. Lines and columns count from 1."""
 
     line: int
     column: int

@@ -14,7 +14,7 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:[.][0-9]{1,6})?) ?%", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The first nodes: of a view, or a share of all, above 0 and up to 1."""
+    """The nodes that get a change first: of a view, or a share of all, above 0 and up to 1."""
 
     view: str | None = None
     share: float | None = None
@@ -23,7 +23,7 @@ class Canary:
 def is_in_share(node_id: str, share: float) -> bool:
     """Whether a node is in a share, from 0 to 1.
 
-    The choice is stable; a larger share includes a smaller one.
+    The choice is stable; a larger share includes all nodes of a smaller one.
     """
     digest = hashlib.sha256(node_id.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:8]) < share * 2**64

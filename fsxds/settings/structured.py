@@ -28,7 +28,7 @@ _TYPE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A place, and the fact with its remedy."""
+    """A mistake: its path, and the fact with its remedy."""
 
     path: FieldPath
     fact: str
@@ -75,7 +75,7 @@ class SettingPart:
         return {str(key): self._at(str(key), value) for key, value in self.written.items() if value is not None}
 
     def list_members(self) -> tuple[SettingPart, ...]:
-        """Return members; a list must not be empty."""
+        """Return the members of a list, which must not be empty."""
         if not isinstance(self.written, list):
             self._reject_type("a list")
             return ()
@@ -99,7 +99,7 @@ class SettingPart:
         return self.text() if text is None or isinstance(self.written, str) else text
 
     def of_form(self, form: OptionForm[Value]) -> Value | None:
-        """Return a value in a form, or None."""
+        """Return a value in the form of an option, or None."""
         try:
             return form.read(self.written)
         except ValueError:
@@ -127,7 +127,7 @@ def structured(read: Callable[[SettingPart], Value], schema: Schema) -> OptionFo
 
 
 def object_schema(properties: Mapping[str, object], required: Sequence[str] = ()) -> Schema:
-    """Return the schema of exactly these keys."""
+    """Return the schema of a mapping with no other keys."""
     return {
         "type": "object",
         "properties": {**properties},

@@ -51,7 +51,7 @@ class UpstreamRule:
 
 
 def fault_of_server(text: str) -> str | None:
-    """Return why it is no server, without quoting passwords, or None."""
+    """Return why a text is no address of a server, without quoting passwords, or None."""
     if text.startswith(URLS):
         return _fault_of_url(text)
     try:
@@ -267,7 +267,7 @@ def _read_url(part: SettingPart) -> str:
 
 
 def _fault_of(text: str) -> str | None:
-    """Return why it is no base of URLs, without quoting passwords, or None."""
+    """Return why a text is no base of URLs, without quoting passwords, or None."""
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)

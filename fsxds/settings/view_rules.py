@@ -78,12 +78,12 @@ class ViewRule:
     variables: Variables = field(default_factory=Variables)
 
     def found_in(self, environment: Mapping[str, str]) -> ViewRule:
-        """Add its variables in the environment."""
+        """Add its variables' values in the environment."""
         return replace(self, variables=self.variables.found_in(environment))
 
 
 def no_such_view(name: str, names: Collection[str]) -> str:
-    """Return fact and remedy."""
+    """Return the fact and remedy for an unknown view."""
     near = get_close_matches(name, names, 1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none: give `views`'}"
     return f"there is no view {name}; {hint}"

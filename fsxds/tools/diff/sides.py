@@ -142,7 +142,8 @@ class Repository:
     def tree_at(self, revision: str, scan: Callable[[Path], SourceTree]) -> SourceTree:
         """Return the files below the directory at a revision; `scan` reads a directory, and follows links.
 
-        They are checked out into a temporary directory, to be read like the work tree: names, links, line endings and filters. The repository is not touched.
+        They are checked out into a temporary directory, to be read like the work tree: names, links, line endings and
+        filters. The repository is not touched.
         """
         commit = self._commit(revision)
         with TemporaryDirectory(prefix="fsxds-diff-") as temporary:

@@ -39,7 +39,8 @@ _SOTW, _DELTA = frozenset({_GRPC, _AGGREGATED_GRPC}), frozenset({_DELTA_GRPC, _A
 def expiry_faults(resource: Resource, bootstrap: DynamicMessage) -> Iterator[Fault]:
     """Report a TTL without effect. Source: ENVOY.md E19.
 
-    Envoy ignores it by REST and from files. On streams only a client that announces the feature gets it, as Envoy does if its bootstrap lists it.
+    Envoy ignores it by REST and from files. On streams only a client that announces the feature gets it, as Envoy does
+    if its bootstrap lists it.
     """
     if resource.ttl_s is None or bootstrap is None:
         return

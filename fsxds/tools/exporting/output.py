@@ -91,7 +91,8 @@ def write_files(root: Path, files: Mapping[PurePosixPath, bytes]) -> FilesExport
     """Update a directory; files that fsxds did not export are not touched.
 
     Files are replaced atomically, in the order of the mapping, so that a file comes before the index that names it.
-    Then files that are gone are removed; an object with the second change after its last use, for clients with the previous index.
+    Then files that are gone are removed; an object with the second change after its last use, for clients with the
+    previous index.
 
     Changed files get a modification time later, in whole seconds, than all before: web servers make ETags of it (nginx
     of it and the size).

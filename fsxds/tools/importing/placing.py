@@ -42,8 +42,8 @@ class Destination:
 def write_import(plan: ImportPlan, target: Destination) -> tuple[Path, ...]:
     """Write all files of an import, and return replaced ones' new paths.
 
-    Files with secrets are readable by their owner only. Files are written beside their destination and moved there, the bootstrap last; a
-    failure undoes all moves.
+    Files with secrets are readable by their owner only. Files are written beside their destination and moved there, the
+    bootstrap last; a failure undoes all moves.
 
     Raises:
         UsageError: a file could not be written; the previous state is restored.

@@ -82,7 +82,7 @@ class _Edit:
 
 
 def upgraded(text: str, catalogue: Catalogue) -> UpgradedText:
-    """Rewrite to v3 as far as possible; comments stay."""
+    """Rewrite a bootstrap to v3 as far as possible; comments stay."""
     changes: list[Change] = []
     lines = list(range(1, text.count("\n") + 2))
     for _ in range(_MOST_ROUNDS):

@@ -58,13 +58,13 @@ class MappingNode(YamlNode):
     pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
 
     def value_of(self, *spellings: str) -> YamlNode | None:
-        """Return the first such key's value."""
+        """Return the value of the first key with one of the spellings."""
         return next((value for key, value in self.pairs if key_text(key) in spellings), None)
 
 
 @dataclass(slots=True, eq=False)
 class SequenceNode(YamlNode):
-    """A list."""
+    """The members of a list."""
 
     members: list[YamlNode] = field(default_factory=list)
 
@@ -186,7 +186,7 @@ class WrittenNode:
 
 
 def nodes_in(node: YamlNode, *, is_in_flow: bool = False, indent: int = 0) -> Iterator[WrittenNode]:
-    """Yield all written nodes in order, without targets of aliases."""
+    """Yield a node and all nodes written within it, in order, without targets of aliases."""
     yield WrittenNode(node, is_in_flow, indent)
     inside = is_in_flow or not node.is_block
     if isinstance(node, MappingNode):

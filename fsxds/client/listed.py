@@ -34,7 +34,7 @@ FILES = ("index.json", "")
 MOST_AT_ONCE = 8
 # The longest time between requests of a list, whatever its max-age.
 LONGEST_FRESH_S = 60.0
-# A member that differs from the list is read again in this many rounds, then in every round of this number.
+# A member that differs from the list is read in each round up to this number, then in each multiple of it.
 MOST_TRIES = 30
 _OK, _NOT_MODIFIED = 200, 304
 # Buckets respond with 403 for a missing object.

@@ -48,7 +48,7 @@ REFRESH_S = 1.0
 _OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
 # With these another attempt may succeed; others mean a wrong request or server.
 _PASSING = frozenset({408, 429, 500, 502, _UNAVAILABLE, 504})
-# Servers of files, and caches that let GET pass alone, answer a POST so.
+# File servers, and caches that pass GET alone, respond so to a POST.
 _NO_POST = frozenset({403, 404, 405, 501})
 _UNIX = "unix:"
 
@@ -106,7 +106,7 @@ class PollingClient:
         self._rests_until_s = 0.0
         self._relays: tuple[str, ...] = ()
         self._session: aiohttp.ClientSession | None = None
-        # Reads what a server has that takes no POST; None where it takes one, or was not asked yet.
+        # Reads the list of a server that takes no POST; else None.
         self._list: ListReader | None = None
         self.on_connected: Callable[[], None] = _nothing
 

@@ -198,7 +198,7 @@ def read_plain(plain: PlainValue, row: ResourceType, converter: Converter, conte
     converted = converter.convert({name: fields[name] for name in fields if name != "@type"}, row.message_type)
     if converted.message is None:
         name = fields.get(row.name_field or "")
-        # What a secret has may be in the words.
+        # The message may contain a part of a secret.
         why = "" if row.is_secret else f": {converted.faults[0].message}"
         contents.reject(name if isinstance(name, str) else "", f"a resource in it cannot be read{why}")
         return

@@ -93,7 +93,7 @@ class Pack:
         return {row.name: content[row.start + _HEADER.size : row.end] for row in _slices(content)}
 
     def append(self, records: Sequence[Record]) -> bool:
-        """Add all records or none; False if another process is writing."""
+        """Add all records or none; return False if another process is writing."""
         added = b"".join(record.to_bytes() for record in records)
         with PrivateDirectory.opened(self._directory) as directory:
             is_first = self._written is None
@@ -139,7 +139,7 @@ class Pack:
 
 
 def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
-    """Keep a record per place, up to `most_bytes`."""
+    """Return the newest record of each place, up to `most_bytes`."""
     kept: dict[bytes, _Slice] = {}
     size_bytes = 0
     for row in reversed(list(_slices(content))):

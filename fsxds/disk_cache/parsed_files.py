@@ -62,7 +62,7 @@ class CacheRules(Protocol):
         """The rules by folder."""
 
     def digest(self) -> bytes:
-        """Digest the rules."""
+        """Return a digest of the rules."""
 
 
 class ParseCache:
@@ -72,7 +72,7 @@ class ParseCache:
     """
 
     def __init__(self, directory: Path, tree: Path, rules: CacheRules, observer: Observer) -> None:
-        """Use a subdirectory.
+        """Use a subdirectory of `directory`.
 
         `tree` only determines which files share a pack. `observer` receives hits and errors.
         """
@@ -179,7 +179,7 @@ def sealed(content: bytes, key: bytes) -> bytes:
 
 
 def unsealed(payload: bytes, key: bytes) -> bytes | None:
-    """Return the sealed content, or None."""
+    """Return the content sealed with this key, or None."""
     start = _NONCE_BYTES + _MAC_BYTES
     nonce, mac, enciphered = payload[:_NONCE_BYTES], payload[_NONCE_BYTES:start], payload[start:]
     if not hmac.compare_digest(mac, _mac(nonce + enciphered, key)):
@@ -198,7 +198,7 @@ def _enciphered(content: bytes, key: bytes, nonce: bytes) -> bytes:
 
 @cache
 def code_digest() -> bytes:
-    """Digest the code that affects parsing: fsxds, Python, some libraries.
+    """Return a digest of the code that affects parsing: fsxds, Python, some libraries.
 
     The version is not enough: code changes many times between two.
     """

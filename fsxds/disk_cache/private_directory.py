@@ -31,7 +31,7 @@ class NotPrivateError(OSError):
 
 
 class PrivateDirectory:
-    """Names are files directly in it: no change of the path leads elsewhere."""
+    """An opened directory. Names are files directly in it: no change of the path leads elsewhere."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -39,7 +39,7 @@ class PrivateDirectory:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[PrivateDirectory]:
-        """Open or create a directory.
+        """Open or create a directory, private to its owner.
 
         Raises:
             NotPrivateError: it belongs to another user.
@@ -60,7 +60,7 @@ class PrivateDirectory:
             os.close(descriptor)
 
     def open(self, name: str, *, create: bool = False) -> int | None:
-        """Return a descriptor to read and write, or None.
+        """Return a file's descriptor to read and write, or None.
 
         An entry that other users can access, or that is no regular file, is removed and counts as missing.
         """
@@ -121,7 +121,7 @@ class PrivateDirectory:
 
 
 def evict_old(directory: int | Path, ours: re.Pattern[str], unused_for_s: float, keep: str = "") -> None:
-    """Remove unused and unfinished files.
+    """Remove files unused for a time, and unfinished ones.
 
     A file's time of change is its last use. A time far in the future counts as old: the clock was set back. `ours`
     matches the files to consider.

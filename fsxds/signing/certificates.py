@@ -77,7 +77,7 @@ def verify_signer(certificate: x509.Certificate, now: dt.datetime) -> None:
 
 
 def name_of(certificate: x509.Certificate) -> str:
-    """Return the subject, for people."""
+    """Return a certificate's subject, for people."""
     try:
         return certificate.subject.rfc4514_string() or f"with the serial number {certificate.serial_number:x}"
     except UNREADABLE:
@@ -165,7 +165,7 @@ def _check_signer(certificate: x509.Certificate) -> None:
 
 
 def _check_authority(certificate: x509.Certificate, between: int) -> None:
-    """`between` is the number of certificates before the signer."""
+    """`between` is the number of certificates between the CA's and the signer's."""
     constraints, usage = _extension(certificate, x509.BasicConstraints), _extension(certificate, x509.KeyUsage)
     is_authority = constraints is not None and constraints.ca and (usage is None or usage.key_cert_sign)
     if not is_authority:
@@ -189,7 +189,7 @@ def _extension(certificate: x509.Certificate, wanted: type[Value]) -> Value | No
 
 
 class UntrustedError(FsxdsError):
-    """A wrongly signed manifest; `rule` is broken, `fact` and `remedy` are for people."""
+    """A manifest is not signed correctly; `rule` is the broken rule, `fact` and `remedy` are for people."""
 
     def __init__(self, rule: str, fact: str, remedy: str) -> None:
         super().__init__(f"{fact}; {remedy}")

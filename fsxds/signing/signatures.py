@@ -58,7 +58,7 @@ class TrustAnchors:
 
     @classmethod
     def of(cls, pem: bytes) -> TrustAnchors:
-        """Read PEM.
+        """Read certificates in PEM.
 
         Raises:
             UsageError: there is no certificate, or one cannot be read.
@@ -66,7 +66,7 @@ class TrustAnchors:
         return cls(_certificates(pem, "has no certificate in PEM that can be read"))
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
-        """Return a trusted signer's name; `now_s` is seconds since 1970.
+        """Verify a signature; return the trusted signer's name. `now_s` is seconds since 1970.
 
         Raises:
             ManifestError: the signature file is malformed.
@@ -128,7 +128,7 @@ class Signer:
         return name_of(self._chain[0])
 
     def sign(self, manifest: bytes) -> bytes:
-        """Return the signature file."""
+        """Return the signature file of a manifest."""
         written = {
             "form": FORM,
             "certificates": [one.public_bytes(Encoding.PEM).decode() for one in self._chain],
@@ -194,7 +194,7 @@ def _sign(key: _PrivateKey, content: bytes) -> bytes:
 
 
 def _verify(key: PublicKeyTypes, signature: bytes, content: bytes) -> None:
-    """Raise InvalidSignature; the key's strength was checked before."""
+    """Raise InvalidSignature for a wrong signature; the key's strength was checked before."""
     if isinstance(key, ed25519.Ed25519PublicKey):
         key.verify(signature, content)
     elif isinstance(key, rsa.RSAPublicKey):

@@ -66,17 +66,17 @@ class TreeManifest:
         )
 
     def lists(self, type_url: TypeUrl, name: str, digest: str) -> bool:
-        """Whether this content is listed."""
+        """Whether a resource with this content is listed."""
         return digest in self.resources.get(type_url, {}).get(name, ())
 
 
 def digest_of(content: bytes) -> str:
-    """Digest content."""
+    """Return the digest of content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def write_manifest(manifest: TreeManifest) -> bytes:
-    """Write a digest per line, for version control."""
+    """Write a manifest with one digest per line, for version control."""
     written = {
         "form": FORM,
         "serial": manifest.serial,
@@ -110,7 +110,7 @@ def read_manifest(content: bytes) -> TreeManifest:
 
 
 def read_object(content: bytes) -> dict[str, object]:
-    """Read JSON without duplicate keys. Raises ManifestError."""
+    """Read a JSON object without duplicate keys. Raises ManifestError."""
     try:
         written = json.loads(content, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

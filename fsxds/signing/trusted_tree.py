@@ -41,7 +41,7 @@ class SignedManifest:
     signer: str
 
     def replay_fault(self, newest: SeenManifest | None) -> UntrustedError | None:
-        """Return why it may be an old one, or None."""
+        """Return why a manifest may be a replayed old one, or None."""
         serial = self.manifest.serial
         if newest is None or serial > newest.serial or (serial, self.digest) == (newest.serial, newest.digest):
             return None
@@ -71,7 +71,7 @@ def verified(manifest: bytes, signature: bytes, anchors: TrustedSigners, now_s: 
 def verified_tree(
     tree: SourceTree, anchors: TrustedSigners, now_s: float, known: SignedManifest | None = None
 ) -> SignedManifest | tuple[Problem, ...]:
-    """Return a tree's manifest, or at least one problem.
+    """Return the manifest of a tree that matches it, or at least one problem.
 
     `now_s` is seconds since 1970. `known` is the earlier result for this very tree: only the trust in its signer is
     verified again.
@@ -93,7 +93,7 @@ def verified_tree(
 
 
 class ManifestVerifier:
-    """See `tree_trust.TreeVerifier`."""
+    """Verifies trees by their manifests: see `tree_trust.TreeVerifier`."""
 
     def __init__(self, anchors: TrustedSigners, seen: SeenManifests) -> None:
         """Trusted manifests are remembered in `seen`."""
@@ -156,7 +156,7 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 def read_anchors(path: Path) -> TrustedSigners:
-    """Read certificates.
+    """Read the certificates of a file.
 
     Raises:
         UsageError: the file cannot be read, has no certificate, or `cryptography` is not installed.

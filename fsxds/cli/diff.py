@@ -164,7 +164,6 @@ def _over_rest(snapshot: Snapshot) -> Snapshot:
 
 
 def _compare_views(reads: _Reads, loader: ViewLoader, catalogue: Catalogue) -> _Compare:
-    """Compare all views that nodes can have."""
     before, after = (loader.folders_of(read.tree) for read in reads)
     pairs = {
         ComparedView(names, layers): (layers_within(layers, before), layers_within(layers, after))

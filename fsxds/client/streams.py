@@ -21,8 +21,6 @@ TIME_TO_REJECT_S = 0.25
 
 
 class _Signal(Enum):
-    """Neither a response nor an end."""
-
     CONNECTED = "connected"
 
 

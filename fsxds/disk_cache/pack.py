@@ -109,7 +109,6 @@ class Pack:
         return True
 
     def _locked(self, directory: PrivateDirectory) -> int | None:
-        """Return a descriptor with an exclusive lock, or None."""
         descriptor = directory.open(self._file_name, create=True)
         if descriptor is None:
             return None

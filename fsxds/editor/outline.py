@@ -357,7 +357,6 @@ class _OutlineReader:
         return OutlineNode(Form.SCALAR, start, end, text=text)
 
     def _continuation(self, column: int) -> tuple[str, int] | None:
-        """Return a plain value's next line and its end, or None."""
         line = _LINE.match(self._text, self._at)
         begin = line.end() if line else len(self._text)
         blank = _BLANK.match(self._text, begin)
@@ -401,7 +400,6 @@ class _OutlineReader:
         return OutlineNode(Form.SCALAR, start, end, text=unquoted(self._text[start:end]), quote=quote)
 
     def _leaves_block(self, start: int, end: int, column: int) -> bool:
-        """Whether a line is too far left for the block."""
         lines = re.finditer(r"[\r\n]([ \t]*)(?=[^\s])", self._text[start:end])
         return any(len(line[1]) <= column for line in lines)
 

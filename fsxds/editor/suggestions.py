@@ -201,7 +201,6 @@ class Completion:
         return f"{json.dumps(name)}: " if place.is_json else f"{name}: "
 
     def _snippet(self, place: _WordPlace, label: str, field: FieldDescriptor) -> str:
-        """Return a key, the start of its value, and placeholders for required members."""
         message = field.message_type
         is_object = is_map(field) or (message is not None and message.full_name not in SPECIAL_JSON - {ANY})
         if is_map(field):
@@ -217,7 +216,6 @@ class Completion:
         return _opened(place, label, f"{_INDENT}{lines}", "{$0}")
 
     def _required(self, place: _WordPlace, field: FieldDescriptor) -> list[str]:
-        """Return required keys with the numbers of their placeholders."""
         message = field.message_type
         if message is None:
             return []

@@ -198,7 +198,6 @@ class _Literal:
         self._indent = ""
 
     def takes(self, line: str) -> bool:
-        """Take a line, or end the block."""
         if not line.strip(" "):
             if len(line) > len(self._indent):
                 raise _OtherFormError  # blanks that may count

@@ -435,7 +435,6 @@ class _KeptLog(Log):
         self._background = background
 
     def receive(self, event: Event) -> None:
-        """Record holds and a lost tree, too."""
         super().receive(event)
         if isinstance(event, HoldsChanged):
             with self._background.changed:

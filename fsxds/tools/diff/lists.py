@@ -133,7 +133,6 @@ def _without_labels(matching: Matching) -> Matching:
 
 
 def _by_content(before: Sequence[PlainValue], after: Sequence[PlainValue]) -> Matching:
-    """Match equal items, then similar ones between the same neighbours."""
     equals = _by_key(_numbered(before), _numbered(after))
     in_order = _longest_rise(equals.pairs)
     gaps_before, gaps_after = (

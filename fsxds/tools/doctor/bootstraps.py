@@ -265,7 +265,7 @@ def _protocol_options(cluster: StaticCluster, catalogue: Catalogue) -> DynamicMe
 
 
 def _has_other_protocol(cluster: StaticCluster, catalogue: Catalogue) -> bool:
-    """Whether it is negotiated, HTTP/3, or the downstream's, and so may be HTTP/2."""
+    """Whether the protocol is negotiated, HTTP/3, or the downstream's, and so may be HTTP/2."""
     options = _protocol_options(cluster, catalogue)
     if options is None:
         return False

@@ -102,7 +102,6 @@ def _write(path: Path, content: bytes, *, is_secret: bool) -> None:
 
 
 def _move(path: Path, place: Path, moves: list[tuple[Path, Path]]) -> None:
-    """Move aside a present file or directory."""
     if place.exists() or place.is_symlink():
         names = (place.with_name(f"{_REPLACED}{number}-{place.name}") for number in count(1))
         aside = next(name for name in names if not name.exists() and not name.is_symlink())

@@ -1,6 +1,6 @@
 """Events of upstreams: xDS servers that are sources.
 
-Texts from a server are unmodified here; the log shortens and masks them.
+Texts from a server are unmodified; the log shortens and masks them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fsxds.model.values import PlainValue, TypeUrl
 
 @dataclass(frozen=True, slots=True)
 class UpstreamEvent(Event):
-    """An event of the upstream with this name."""
+    """An event of one upstream."""
 
     reporter = "fsxds.observe.upstream_lines"
 
@@ -49,13 +49,13 @@ class _OfType:
 
     @property
     def type(self) -> str:
-        """The short name of the type."""
+        """The type's short name."""
         return type_name(self.type_url)
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamConnected(UpstreamEvent):
-    """A server of an upstream answers and is used over `wire` (`Delta ADS`) from now on."""
+    """An upstream's server is used over `wire` (`Delta ADS`) from now on."""
 
     rows = (log_row("upstream_connected", "info", "An upstream answers.", "upstream server wire"),)
     measures = (Measure("upstream_connects_total", labels=("upstream",)),)
@@ -69,11 +69,9 @@ class UpstreamConnected(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLost(UpstreamEvent):
-    """A connection with a server ended, or an attempt to connect failed; sent for each of them.
+    """A connection ended, or an attempt failed; sent for each.
 
-    Attributes:
-        retry_s: the time until the next attempt.
-        resources: the number held of the upstream; they stay.
+    `retry_s` is until the next attempt; the upstream's held `resources` stay.
     """
 
     rows = (
@@ -102,11 +100,9 @@ class UpstreamLost(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFailedOver(UpstreamEvent):
-    """Another server of the upstream is used from now on.
+    """Another server is used from now on, instead of `before`.
 
-    Attributes:
-        before: the previous server.
-        reason: why that is not used; empty if the new one is earlier in the list and answers again.
+    `reason`: why; empty if the new one is earlier in the list and answers again.
     """
 
     rows = (
@@ -135,13 +131,7 @@ class UpstreamFailedOver(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamChanged(UpstreamEvent, _OfType):
-    """A response changed the resources of an upstream.
-
-    Attributes:
-        version: the server's.
-        changed: the number of new or different resources.
-        removed: the number of removed ones.
-    """
+    """A response changed an upstream's resources; `version` is the server's."""
 
     rows = (
         log_row(
@@ -169,7 +159,7 @@ class UpstreamChanged(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamExpired(UpstreamEvent):
-    """Resources were removed because their TTL expired."""
+    """Resources were removed at the end of their TTL."""
 
     rows = (
         log_row(
@@ -190,7 +180,7 @@ class UpstreamExpired(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamUnanswered(UpstreamEvent):
-    """A change from a new connection is published without answers about these possibly affected types."""
+    """A change from a new connection is published without answers about these types."""
 
     rows = (
         log_row(
@@ -211,11 +201,9 @@ class UpstreamUnanswered(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRejected(UpstreamEvent, _OfType):
-    """fsxds itself NACKed a response; its valid resources are used.
+    """fsxds NACKed a response; its valid resources are used.
 
-    Attributes:
-        version: the server's.
-        faults: a text for each rejected resource, bounded.
+    `version` is the server's; `faults` are texts for rejected resources, bounded.
     """
 
     rows = (
@@ -246,11 +234,9 @@ class UpstreamRejected(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamNacked(UpstreamEvent, _OfType):
-    """Too many nodes reject versions of an upstream, which are held back from all nodes.
+    """Too many nodes reject an upstream's versions, which are held back from all nodes.
 
-    Attributes:
-        reason: the message of a node, with its name.
-        was_sent: a server of the upstream is connected, and got a NACK.
+    `reason` is a node's message, with its name; `was_sent`: a server is connected, and got a NACK.
     """
 
     rows = (
@@ -278,7 +264,7 @@ class UpstreamNacked(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLooped(UpstreamEvent):
-    """A server has this process as an upstream, and is not used: it would return our resources.
+    """A server has this process as an upstream: it would return our resources.
 
     `relays` are the ids from it to this process.
     """
@@ -306,7 +292,7 @@ class UpstreamLooped(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamShadowed(UpstreamEvent):
-    """Earlier sources have `count` resources of the upstream too, and win; 0 if no more.
+    """Earlier sources have `count` of the upstream's resources, and win; 0 if no more.
 
     `examples` have the winning source.
     """
@@ -337,9 +323,9 @@ class UpstreamShadowed(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamsRestored(Event):
-    """The resources that an earlier process held of upstreams were restored.
+    """Resources of upstreams from an earlier process were restored.
 
-    `resources` are counts by upstream; `age_s` is the age of the oldest one in seconds, 0 for none.
+    `resources` are counts by upstream; `age_s` is the oldest one's age in seconds, 0 for none.
     """
 
     rows = (

@@ -391,7 +391,7 @@ class Application:
         return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over, has_unasked=self.member.asks_names)
 
     def waits_for(self) -> str:
-        """Return what the first snapshot or mirrored files wait for; empty when they exist."""
+        """Name the condition of the first snapshot or mirrored files; empty when they exist."""
         settled, directory = self._trees.current, self.directory
         if settled is None:
             return f"{directory} to be read: it is not there, large, or written to all the time"

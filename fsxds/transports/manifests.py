@@ -23,7 +23,6 @@ def services(context: ServiceContext) -> ExtraServices:
     access, offered = context.access, context.offered
 
     async def stream(_: bytes, call: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-        """Send the manifests, and again after each change."""
         while True:
             _check(access, peer_of_call(call))
             manifests = offered.current

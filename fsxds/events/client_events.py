@@ -41,7 +41,7 @@ class HandshakeFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened(Event):
-    """A client sent its first request on a stream of `service` (`StreamAggregatedResources`)."""
+    """A client's first request on a stream of `service` (`StreamAggregatedResources`)."""
 
     is_frequent = True
     rows = (log_row("stream_opened", "debug", "A client opened a stream.", _OF_STREAM),)
@@ -75,10 +75,9 @@ class StreamClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ResponseSent(Event):
-    """A version was sent to a client.
+    """A version was sent.
 
-    `detected_s`: monotonic time of the first sign of the awaited change; None if the client did not wait, or no file
-    changed.
+    `detected_s`: monotonic time of the awaited change's first sign; None: no wait, or no file changed.
     """
 
     is_frequent = True
@@ -110,7 +109,7 @@ class AckReceived(Event):
 
 @dataclass(frozen=True, slots=True)
 class NackReceived(Event):
-    """A client NACKed a version, which came from `files` (empty if unknown)."""
+    """A client NACKed a version from `files`, if known."""
 
     rows = (
         log_row(
@@ -147,7 +146,7 @@ def _of(node: Node, type_url: TypeUrl, version: Version) -> Details:
 def ack_or_nack(
     node: Node, subscription: Subscription, acknowledgement: Acknowledgement, snapshot: Snapshot | None
 ) -> AckReceived | NackReceived:
-    """Return the event for an ACK or NACK received with this current snapshot."""
+    """Return the event for an ACK or NACK."""
     if acknowledgement.accepted:
         return AckReceived(node, subscription, acknowledgement.version)
     files = () if snapshot is None else files_of(subscription, acknowledgement.version, snapshot)
@@ -156,7 +155,7 @@ def ack_or_nack(
 
 @dataclass(frozen=True, slots=True)
 class RequestRejected(Event):
-    """A request was answered with an error, or ignored; `status` is of HTTP or gRPC.
+    """A request got an error, or was ignored; `status` is of HTTP or gRPC.
 
     Rejections that differ only in `subject`, such as a node, are repetitions.
     """
@@ -184,7 +183,7 @@ class RequestRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitReached(Event):
-    """A request, stream or entry was rejected, closed or forgotten because of a limit.
+    """A limit caused a rejection, end or loss.
 
     Attributes:
         limit: the option without dashes, such as `max-streams`.
@@ -212,7 +211,7 @@ class LimitReached(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered(Event):
-    """A request or stream ended at a listener (REST, gRPC, admin); `status` as in `RequestRejected`."""
+    """A request or stream ended at `name` (REST, gRPC, admin)."""
 
     is_frequent = True
     rows = (log_row("request_answered", "debug", "A request or a stream ended.", "name peer status"),)
@@ -227,7 +226,7 @@ class RequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotKept(Event):
-    """A client has members of a collection; the next process will not know removals."""
+    """A client has collection members, whose removals the next process will not know."""
 
     rows = (
         log_row(
@@ -248,7 +247,7 @@ class MembersNotKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class AuthorityMissing(Event):
-    """A client subscribes to a name without authority; the answer has that of the settings."""
+    """A client names no authority, and gets the settings'."""
 
     rows = (
         log_row(

@@ -12,7 +12,7 @@ from fsxds.model.values import PlainValue
 
 
 class Level(IntEnum):
-    """The severity of a line, as in `logging`."""
+    """A line's severity, as in `logging`."""
 
     DEBUG = 10
     INFO = 20
@@ -26,10 +26,10 @@ Details: TypeAlias = dict[str, PlainValue]
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the log: `text` for people, `details` for programs.
+    """A line of the log: `text` for people, `details` for programs.
 
-    `event` is in `log_catalogue.CATALOGUE`. `admitted_as` decides, instead of `level`, whether to write the line: the
-    end of a problem belongs in every log that had the problem.
+    `admitted_as` replaces `level` in the decision to write: the end of a problem belongs in every log that had the
+    problem.
     """
 
     level: Level
@@ -43,10 +43,8 @@ class LogLine:
 class LogRow:
     """One kind of log line.
 
-    Attributes:
-        levels: several if it depends.
-        meaning: one sentence.
-        fields: in JSON, beside `ts`, `level`, `event` and `message`; see `log_catalogue.FIELDS`.
+    `levels`: several if it depends; `fields` in JSON, beside `ts`, `level`, `event` and `message`; see
+    `log_catalogue.FIELDS`.
     """
 
     event: str
@@ -56,12 +54,12 @@ class LogRow:
 
 
 def log_row(event: str, levels: str, meaning: str, fields: str = "") -> LogRow:
-    """Make a row from levels and fields separated by spaces."""
+    """Make a row from space-separated levels and fields."""
     return LogRow(event, tuple(Level[word.upper()] for word in levels.split()), meaning, tuple(fields.split()))
 
 
 class Measure(NamedTuple):
-    """An event's effect on a metric: a counter grows, a gauge is set, a histogram gets a value.
+    """A counter's growth, a gauge's value, or a histogram's.
 
     Attributes:
         name: without `fsxds_`.
@@ -77,12 +75,12 @@ class Measure(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The text of a line, and differences from its event's row.
+    """A line's text, and differences from its event's row.
 
     Attributes:
-        details: other than the event's attributes; None omits one.
+        details: other than attributes; None omits one.
         level: None for the row's first.
-        event: the row's name; empty for the only one.
+        event: the row; empty for the only one.
         admitted_as: as in `LogLine`.
     """
 
@@ -98,9 +96,9 @@ class Event:
     """An event.
 
     Attributes:
-        rows: its log lines, if independent of earlier events.
-        is_frequent: thousands may come at once, so they are worded only if logged.
-        reporter: the module with the `Reports` of its lines, if they depend on earlier events.
+        rows: its lines, if independent of earlier events.
+        is_frequent: maybe thousands at once: worded only if logged.
+        reporter: the module with `Reports` of lines that depend on earlier events.
     """
 
     rows: ClassVar[tuple[LogRow, ...]] = ()
@@ -109,7 +107,7 @@ class Event:
     reporter: ClassVar[str] = ""
 
     def line(self) -> LogLine:
-        """Return the log line; attributes are fields that `_words` does not set."""
+        """Return the line, with attributes as remaining fields."""
         said = self._words()
         words = Words(said) if isinstance(said, str) else said
         row = next(row for row in self.rows if words.event in {"", row.event})

@@ -17,7 +17,7 @@ MOST_FILES = 20
 
 @dataclass(frozen=True, slots=True)
 class WatchStarted(Event):
-    """The tree is watched by `inotify` or `poll` from now on."""
+    """The tree is watched by `inotify` or `poll`."""
 
     rows = (log_row("watching", "info", "How changes are detected.", "mode reason"),)
 
@@ -30,7 +30,7 @@ class WatchStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class TreeDisappeared(Event):
-    """The tree or all its files disappeared; the last snapshot stays."""
+    """The tree or its files disappeared; the last snapshot stays."""
 
     rows = (
         log_row(
@@ -72,7 +72,7 @@ class FilesIgnored(Event):
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationMissing(Event):
-    """No file is configuration yet; the first one will be served."""
+    """No file is configuration yet."""
 
     rows = (
         log_row(
@@ -97,7 +97,7 @@ class ConfigurationMissing(Event):
 
 @dataclass(frozen=True, slots=True)
 class QueueOverflowed(Event):
-    """The kernel dropped file events; the whole tree is read again."""
+    """The kernel dropped file events; everything is read again."""
 
     rows = (log_row("queue_overflowed", "warning", "The kernel dropped file events; the whole tree is read again."),)
     measures = (Measure("file_event_overflows_total"),)
@@ -108,7 +108,7 @@ class QueueOverflowed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CacheRead(Event):
-    """The cache had `found` of `count` parsed files."""
+    """`found` of `count` files were parsed before."""
 
     rows = (log_row("cache_read", "info", "What files parsed to was known from an earlier start.", "found count"),)
 
@@ -121,7 +121,7 @@ class CacheRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class CacheFailed(Event):
-    """A cache directory is no longer used; files are parsed."""
+    """A cache directory is no longer used."""
 
     rows = (log_row("cache_failed", "warning", "Results are not kept for the next start.", "directory error"),)
 
@@ -138,7 +138,7 @@ class CacheFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TreeLoaded(Event):
-    """A tree was loaded, with problems and held files."""
+    """A tree was loaded."""
 
     problems: tuple[Problem, ...]
     held: tuple[HeldFile, ...]
@@ -147,7 +147,7 @@ class TreeLoaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPublished(Event):
-    """A snapshot is served; `detected_s`: monotonic time of its change's first sign."""
+    """A snapshot is served; `detected_s`: monotonic, of the first sign."""
 
     snapshot: Snapshot
     detected_s: float

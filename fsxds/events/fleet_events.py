@@ -9,7 +9,7 @@ from fsxds.events.event import Event, Measure, Words, log_row
 
 @dataclass(frozen=True, slots=True)
 class FleetLost(Event):
-    """The fleet's store does not answer, or rejects this server."""
+    """The fleet's store is silent, or rejects this server."""
 
     rows = (
         log_row(
@@ -45,7 +45,7 @@ class FleetReached(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotUnreadable(Event):
-    """A publication is missing a part, or damaged."""
+    """A publication is incomplete or damaged."""
 
     rows = (
         log_row(
@@ -65,7 +65,7 @@ class SnapshotUnreadable(Event):
 
 @dataclass(frozen=True, slots=True)
 class SecretsNotPublished(Event):
-    """A tree with secrets is not published: they would be stored in clear. `place` is the first one's."""
+    """A tree with secrets at `place` is not published in clear."""
 
     rows = (
         log_row(
@@ -85,7 +85,7 @@ class SecretsNotPublished(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublicationFailed(Event):
-    """This server could not write its publication, and tries again."""
+    """Writing a publication failed, and is repeated."""
 
     rows = (
         log_row("fleet_publication_failed", "error", "The publisher cannot write what is to be published.", "reason"),
@@ -112,7 +112,7 @@ class PublisherElected(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublisherWaits(Event):
-    """The last publication is newer than the tree: wait up to `retry_s` seconds."""
+    """The tree is older than the last publication: wait up to `retry_s` seconds."""
 
     rows = (
         log_row(
@@ -132,7 +132,7 @@ class PublisherWaits(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublisherLost(Event):
-    """This server publishes no more: it lost its lease, or could not write."""
+    """This server lost its lease, or could not write."""
 
     rows = (
         log_row("fleet_publisher_lost", "warning", "This server does not publish for the fleet any more.", "reason"),

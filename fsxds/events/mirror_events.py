@@ -10,7 +10,7 @@ from fsxds.events.event import Event, Measure
 
 @dataclass(frozen=True, slots=True, order=True)
 class Remark:
-    """A deviation: a path or resource, and a sentence with the remedy."""
+    """A deviation of a path or resource, and the remedy."""
 
     subject: str
     reason: str
@@ -18,16 +18,16 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class FilesWritten(Event):
-    """A snapshot was written to a mirror's directory.
+    """A snapshot was written to a mirror.
 
     Attributes:
         written: in order; a bundle that lost clusters is twice in it.
-        unchanged: the number of up-to-date files.
+        unchanged: the number of files.
         kept: although the snapshot lacks them.
         left_sources: config sources not pointed at a file.
-        blocked: by files of others.
-        restored: that others had changed.
-        pause_s: for how long others' further changes are left; 0 at first.
+        blocked: by others' files.
+        restored: after others' changes.
+        pause_s: for how long such changes are left; 0 at first.
     """
 
     measures = (
@@ -52,7 +52,7 @@ class FilesWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class MirrorFailed(Event):
-    """Writing failed; it is tried again in `retry_s` seconds, or with the next snapshot."""
+    """Writing failed; again in `retry_s` seconds, or with the next snapshot."""
 
     measures = (Measure("mirror_failures_total"),)
 

@@ -35,23 +35,23 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def escape(text: str) -> str:
-    """Escape characters that could forge lines or colours."""
+    """Escape characters that forge lines or colours."""
     return UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def shortened(text: str) -> str:
-    """Cut a foreign text, which may have a megabyte."""
+    """Cut a foreign text of any length."""
     return text if len(text) <= LONGEST_FOREIGN_TEXT else f"{text[:LONGEST_FOREIGN_TEXT]}…"
 
 
 def type_name(type_url: TypeUrl) -> str:
-    """Return a type's short name (`cds`), or its URL if unknown."""
+    """Return a short name (`cds`), or an unknown URL."""
     row = BY_TYPE_URL.get(type_url)
     return row.short_name if row else type_url
 
 
 def noun_of(type_url: TypeUrl) -> str:
-    """Return a type's noun (`clusters`), or its URL if unknown."""
+    """Return a noun (`clusters`), or an unknown URL."""
     row = BY_TYPE_URL.get(type_url)
     return row.noun if row else type_url
 
@@ -68,18 +68,18 @@ def count_of(number: int, noun: str, plural: str = "") -> str:
 
 
 def duration(time_s: float) -> str:
-    """Return a time in its largest unit: `3 s`, `5 min`, `2 h`, `4 d`."""
+    """Round to the largest unit: `3 s`, `5 min`, `2 h`, `4 d`."""
     size, unit = next((each for each in _UNITS if time_s >= each[0]), _UNITS[-1])
     return f"{int(time_s / size)} {unit}"
 
 
 def omitted(repeats: int, noun: str) -> str:
-    """Note omitted lines: ` (2 NACKs before it omitted)`; empty for none."""
+    """Note omitted lines: ` (2 NACKs before it omitted)`, or ""."""
     return f" ({count_of(repeats, noun)} before it omitted)" if repeats else ""
 
 
 def name_of(node: Node) -> str:
-    """Return a client's name in the log: its node id, else its address."""
+    """Return a client's node id, else its address."""
     return node.id or node.peer or "a client without an id"
 
 
@@ -89,10 +89,10 @@ def resources_of(keys: Collection[Key]) -> str:
 
 
 def written_keys(keys: Iterable[Key]) -> list[str]:
-    """Return resources as in the log, sorted: `cds web`."""
+    """Name resources, sorted: `cds web`."""
     return sorted(f"{type_name(type_url)} {name[:LONGEST_NAME]}" for type_url, name in keys)
 
 
 def quoted(text: str) -> str:
-    """Mask and shorten a foreign text, cut first: masking takes longer for longer texts."""
+    """Mask and shorten a foreign text, cut first: long texts take long."""
     return shortened(mask_reason(text[:LONGEST_READ]))

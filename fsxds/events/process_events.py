@@ -18,7 +18,7 @@ _PACKAGE = f"{Path(__file__).parent.parent}/"
 
 @dataclass(frozen=True, slots=True)
 class ApiFound(Event):
-    """The message types were read; `api`: `Envoy 1.40.0 from ..., 557 files`."""
+    """The message types of `Envoy 1.40.0 from ..., 557 files` were read."""
 
     rows = (log_row("api_found", "info", "The message types were read.", "api"),)
 
@@ -30,7 +30,7 @@ class ApiFound(Event):
 
 @dataclass(frozen=True, slots=True)
 class TransportChosen(Event):
-    """`fsxds dev` chose the transport for its Envoy."""
+    """`fsxds dev` chose its Envoy's transport."""
 
     rows = (log_row("transport_chosen", "info", "`fsxds dev` chose how its Envoy gets resources.", "transport reason"),)
 
@@ -56,7 +56,7 @@ class ListeningStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlainTextExposed(Event):
-    """`name` (REST, gRPC, admin) listens without TLS: the network can read its traffic."""
+    """`name` (REST, gRPC, admin) listens without TLS, readable on the network."""
 
     rows = (
         log_row(
@@ -79,7 +79,7 @@ class PlainTextExposed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CertificatesReloaded(Event):
-    """Changed TLS files were read, for new connections."""
+    """Changed TLS files apply to new connections."""
 
     rows = (
         log_row(
@@ -99,7 +99,7 @@ class CertificatesReloaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class CertificatesKept(Event):
-    """Changed TLS files are unusable: the previous ones stay."""
+    """Changed TLS files are unusable: old ones stay."""
 
     rows = (
         log_row(
@@ -119,7 +119,7 @@ class CertificatesKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensRead(Event):
-    """A token file was read; no token has the `unknown` names of `access` rules."""
+    """A token file was read, without tokens for the `unknown` names of `access`."""
 
     rows = (
         log_row(
@@ -144,7 +144,7 @@ class TokensRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensKept(Event):
-    """A changed token file is unusable: the previous tokens stay valid."""
+    """A changed token file is unusable: old tokens stay valid."""
 
     rows = (
         log_row(
@@ -164,7 +164,7 @@ class TokensKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class TokensExposed(Event):
-    """Other users of the machine can read a token file."""
+    """Other users can read a token file."""
 
     rows = (log_row("tokens_exposed", "warning", "Other users of the machine can read a file of tokens.", "file"),)
 
@@ -177,7 +177,7 @@ class TokensExposed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StartDelayed(Event):
-    """The start has waited for `elapsed_s` seconds so far."""
+    """The start has waited for `elapsed_s` seconds."""
 
     rows = (log_row("waiting", "warning", "The start waits for something.", "waits_for elapsed_s"),)
 
@@ -190,7 +190,7 @@ class StartDelayed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReadinessChanged(Event):
-    """Clients are served from now on if `reason` is empty, or not for this reason."""
+    """Clients are served, or not for `reason`."""
 
     rows = (
         log_row("ready", "info", "Clients are served from now on: `/readyz` says 200."),
@@ -207,7 +207,7 @@ class ReadinessChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
-    """A signal requested the end of the process."""
+    """A signal requested the process's end."""
 
     rows = (log_row("stopping", "info", "The process ends.", "reason"),)
 
@@ -219,7 +219,7 @@ class StopRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class SettingsReloaded(Event):
-    """SIGHUP applied new settings; some need a restart."""
+    """SIGHUP applied settings; some need a restart."""
 
     rows = (log_row("settings_reloaded", "info warning", "SIGHUP applied new settings.", "changed needs_restart"),)
     measures = (
@@ -239,7 +239,7 @@ class SettingsReloaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SettingsRejected(Event):
-    """SIGHUP found a mistake: the present settings stay."""
+    """SIGHUP found a mistake: present settings stay."""
 
     rows = (log_row("settings_kept", "error", "SIGHUP found a mistake in the settings: those in use stay.", "reason"),)
     measures = (
@@ -265,7 +265,7 @@ class InternalError(Event):
 
 @dataclass(frozen=True, slots=True)
 class ComponentDegraded(Event):
-    """A component failed and restarts in `retry_s` seconds; the served snapshot stays."""
+    """A component restarts in `retry_s` seconds; the served snapshot stays."""
 
     rows = (
         log_row("component_degraded", "error", "A component failed and will start again.", "component reason retry_s"),
@@ -295,7 +295,7 @@ class ComponentRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSetAside(Event):
-    """A component failed on a snapshot three times by an error of fsxds, and waits for the next."""
+    """A component failed three times by an error of fsxds, and awaits the next snapshot."""
 
     rows = (
         log_row(
@@ -326,7 +326,7 @@ def fault_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return an exception's innermost place in fsxds: `snapshots/load.py:88 in _change`.
+    """Return the innermost place in fsxds: `snapshots/load.py:88 in _change`.
 
     A group has that of its first exception.
     """

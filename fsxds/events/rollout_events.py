@@ -44,10 +44,7 @@ _ROLLOUT = "layers cohort version"
 
 @dataclass(frozen=True, slots=True)
 class RolloutCommanded(Event):
-    """An operator's decision: a path below `/api` with parameters.
-
-    `peer` is an IP address; empty for a unix socket.
-    """
+    """An operator's decision: a path below `/api`, from `peer`, empty for a unix socket."""
 
     rows = (
         log_row(
@@ -66,10 +63,10 @@ class RolloutCommanded(Event):
 
 @dataclass(frozen=True, slots=True)
 class RolloutChanged(Event):
-    """An event in the rollout of a channel.
+    """An event in a channel's rollout.
 
     `layers` are empty for the whole tree; `cohort` is `main`, `canary`, `rejecting` or `catching up`; `names` are of
-    the clients in `happened`.
+    clients.
     """
 
     rows = (
@@ -192,14 +189,14 @@ def shares_of(removals: Iterable[Removal]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HoldsChanged(Event):
-    """The tree's held and rejected versions changed; they are problems of files."""
+    """Held and rejected versions changed, as problems of files."""
 
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionsHeld(Event):
-    """Versions that nodes reject are held back from all nodes."""
+    """Versions that nodes reject are held back from all."""
 
     rows = (
         log_row(
@@ -226,7 +223,7 @@ class VersionsHeld(Event):
 
 @dataclass(frozen=True, slots=True)
 class VersionsReleased(Event):
-    """Held versions are offered again, or left the tree."""
+    """Held versions are offered again, or gone."""
 
     rows = (
         log_row(
@@ -243,7 +240,7 @@ class VersionsReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class CanaryAwaited(Event):
-    """A change waits for `missing` of the `count` canaries connected since it was offered."""
+    """A change waits for `missing` of `count` connected canaries."""
 
     rows = (
         log_row(

@@ -11,7 +11,7 @@ from fsxds.events.phrases import count_of
 
 @dataclass(frozen=True, slots=True)
 class StateFailed(Event):
-    """Writing the state directory failed; the next attempt is in `retry_s` seconds."""
+    """Writing the state failed; again in `retry_s` seconds."""
 
     rows = (
         log_row(
@@ -62,7 +62,7 @@ class StateRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateRestored(Event):
-    """An earlier process's snapshots were restored, with names that its listeners drain."""
+    """An earlier process's snapshots and draining names were restored."""
 
     rows = (log_row("state_restored", "info", "What the process before served is served again.", "directory count"),)
 
@@ -91,7 +91,7 @@ class LingeringDropped(Event):
 
 @dataclass(frozen=True, slots=True)
 class StateIgnored(Event):
-    """An unusable path or view in the state directory stays as it is."""
+    """Unusable state is ignored, and stays."""
 
     rows = (log_row("state_ignored", "warning", "Something in the state directory is not used.", "subject reason"),)
 
@@ -104,7 +104,7 @@ class StateIgnored(Event):
 
 @dataclass(frozen=True, slots=True)
 class MembersNotWritten(Event):
-    """Without state, names of collections' members could not be kept either."""
+    """Members' names could not be kept without state either."""
 
     rows = (
         log_row(

@@ -41,8 +41,6 @@ class UpstreamEvent(Event):
 
 
 class _OfType:
-    """A mix-in for events about one type."""
-
     __slots__ = ()
 
     type_url: TypeUrl
@@ -55,7 +53,7 @@ class _OfType:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamConnected(UpstreamEvent):
-    """An upstream's server is used over `wire` (`Delta ADS`) from now on."""
+    """A server is used over `wire` (`Delta ADS`) from now on."""
 
     rows = (log_row("upstream_connected", "info", "An upstream answers.", "upstream server wire"),)
     measures = (Measure("upstream_connects_total", labels=("upstream",)),)
@@ -69,9 +67,9 @@ class UpstreamConnected(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLost(UpstreamEvent):
-    """A connection ended, or an attempt failed; sent for each.
+    """A connection or attempt failed; held `resources` stay.
 
-    `retry_s` is until the next attempt; the upstream's held `resources` stay.
+    `retry_s`: until the next attempt.
     """
 
     rows = (
@@ -100,9 +98,9 @@ class UpstreamLost(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFailedOver(UpstreamEvent):
-    """Another server is used from now on, instead of `before`.
+    """Another server is used, instead of `before`.
 
-    `reason`: why; empty if the new one is earlier in the list and answers again.
+    `reason` is empty if the new one is earlier in the list.
     """
 
     rows = (
@@ -131,7 +129,7 @@ class UpstreamFailedOver(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamChanged(UpstreamEvent, _OfType):
-    """A response changed an upstream's resources; `version` is the server's."""
+    """A response changed resources; `version` is the server's."""
 
     rows = (
         log_row(
@@ -159,7 +157,7 @@ class UpstreamChanged(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamExpired(UpstreamEvent):
-    """Resources were removed at the end of their TTL."""
+    """The TTL of resources ended."""
 
     rows = (
         log_row(
@@ -180,7 +178,7 @@ class UpstreamExpired(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamUnanswered(UpstreamEvent):
-    """A change from a new connection is published without answers about these types."""
+    """A new connection's change is published without answers about these types."""
 
     rows = (
         log_row(
@@ -201,9 +199,9 @@ class UpstreamUnanswered(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRejected(UpstreamEvent, _OfType):
-    """fsxds NACKed a response; its valid resources are used.
+    """fsxds NACKed a response, except for valid resources.
 
-    `version` is the server's; `faults` are texts for rejected resources, bounded.
+    `version` is the server's; `faults` are bounded.
     """
 
     rows = (
@@ -234,9 +232,9 @@ class UpstreamRejected(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamNacked(UpstreamEvent, _OfType):
-    """Too many nodes reject an upstream's versions, which are held back from all nodes.
+    """Too many nodes reject an upstream's versions, now held back from all.
 
-    `reason` is a node's message, with its name; `was_sent`: a server is connected, and got a NACK.
+    `reason` is a node's; `was_sent`: a connected server got a NACK.
     """
 
     rows = (
@@ -264,10 +262,7 @@ class UpstreamNacked(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLooped(UpstreamEvent):
-    """A server has this process as an upstream: it would return our resources.
-
-    `relays` are the ids from it to this process.
-    """
+    """A server has this process as an upstream, through `relays`."""
 
     rows = (
         log_row(
@@ -292,7 +287,7 @@ class UpstreamLooped(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamShadowed(UpstreamEvent):
-    """Earlier sources have `count` of the upstream's resources, and win; 0 if no more.
+    """Earlier sources win over `count` of the upstream's resources.
 
     `examples` have the winning source.
     """
@@ -325,7 +320,7 @@ class UpstreamShadowed(UpstreamEvent):
 class UpstreamsRestored(Event):
     """Resources of upstreams from an earlier process were restored.
 
-    `resources` are counts by upstream; `age_s` is the oldest one's age in seconds, 0 for none.
+    `resources` are counts; `age_s` is the oldest one's age in seconds, 0 for none.
     """
 
     rows = (

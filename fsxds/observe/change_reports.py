@@ -22,10 +22,10 @@ MOST_GATHERING_S = 5.0
 
 @dataclass(slots=True)
 class PublishedChange:
-    """A published snapshot, and the clients that got it.
+    """A published snapshot, and its clients.
 
-    `types` are changes by type; `last_s` is of the publication, then of the last answer; times are monotonic. `clients`
-    and `rejected_by` are ordered sets of node ids.
+    `last_s`: of the publication, then of the last answer; times are monotonic. `clients` and `rejected_by` are ordered
+    sets of node ids.
     """
 
     types: Mapping[TypeUrl, TypeChange]
@@ -56,7 +56,7 @@ class PublishedChange:
 
 
 class ChangeReports:
-    """Collects answers to the last changes, and reports each when no more come."""
+    """Collects answers to changes, and reports when no more come."""
 
     def __init__(self, write: Callable[[LogLine], None], now_s: Callable[[], float]) -> None:
         self._write = write
@@ -79,13 +79,13 @@ class ChangeReports:
         self._inbox.put_nowait(change)
 
     def answer(self, type_url: TypeUrl, client: str) -> None:
-        """Count a response for its type's newest unreported change."""
+        """Count a response for its newest unreported change."""
         if change := self._newest_of(type_url):
             change.clients[client[:LONGEST_NAME]] = None
             change.last_s = self._now_s()
 
     def reject(self, type_url: TypeUrl, client: str) -> None:
-        """Record a rejection of its type's newest unreported change."""
+        """Record a rejection of the newest unreported change."""
         if change := self._newest_of(type_url):
             change.rejected_by[client[:LONGEST_NAME]] = None
 
@@ -93,7 +93,7 @@ class ChangeReports:
         return next((change for change in reversed(self._gathering) if type_url in change.types), None)
 
     async def report(self) -> Never:
-        """Report each change when its answers are in; on cancellation, open ones at once."""
+        """Report changes when answered; on cancellation, at once."""
         try:
             while True:
                 await self._inbox.get()
@@ -129,7 +129,7 @@ def _audience(clients: tuple[str, ...], took_ms: int) -> str:
 
 
 class MirrorReports:
-    """Makes lines about mirrored files; each remark once while it holds."""
+    """Makes lines about mirrored files, remarks once."""
 
     def __init__(self) -> None:
         self._reported: frozenset[str] = frozenset()

@@ -26,7 +26,7 @@ MOST_KEYS = 100
 
 
 class RepeatLimit:
-    """Admits each key once per `pause_s` seconds, at most `most` different ones."""
+    """Admits each key once per `pause_s` seconds, and at most `most`."""
 
     def __init__(self, most: int = MOST_KEYS, pause_s: float = 10.0) -> None:
         self._most = most
@@ -35,7 +35,7 @@ class RepeatLimit:
         self._left_out = 0
 
     def admit(self, key: Hashable, now_s: float) -> int | None:
-        """Return the rejections since the last admission; None if rejected."""
+        """Return the rejections since an admission; None if rejected."""
         while self._seen and next(iter(self._seen.values())) <= now_s - self._pause_s:
             self._seen.popitem(last=False)
         if key in self._seen or len(self._seen) >= self._most:
@@ -47,7 +47,7 @@ class RepeatLimit:
 
 
 class InternalErrors:
-    """Counts errors by the task that they ended (`mirror`, `REST request`), and logs each at most once a minute."""
+    """Counts errors by ended task (`mirror`, `REST request`), and logs each once a minute."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -74,7 +74,7 @@ class InternalErrors:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return a traceback without the data that exceptions quote."""
+    """Return a traceback without data in exceptions."""
     return "\n".join(_trace(error))
 
 
@@ -93,7 +93,7 @@ def _trace(error: BaseException) -> Iterator[str]:
 
 @contextmanager
 def library_logs(write: Callable[[LogLine], None]) -> Iterator[None]:
-    """Pass libraries' log records, warnings and uncatchable errors to `write`, from any thread."""
+    """Pass libraries' logs, warnings and uncatchable errors to `write`, from any thread."""
     handler = LibraryLogs(write)
     root = logging.getLogger()
     hooks = sys.unraisablehook, threading.excepthook
@@ -119,7 +119,7 @@ class LibraryLogs(logging.Handler):
         self._limit = RepeatLimit(MOST_IN_TEN_SECONDS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; `logging` holds this handler's lock."""
+        """Write a record, under this handler's lock."""
         error = record.exc_info[1] if record.exc_info else None
         message = record.getMessage().strip()
         is_clients = isinstance(error, ConnectionError) or message.startswith(_DEPARTURES)
@@ -165,7 +165,7 @@ class LibraryLogs(logging.Handler):
 
 
 def observed_by(log: Observer, **others: Observer) -> Callable[[Event], None]:
-    """Return an observer that passes events to all, and errors of `others` to `log`."""
+    """Return an observer for all; errors of `others` go to `log`."""
 
     def receive(event: Event) -> None:
         for name, other in others.items():

@@ -62,7 +62,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class LogOutput:
-    """The renderer of lines, their output, and the minimum level."""
+    """How to render and write lines, from a level on."""
 
     render: Renderer
     write: Callable[[str], None]
@@ -109,7 +109,7 @@ class Log:
         await self._reports.report()
 
     def receive(self, event: Event) -> None:
-        """Log an event, at once or with related ones."""
+        """Log an event, at once or with others."""
         if isinstance(event, ResponseSent):
             self._reports.answer(event.subscription.type_url, name_of(event.node))
         elif isinstance(event, NackReceived):
@@ -120,9 +120,9 @@ class Log:
             self.write(line)
 
     def write(self, line: LogLine) -> None:
-        """Write a line, if its level is logged; a successful edit also names held files.
+        """Write a line of sufficient level; a successful edit also names held files.
 
-        A line that cannot be written is counted.
+        Failures are counted.
         """
         if (line.admitted_as or line.level) < self._output.level:
             return
@@ -172,7 +172,7 @@ class Log:
         return (*self._tree.problems, *self._held_resources)
 
     def rejected(self, type_url: TypeUrl, client: str) -> None:
-        """Add a client's NACK to its type's newest change."""
+        """Add a client's NACK to a type's newest change."""
         self._reports.reject(type_url, client)
 
     def _lines_about_peers(
@@ -201,12 +201,12 @@ class Log:
 
 @contextmanager
 def open_log(log_format: str, log_level: str, worker: int = 0) -> Iterator[Log]:
-    """Open the log on stderr, and flush it in the end.
+    """Open the log on stderr; flush it in the end.
 
     Args:
-        log_format: `human`, `json`, or `auto` for human on a terminal and JSON elsewhere.
+        log_format: `human`, `json`, or `auto` for human on a terminal.
         log_level: `debug`, `info`, `warning` or `error`.
-        worker: this process's number in its lines; 0 for none.
+        worker: this process's number in lines; 0: none.
     """
     is_human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
     render = human_renderer(Console(stderr=True)) if is_human else json_renderer
@@ -232,7 +232,7 @@ Renderer = Callable[[LogLine, datetime], str]
 
 
 def human_renderer(console: Console) -> Renderer:
-    """Return a renderer for people: `12:03:11 text`, maybe with colours."""
+    """Return a renderer for people: `12:03:11 text`."""
 
     def render(line: LogLine, moment: datetime) -> str:
         text = Text.assemble((f"{moment:%H:%M:%S} ", "dim"), (escape(mask_text(line.text)), STYLES[line.level]))
@@ -253,7 +253,7 @@ def _numbered(render: Renderer, worker: int) -> Renderer:
 
 
 def json_renderer(line: LogLine, moment: datetime) -> str:
-    """Render a JSON object with `ts`, `level`, `event`, `message` and details."""
+    """Render JSON with `ts`, `level`, `event`, `message` and details."""
     facts = {
         "ts": moment.isoformat(timespec="milliseconds"),
         "level": line.level.name.lower(),
@@ -272,9 +272,9 @@ def _masked(fact: PlainValue) -> PlainValue:
 
 
 class LineSink:
-    """Writes whole lines without waiting for the reader. Thread-safe.
+    """Writes whole lines without waiting. Thread-safe.
 
-    Lines are queued for a slow reader; too many are dropped and counted.
+    Queues lines for a slow reader; too many are dropped and counted.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -285,7 +285,7 @@ class LineSink:
         self._retry: asyncio.TimerHandle | None = None
 
     def write(self, line: str) -> None:
-        """Write a line, now or when there is space."""
+        """Write a line, when there is space."""
         with self._lock:
             if len(self._waiting) >= MOST_WAITING_LINES:
                 self._dropped += 1
@@ -296,7 +296,7 @@ class LineSink:
             self.flush(patience_s=0)
 
     def flush(self, *, patience_s: float) -> None:
-        """Write queued lines, waiting up to `patience_s` seconds for each space."""
+        """Write queued lines, each within `patience_s` seconds."""
         with self._lock:
             try:
                 self._write_while_there_is_room(patience_s)

@@ -1,6 +1,6 @@
-"""The metrics: events are counted as they come, current values are read on each scrape.
+"""The metrics: events are counted at once, current values read on each scrape.
 
-In the event loop, numbers in a dict need no lock; the library's objects are made on a scrape.
+In the event loop, a dict needs no lock.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Distribution:
 
 
 class Metrics(Collector):
-    """Counts events. For the event loop, as is the reader of its registry."""
+    """Counts events. For the event loop, also the registry's reader."""
 
     def __init__(self, read: Callable[[], Readings] = tuple) -> None:
         """Count from now on; `read` returns current gauges."""

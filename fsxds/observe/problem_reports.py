@@ -27,10 +27,7 @@ _LINE = re.compile(r"(?<=:)\d+\b")
 
 
 class ProblemReports:
-    """Remembers reported problems, and since when files are held.
-
-    Problems below `level` are reported neither as found nor as fixed.
-    """
+    """Remembers reported problems of at least `level`, and since when files are held."""
 
     def __init__(self, level: Level = Level.INFO) -> None:
         self._reported: dict[Severity, _Reported] = {}
@@ -39,14 +36,14 @@ class ProblemReports:
         self._since: dict[PurePosixPath, datetime] = {}
 
     def show_from(self, level: Level) -> None:
-        """Report from this level on; reported problems stay known."""
+        """Report from this level on; known problems stay."""
         before = self._reported
         self._reported = {
             severity: before.get(severity) or _Reported() for severity, own in LEVELS.items() if own >= level
         }
 
     def update(self, problems: Iterable[Problem], held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
-        """Yield the lines about changed problems and held files."""
+        """Yield lines about changed problems and held files."""
         present: dict[Severity, dict[Identity, list[Problem]]] = {severity: {} for severity in LEVELS}
         for problem in problems:
             present[problem.severity].setdefault(_identity(problem), []).append(problem)
@@ -61,7 +58,7 @@ class ProblemReports:
 
     @property
     def held(self) -> tuple[PurePosixPath, ...]:
-        """The files served with an older content or not at all."""
+        """Files served with older content or not at all."""
         return tuple(self._held)
 
     def _state(self, held: tuple[HeldFile, ...], moment: datetime) -> Iterator[LogLine]:
@@ -88,10 +85,7 @@ class _Update:
 
 
 class _Reported:
-    """Reported problems of one severity, and the number beyond the limit.
-
-    In a held file, another problem may hide one, which is fixed only when the file is served.
-    """
+    """In a held file, a problem may hide another, fixed only when the file is served."""
 
     def __init__(self) -> None:
         self._reported: dict[Identity, list[Problem]] = {}
@@ -134,7 +128,6 @@ def _merged(
 
 
 def _identity(problem: Problem) -> Identity:
-    """Independent of lines or resources inserted before."""
     return problem.path, _INDEX.sub("[]", problem.pointer), problem.rule, _LINE.sub("", problem.message)
 
 

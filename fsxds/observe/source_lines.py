@@ -46,7 +46,7 @@ _ITEM_MARK = re.compile(r"\s*(?:-\s+)*")
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """One line; the problem is at the `marked` cells from `indent` on."""
+    """One line, with a problem at `marked` cells from `indent` on."""
 
     line: int
     text: str
@@ -59,7 +59,7 @@ def _nothing(_: str) -> bool:
 
 
 class Source:
-    """A file's text, to show lines of; `is_word`: a word is a name of the API."""
+    """A file's text; `is_word`: a word is a name of the API."""
 
     def __init__(self, path: PurePosixPath, content: bytes, is_word: Callable[[str], bool] = _nothing) -> None:
         self._is_word = is_word
@@ -76,7 +76,7 @@ class Source:
         self._lines = _YAML_BREAK.split(text) if name == "yaml" else text.split("\n")
 
     def excerpt(self, problem: Problem) -> Excerpt | None:
-        """Return a problem's line; None if none may be shown."""
+        """Return a problem's line, if it may be shown."""
         if problem.line > len(self._lines) or _is_of_whole_file(problem):
             return None
         if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
@@ -91,10 +91,9 @@ class Source:
         return _laid_out(problem.line, parts)
 
     def lines_around(self, problem: Problem, before: int = 2, after: int = 2) -> tuple[tuple[int, str], ...]:
-        """Return a problem's line and those around it, numbered; none for a secret.
+        """Return numbered lines around a problem; none for a secret.
 
-        A line shows names of the API, and after these harmless values such as numbers; the problem's line also the
-        words that the problem quotes.
+        They show names of the API and then harmless values such as numbers; the problem's line also quoted words.
         """
         if any(is_secret_field(step) for step in re.split(r"[.\[\]]", problem.pointer)):
             return ()
@@ -119,7 +118,6 @@ class Source:
         return word in ("", "@type") or self._is_word(word) or may_quote_type(word.rpartition("/")[2])
 
     def _may_show(self, problem: Problem) -> Callable[[str], bool]:
-        """Quoted by the problem, or a name of the API."""
         quoted = f"{problem.message} {problem.remedy}"
         named = {*_IN_QUOTES.findall(quoted), *re.split(r"[.\[\]]", problem.pointer)}
         return lambda word: word in named or self._may_quote(word)
@@ -137,7 +135,7 @@ class _Piece:
 def _pieces(
     line: str, may_show: Callable[[str], bool], *, is_name: Callable[[str], bool] = _nothing, with_values: bool = True
 ) -> Iterator[_Piece]:
-    """All after the name of a secret is one hidden part.
+    """All after a secret's name is one hidden part.
 
     After a word that `is_name`, a value at the line's end is shown; `with_values` shows numbers, durations and the
     like.
@@ -184,7 +182,6 @@ def _is_of_whole_file(problem: Problem) -> bool:
 
 
 def _first_mark(line: str, index: int) -> int:
-    """After the dash of a list item."""
     start = min(index, len(line))
     mark = _ITEM_MARK.match(line, start)
     return mark.end() if mark and mark.end() < len(line) else start
@@ -206,7 +203,6 @@ def _shown(part: str) -> str:
 
 
 def _first_cells(text: str, room: int) -> str:
-    """To a width in cells."""
     if cell_len(text) <= room:
         return text
     while text and cell_len(text) > max(0, room - 1):
@@ -215,7 +211,6 @@ def _first_cells(text: str, room: int) -> str:
 
 
 def _last_cells(text: str, room: int) -> str:
-    """To a width in cells, from the end."""
     text = text[-room:]
     while cell_len(text) > room:
         text = text[1:]

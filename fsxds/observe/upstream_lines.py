@@ -27,7 +27,7 @@ MOST_REASONS = 10
 
 
 class Reports:
-    """Makes the lines of the events of upstreams."""
+    """Makes the lines of upstreams' events."""
 
     def __init__(self) -> None:
         # Per upstream, so that none can suppress lines about another.

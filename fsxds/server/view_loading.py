@@ -26,14 +26,14 @@ Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
 
 
 class ViewLoader:
-    """Loads views as serving would, each tree separately; results are cached under `directory`."""
+    """Loads views as serving would, cached under `directory`."""
 
     def __init__(self, settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()) -> None:
         self.views = Views(settings.views, settings.variables, check.adjusted)
         self._settings, self._catalogue, self._check, self._directory = settings, catalogue, check, directory
 
     def load(self, trees: Iterable[SourceTree], choose: Choose) -> tuple[LoadedViews, ...]:
-        """Load the chosen views of trees; without views in the settings, whole trees."""
+        """Load chosen views of trees; without views, whole trees."""
         trees = tuple(trees)
         chosen = [tuple(choose(self.views, self.folders_of(tree))) for tree in trees]
         if self.views.names:
@@ -44,7 +44,7 @@ class ViewLoader:
         return self.load_whole(trees)
 
     def load_whole(self, trees: Iterable[SourceTree]) -> tuple[LoadedViews, ...]:
-        """Load trees as one view each, whatever the settings."""
+        """Load trees as one view each."""
         return loading_rules.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
 
     def load_one(self, tree: SourceTree, choose: Callable[[Views, Collection[str]], View]) -> Loaded:
@@ -57,7 +57,7 @@ class ViewLoader:
         return LayeredTree.of(tree, self.views, None).folders
 
     def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:
-        """Load views by layers; missing layers of other views are not reported."""
+        """Load views by layers; other missing layers are not reported."""
         require_libyaml()
         rules = loading_rules.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory)
         wanted = {layers: self.views.variables_of(layers) for layers in views}

@@ -76,7 +76,7 @@ class ChannelFacts:
         return self._publisher.generation
 
     async def views(self) -> tuple[tuple[ViewReport, ...], int]:
-        """Return the first views, if many those with clients first, and the number of all."""
+        """Return the first views, preferably with clients, and the number of all."""
         by_layers: dict[Layers, list[ChannelRollout]] = defaultdict(list)
         for key, rollout in self._publisher.rollouts.items():
             by_layers[key.layers].append(rollout)
@@ -94,7 +94,7 @@ class ChannelFacts:
         return tuple(reports), len(views)
 
     async def counts(self) -> tuple[ClientCount, ...]:
-        """Count clients by transport and state, not each time if there are very many."""
+        """Count clients by transport and state, rarely if many."""
         if asyncio.get_running_loop().time() >= self._counted_until_s:
             clients = tuple(client for _, client in self._followed())
             found = Counter([(client.transport, client.sync_state()) async for client in in_slices(clients)])
@@ -108,7 +108,7 @@ class ChannelFacts:
         return self._counts
 
     async def clients(self, query: RowQuery) -> ClientList:
-        """Return the matching clients, the worst first, then by name."""
+        """Return matching clients, the worst first, then by name."""
         search, total = query.search.casefold(), 0
         found: list[tuple[int, str, int, _Followed]] = []
         async for followed in in_slices(tuple(self._followed())):
@@ -123,7 +123,7 @@ class ChannelFacts:
         return ClientList(total, tuple([self._report(*followed) async for _, _, _, followed in in_slices(rows)]))
 
     async def node(self, name: str) -> NodeReport:
-        """Return a node's clients with details. Raises ProtocolError for none."""
+        """Return a node's clients. Raises ProtocolError for none."""
         found = [each for each in self._followed() if name in (each[1].name, each[1].node.id)]
         if not found:
             raise ProtocolError(
@@ -203,7 +203,7 @@ SLICE_S = 0.005
 
 
 async def in_slices(values: Iterable[Value]) -> AsyncIterator[Value]:
-    """Yield values, and to the event loop every 5 ms; values must not change."""
+    """Yield values, and to the event loop every 5 ms."""
     clock = asyncio.get_running_loop().time
     end_s = clock() + SLICE_S
     for value in values:
@@ -215,7 +215,7 @@ async def in_slices(values: Iterable[Value]) -> AsyncIterator[Value]:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A client's subscriptions to one type (many for a polling node), with states."""
+    """A client's subscriptions to a type, many if it polls."""
 
     type_url: TypeUrl
     watches: tuple[WatchStatus, ...]
@@ -223,7 +223,7 @@ class Subscribed:
 
 
 def subscribed_types(status: ClientStatus, snapshot: Snapshot | None) -> tuple[Subscribed, ...]:
-    """Return the subscribed types, in push order; snapshot None: before the first."""
+    """Return subscribed types, in push order; snapshot None: before the first."""
     by_type: dict[TypeUrl, list[WatchStatus]] = defaultdict(list)
     for watch in status.watches:
         if watch.names is None or watch.names or watch.sent is not None:
@@ -252,7 +252,7 @@ def state_of(watch: WatchStatus, snapshot: Snapshot | None) -> SyncState:
 def type_report(
     types: Subscribed, status: ClientStatus, snapshot: Snapshot | None, published_s: float, now_s: float
 ) -> TypeReport:
-    """Return a client's state for a type, its worst subscription's; `snapshot` was published at `published_s`."""
+    """Return a type's report, by its worst subscription; the snapshot is of `published_s`."""
     state = combined_state(types.states)
     watches = [watch for watch, one in zip(types.watches, types.states, strict=True) if one is state]
     shown = watches[0]
@@ -297,7 +297,6 @@ def _some_of(names: set[str]) -> ListedNames:
 
 
 def _current_names(watch: WatchStatus, snapshot: Snapshot) -> Iterable[tuple[str, Version]]:
-    """For a subscription."""
     rows = snapshot.resources(watch.type_url)
     if watch.names is None:
         return ((resource.name, resource.version) for resource in rows.everything)

@@ -66,7 +66,7 @@ class _FileTable:
 
 
 class LoadedFiles:
-    """The files of the last load; `is_word`: a word is a name of the API."""
+    """The last load's files; `is_word`: a name of the API."""
 
     def __init__(self, is_word: Callable[[str], bool]) -> None:
         self._is_word = is_word
@@ -105,13 +105,13 @@ class LoadedFiles:
         self._problems_since_s = {problem: known.get(problem, now_s) for problem in (*loaded, *self._holds)}
 
     async def problems(self) -> tuple[FileCounts, tuple[ProblemReport, ...], int]:
-        """Return file counts by state, the first problems, and their number."""
+        """Return file counts by state, first problems, and their number."""
         table, now_s = await self._current(), asyncio.get_running_loop().time()
         reports = tuple(self._problem_report(each, now_s) for each in table.problems)
         return table.counts, reports, sum(table.problem_counts.values())
 
     async def files(self, query: RowQuery) -> FileList:
-        """Return the matching files, the worst first, then by path."""
+        """Return matching files, the worst first, then by path."""
         table, now_s = await self._current(), asyncio.get_running_loop().time()
         search = query.search.casefold()
         rows = [
@@ -195,7 +195,6 @@ def _upstreams_of(views: LoadedViews) -> set[PurePosixPath]:
 
 
 def _good_of(views: LoadedViews) -> Mapping[PurePosixPath, ParsedFile | None]:
-    """None for nothing."""
     if views.memory is None:
         loaded = views.by_layers.get(WHOLE_TREE)
         return {} if loaded is None else {path: record.good for path, record in loaded.records.items()}
@@ -211,7 +210,7 @@ class _Sources:
         self._left_bytes = MOST_READ_BYTES
 
     def lines_of(self, problem: Problem) -> Iterator[SourceLine]:
-        """Yield the lines around a problem; none of a file with secrets, or a large one."""
+        """None of a file with secrets, or a large one."""
         if problem.path not in self._sources:
             self._sources[problem.path] = self._read(problem.path)
         source = self._sources[problem.path]

@@ -32,10 +32,9 @@ from fsxds.transports.admin.status_reports import (
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """Facts about the process; the callables return current values.
+    """Facts about the process; callables return current values.
 
-    `started_s` is event loop time; `waits_for` returns the start's condition, empty when it is over; `degraded` returns
-    failed components that have not run well since.
+    `started_s` is event loop time; `waits_for` is "" after the start; `degraded` components have not run well since.
     """
 
     directory: str

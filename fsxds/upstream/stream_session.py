@@ -28,10 +28,9 @@ WILDCARD_ALONE = frozenset({WILDCARD})
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """Options of a stream.
+    """Options of a stream: silence before a ping, and whether to report held versions.
 
-    The server is pinged after `keepalive_s` of silence. Without `brings_versions`, a Delta stream does not report the
-    held versions, so the server sends all resources.
+    Without `brings_versions` the server sends all resources.
     """
 
     wire: Wire = Wire.DELTA
@@ -43,7 +42,7 @@ class StreamSession:
     """One stream. `run` it once."""
 
     def __init__(self, intake: Intake, rules: StreamRules, on_answered: Callable[[], object]) -> None:
-        """Open nothing yet; `on_answered` is called for each response, or a connection if none is expected."""
+        """Open nothing; `on_answered` is called for responses, or a connection without one."""
         self._intake = intake
         self._rules = rules
         self._on_answered = on_answered
@@ -103,10 +102,7 @@ class StreamSession:
             self._on_answered()
 
     def _expects_response(self) -> bool:
-        """Whether a healthy server must respond.
-
-        SotW may be silent about names that do not exist, Delta if all versions are current.
-        """
+        """SotW may be silent about names that do not exist, Delta if all versions are current."""
         if self._rules.wire is Wire.DELTA:
             return any(
                 not _has_all_versions(names, self._held(type_url)) for type_url, names in self._subscribed.items()
@@ -133,7 +129,7 @@ class StreamSession:
                 client.nack(reason, update)
 
     def _ask_for_rest(self, client: StreamClient, update: Update) -> None:
-        """Without our versions, a server does not report removals: ask for held resources that it did not send."""
+        """Without our versions, a server does not report removals."""
         if WILDCARD in self._subscribed.get(update.type_url, ()):
             held = self._intake.upstream.rows.get(update.type_url, ())
             if missing := sorted(set(held) - update.resources.keys()):

@@ -183,7 +183,7 @@ class RequestRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitReached(Event):
-    """A limit caused a rejection, end or loss.
+    """A request, stream or entry was rejected, closed or forgotten because of a limit.
 
     Attributes:
         limit: the option without dashes, such as `max-streams`.
@@ -211,7 +211,7 @@ class LimitReached(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered(Event):
-    """A request or stream ended at `name` (REST, gRPC, admin)."""
+    """A request or stream ended at `name` (REST, gRPC, admin); `status` as in `RequestRejected`."""
 
     is_frequent = True
     rows = (log_row("request_answered", "debug", "A request or a stream ended.", "name peer status"),)

@@ -240,7 +240,7 @@ class VersionsReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class CanaryAwaited(Event):
-    """A change waits for `missing` of `count` connected canaries."""
+    """A change waits for `missing` of the `count` canaries connected since it was offered."""
 
     rows = (
         log_row(

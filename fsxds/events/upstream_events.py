@@ -199,9 +199,9 @@ class UpstreamUnanswered(UpstreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRejected(UpstreamEvent, _OfType):
-    """fsxds NACKed a response, except for valid resources.
+    """fsxds NACKed a response, but uses its valid resources.
 
-    `version` is the server's; `faults` are bounded.
+    `version` is the server's; `faults` are texts for rejected resources, bounded.
     """
 
     rows = (
@@ -262,7 +262,10 @@ class UpstreamNacked(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLooped(UpstreamEvent):
-    """A server has this process as an upstream, through `relays`."""
+    """A server has this process as an upstream: it would return our resources.
+
+    `relays` are the ids from it to this process.
+    """
 
     rows = (
         log_row(

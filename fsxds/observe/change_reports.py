@@ -79,13 +79,13 @@ class ChangeReports:
         self._inbox.put_nowait(change)
 
     def answer(self, type_url: TypeUrl, client: str) -> None:
-        """Count a response for its newest unreported change."""
+        """Count a response for its type's newest unreported change."""
         if change := self._newest_of(type_url):
             change.clients[client[:LONGEST_NAME]] = None
             change.last_s = self._now_s()
 
     def reject(self, type_url: TypeUrl, client: str) -> None:
-        """Record a rejection of the newest unreported change."""
+        """Record a rejection of its type's newest unreported change."""
         if change := self._newest_of(type_url):
             change.rejected_by[client[:LONGEST_NAME]] = None
 

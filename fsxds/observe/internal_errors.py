@@ -35,7 +35,7 @@ class RepeatLimit:
         self._left_out = 0
 
     def admit(self, key: Hashable, now_s: float) -> int | None:
-        """Return the rejections since an admission; None if rejected."""
+        """Return the rejections since the last admission; None if rejected."""
         while self._seen and next(iter(self._seen.values())) <= now_s - self._pause_s:
             self._seen.popitem(last=False)
         if key in self._seen or len(self._seen) >= self._most:
@@ -74,7 +74,7 @@ class InternalErrors:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return a traceback without data in exceptions."""
+    """Return a traceback without the data that exceptions quote."""
     return "\n".join(_trace(error))
 
 

@@ -296,7 +296,7 @@ class LineSink:
             self.flush(patience_s=0)
 
     def flush(self, *, patience_s: float) -> None:
-        """Write queued lines, each within `patience_s` seconds."""
+        """Write queued lines, waiting up to `patience_s` seconds for each space."""
         with self._lock:
             try:
                 self._write_while_there_is_room(patience_s)

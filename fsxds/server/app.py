@@ -330,7 +330,7 @@ class Application:
         await self.readiness.keep_current(self.publisher.published, mirrored, self.upstreams.answered_within_s)
 
     def report_wait(self, waits_for: str, elapsed_s: float) -> None:
-        """Report the start's condition."""
+        """Report the condition that the start waits for."""
         self.observer(StartDelayed(waits_for, elapsed_s))
 
     async def keep_settings(self, reader: SettingsReader) -> Never:
@@ -388,7 +388,7 @@ class Application:
         return FirstAnswers.of(self.upstreams.statuses(), is_over=is_over, has_unasked=self.member.asks_names)
 
     def waits_for(self) -> str:
-        """Name the condition of the first snapshot or mirrored files, or ""."""
+        """Name what the first snapshot or mirrored files wait for; empty when they exist."""
         settled, directory = self._trees.current, self.directory
         if settled is None:
             return f"{directory} to be read: it is not there, large, or written to all the time"
@@ -562,7 +562,7 @@ def _first_resource(directory: Path | None, count: int) -> str:
 
 
 def _loaded_views(publisher: Publisher) -> Collection[Snapshot] | None:
-    """None before the first load.
+    """Return each loaded view's served snapshot; None before the first load.
 
     Snapshots of an earlier process are served until the tree has a good file.
     """

@@ -91,7 +91,7 @@ def scan_trusted(directory: Path, settings: Settings) -> SourceTree:
 
 
 def trust_faults(tree: SourceTree, settings: Settings) -> tuple[Problem, ...]:
-    """Return why a tree is not trusted.
+    """Return why a tree is not trusted; empty if it is.
 
     Raises:
         UsageError: the CAs of signers cannot be read.
@@ -171,7 +171,7 @@ class LoadingRules:
 
     @property
     def view_rules(self) -> Views | None:
-        """As `views`."""
+        """The rules that make folders layers, or None."""
         if self.views is None:
             return None
         # Without a directory, no layer has a folder.

@@ -157,7 +157,9 @@ class ParseWorker:
     def parse(
         self, files: tuple[SourceFile, ...], limit_s: float, known: tuple[tuple[SourceFile, bytes], ...] = ()
     ) -> tuple[bytes, ...]:
-        """Parse within `limit_s` seconds of processor time, after learning `known` results.
+        """Parse within `limit_s` seconds of processor time; results are for `decode`.
+
+        The worker first learns `known` results of other parsers.
 
         Raises:
             OutOfTimeError: it exceeded the time, and has ended.

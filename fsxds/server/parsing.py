@@ -231,7 +231,7 @@ class Parsing:
             self._end_workers()
 
     async def keep_written(self) -> None:
-        """Write results to the cache after some time; without one return."""
+        """Write results to the cache after some time; return at once without a cache."""
         cache = self._cache
         if cache is None:
             return

@@ -52,7 +52,7 @@ def report_times() -> Iterator[float]:
 
 
 async def report_waits(waits_for: Callable[[], str], report: Report) -> None:
-    """Report until `waits_for` returns ""."""
+    """Report what a start waits for, until `waits_for` returns ""."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     for time_s in report_times():
@@ -208,7 +208,7 @@ class Readiness:
         self._find = find
         self._degraded = degraded
         self._observer = observer
-        # Of the ready file.
+        # The ready file's content may have changed.
         self._changed = asyncio.Event()
 
     def look(self) -> None:

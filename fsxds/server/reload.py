@@ -288,7 +288,7 @@ def _missing_layers(views: LoadedViews) -> frozenset[PurePosixPath]:
 
 
 def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
-    """Of the last trusted tree, with the present one's problems."""
+    """Return views of the last trusted tree with the present one's problems."""
     if not decision.faults:
         return views
     held = {one.path for one in views.held}
@@ -303,7 +303,7 @@ def _distrusted(views: LoadedViews, decision: TrustDecision) -> LoadedViews:
 
 
 def _without(tree: SourceTree, set_aside: Mapping[PurePosixPath, _SetAside]) -> SourceTree:
-    """Marked as unreadable, so that their last content stays."""
+    """Mark set-aside files as unreadable, so that their last content stays."""
     if not set_aside:
         return tree
     files = tuple(file for file in tree.files if file.path not in set_aside)

@@ -160,6 +160,7 @@ async def _shared_address(stack: AsyncExitStack, option: str, written: str, *, i
 
 
 async def _free_port(address: TcpAddress) -> int:
+    """Raises OSError."""
     bound = await bind_tcp(address)
     port: int = bound[0].getsockname()[1]
     close_all(bound)

@@ -183,10 +183,10 @@ def _with_own(found: _Found, descriptors: Path) -> Catalogue:
     return catalogue
 
 
-# Most likely gone.
+# An executable unused for so long is most likely gone.
 UNUSED_FOR_S = 90 * 24 * 3600.0
 
-# Its last use, to within a day.
+# A file's modification time is its last use, to within a day.
 _USED_AGAIN_AFTER_S = 24 * 3600.0
 
 # Entries of another format are not found, rather than misread.

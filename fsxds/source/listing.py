@@ -69,7 +69,7 @@ BOUNDS = TreeBounds()
 
 
 class LostDirectory(NamedTuple):
-    """Cannot be listed; known files below are neither present nor gone."""
+    """An unlistable directory; known files below are neither present nor gone."""
 
     relative: str
     problem: Problem
@@ -140,7 +140,7 @@ class TreeListing:
         self._visited: dict[Identity, str] = {}
         # Links to directories that are not walked yet: path in the tree, real path, and link in the tree.
         self._linked: list[tuple[str, str, str]] = []
-        # That led to the present directory; empty in the tree itself.
+        # The link that led to the present directory; empty in the tree itself.
         self._through = ""
         self._counts: Counter[str] = Counter()
         self._root_identity: Identity | None = None
@@ -335,7 +335,7 @@ class TreeListing:
 
 
 class _TreeTooLargeError(Exception):
-    """At the path in the text."""
+    """The tree exceeds the limit of files at the path in the text."""
 
 
 class _TooMuchError(Exception):

@@ -95,7 +95,7 @@ class Notifications:
         self._ids = map(CallbackId, itertools.count())
 
     def arm(self, directories: Mapping[str, Identity]) -> Armed:
-        """Watch exactly these directories, the first ones if watches run out."""
+        """Watch exactly these directories, not recursively; the first ones win if watches run out."""
         if self._inotify is not None and not self._inotify.is_alive():
             self.stop()
         try:

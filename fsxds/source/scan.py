@@ -94,7 +94,7 @@ class Scanner:
     ) -> None:
         """Prepare to read `root`, which may be a link.
 
-        `is_read`: a format claims this name, others are ignored; excluded files are neither.
+        Files that no format claims by `is_read` are ignored; excluded files are neither read nor ignored.
         """
         self.root = root.absolute()
         self.is_read = is_read
@@ -373,7 +373,7 @@ def _read_steadily(descriptor: int, max_size_bytes: int) -> FileContent | Unread
 
 
 def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> bytes:
-    """At most a little more than the limit.
+    """Read all, but at most a little more than the limit.
 
     Raises:
         BlockingIOError: there is nothing to read yet, never with a regular file.

@@ -104,7 +104,7 @@ class _Watcher:
         return time.monotonic() if self._activity.first_s is None else self._activity.first_s
 
     async def settle(self, detected_s: float) -> SourceTree | None:
-        """Until at rest, or quiet files are due; None: lost or unchanged."""
+        """Look until the tree is at rest, or quiet files are due; None: lost or unchanged."""
         start_s = detected_s if self._waiting_s is None else min(detected_s, self._waiting_s)
         cap_s = start_s + self._options.settle_cap_s
         while True:
@@ -161,7 +161,7 @@ class _Watcher:
         return is_whole and self._scanner.is_as_read(file.path, save.path)
 
     async def _wait_for_quiet(self, due_s: float) -> bool:
-        """Until quiet without known writers, or due; returns whether quiet.
+        """Wait for quiet without known writers, or until due; return whether it was quiet.
 
         Restless files alone are looked at every half second at least.
         """
@@ -246,7 +246,7 @@ class _Watcher:
     async def _share(
         self, look: Look, *, is_quiet: bool, is_due: bool, cap_s: float
     ) -> tuple[SourceTree | None, float]:
-        """A tree or None, and in how many seconds to look at the rest (0.0: no rest)."""
+        """Return a tree or None, and in how many seconds to look at the rest (0.0: no rest)."""
         # Files behind links may be of two generations: they stay.
         if not look.is_steady and (self._last is None or not is_due):
             return None, _SHORTEST_REST_S
@@ -281,7 +281,7 @@ class _Watcher:
         return tree, 0.0 if is_whole else self._options.share_s
 
     def _ask_writers(self, look: Look, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
-        """Changed files by real path, and waits for git and writers, in seconds.
+        """Return changed files by real path, and waits for git and writers, in seconds.
 
         When the time is over, files that changed since the look are not waited for.
         """
@@ -301,7 +301,7 @@ class _Watcher:
         return changed, self._writers.git_rest_s(), rests
 
     def _read_again(self, touched: Mapping[PurePosixPath, str]) -> dict[PurePosixPath, SourceFile | None]:
-        """Touched since the look began; None for files with a writer."""
+        """Read files touched since the look began; None for files with a writer."""
         limit = self._scanner.bounds.max_file_size_bytes
         contents = {path: read_undisturbed(Path(real), limit) for path, real in touched.items()}
         return {path: None if content is None else SourceFile.of(path, content) for path, content in contents.items()}
@@ -319,7 +319,7 @@ def _composed(
     *,
     keeps_removed: bool,
 ) -> SourceTree:
-    """With files replaced by `others` (None: as in `last`, if any).
+    """Return a tree with files replaced by `others` (None: as in `last`, if any).
 
     `keeps_removed` keeps removed files as in `last`.
     """

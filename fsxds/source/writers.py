@@ -24,8 +24,8 @@ _MOMENT_S = 0.001
 class Patience:
     """How long to wait for writers, in seconds.
 
-    `writer_s`: since the last change; `git_s`: since a git command began; `twice_s`: between looks at a maybe open
-    file.
+    `writer_s`: for an open file, since its last change; `git_s`: since a git command began; `twice_s`: between looks at
+    a maybe open file.
     """
 
     writer_s: float

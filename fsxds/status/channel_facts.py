@@ -203,7 +203,7 @@ SLICE_S = 0.005
 
 
 async def in_slices(values: Iterable[Value]) -> AsyncIterator[Value]:
-    """Yield values, and to the event loop every 5 ms."""
+    """Yield values, and to the event loop every 5 ms; values must not change."""
     clock = asyncio.get_running_loop().time
     end_s = clock() + SLICE_S
     for value in values:

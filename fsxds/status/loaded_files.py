@@ -210,7 +210,7 @@ class _Sources:
         self._left_bytes = MOST_READ_BYTES
 
     def lines_of(self, problem: Problem) -> Iterator[SourceLine]:
-        """None of a file with secrets, or a large one."""
+        """Yield the lines around a problem; none of a file with secrets, or a large one."""
         if problem.path not in self._sources:
             self._sources[problem.path] = self._read(problem.path)
         source = self._sources[problem.path]

@@ -85,8 +85,8 @@ def _store(channel: Channel) -> SnapshotStore:
 class Exchange:
     """Takes the requests of one listener.
 
-    Default: the default limits, and everyone may ask. `store_of` returns a channel's store. While `is_draining`,
-    requests must not wait.
+    Without `limiter` the default limits apply; without `access` everyone may ask. `store_of` returns a channel's store.
+    While `is_draining`, requests must not wait.
     """
 
     def __init__(

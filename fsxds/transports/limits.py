@@ -113,12 +113,12 @@ class Limiter:
         return self.settings.max_connections
 
     def admit_view(self, count: int) -> None:
-        """Raise LimitError if no view may be added to `count`."""
+        """Raise LimitError if `count` loaded views leave no space."""
         if count >= self.settings.max_views:
             raise LimitError("max-views", f"{count} views are loaded")
 
     def holding(self, names: int) -> AbstractContextManager[None]:
-        """Count a held request and its names. Raises LimitError."""
+        """Count a held request and its names within the context. Raises LimitError."""
         return _Holding(self, names)
 
     @contextmanager
@@ -139,7 +139,7 @@ class Limiter:
             self.body_bytes -= received
 
     def hold_names(self, count: int, before: int = 0) -> None:
-        """Count `count` names of a client, not `before`. Raises LimitError."""
+        """Count `count` names of a client instead of `before`. Raises LimitError."""
         settings = self.settings
         self.check_names(count)
         if count > before and self.names + count - before > settings.max_all_names:

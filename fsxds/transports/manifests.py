@@ -40,5 +40,6 @@ def services(context: ServiceContext) -> ExtraServices:
 
 
 def _check(access: AccessInUse, peer: Peer) -> None:
+    """Raises ProtocolError."""
     access.current.check_all_nodes(peer)
     access.current.check_type(peer, TypeUrl(SECRET))

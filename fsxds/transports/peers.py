@@ -45,7 +45,10 @@ def peer_of_call(context: Any) -> Peer:
 
 
 def _names(uris: Iterable[str], dns_names: Iterable[str]) -> tuple[str, ...]:
-    """Neither DNS names that look like URIs, nor the common name, which may be anything."""
+    """Return the names that access rules match.
+
+    Neither DNS names that look like URIs, nor the common name, which may be anything.
+    """
     return (*(name for name in uris if is_uri(name)), *(name for name in dns_names if not is_uri(name)))
 
 
@@ -60,7 +63,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _token_in(values: Iterable[str | bytes]) -> str:
-    """Empty if there is no header, or more than one."""
+    """Return the bearer token; empty if there is no header, or more than one."""
     headers = [value.decode("latin-1") if isinstance(value, bytes) else value for value in values]
     if len(headers) != 1:
         return ""

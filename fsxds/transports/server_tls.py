@@ -214,7 +214,7 @@ def _context_of(files: TlsFiles, client_ca: bytes | None, mode: ssl.VerifyMode) 
 
 @contextmanager
 def explained_tls(what: str) -> Iterator[None]:
-    """Turn errors into a UsageError that begins with `what`."""
+    """Turn errors of OpenSSL and files into a UsageError that begins with `what`."""
     try:
         yield
     except ssl.SSLError as error:

@@ -136,7 +136,7 @@ class Link:
         return RelayLoopError(str(error), relays_of_words(str(error))) if is_loop else error
 
     def _falls_back(self, place: int, error: ConnectionLostError) -> bool:
-        """With other rules."""
+        """Whether to ask at once again, with other rules."""
         asked = self._asked[place]
         rules, was_answering = asked.rules, self._order.is_answering(place)
         has_no_delta = error.code == "UNIMPLEMENTED" or "not implemented" in str(error)

@@ -42,7 +42,7 @@ class StreamSession:
     """One stream. `run` it once."""
 
     def __init__(self, intake: Intake, rules: StreamRules, on_answered: Callable[[], object]) -> None:
-        """Open nothing; `on_answered` is called for responses, or a connection without one."""
+        """Open nothing; `on_answered` is called for responses, or the connection if none is expected."""
         self._intake = intake
         self._rules = rules
         self._on_answered = on_answered
@@ -102,7 +102,10 @@ class StreamSession:
             self._on_answered()
 
     def _expects_response(self) -> bool:
-        """SotW may be silent about names that do not exist, Delta if all versions are current."""
+        """Whether a healthy server must respond.
+
+        SotW may be silent about names that do not exist, Delta if all versions are current.
+        """
         if self._rules.wire is Wire.DELTA:
             return any(
                 not _has_all_versions(names, self._held(type_url)) for type_url, names in self._subscribed.items()
@@ -129,7 +132,7 @@ class StreamSession:
                 client.nack(reason, update)
 
     def _ask_for_rest(self, client: StreamClient, update: Update) -> None:
-        """Without our versions, a server does not report removals."""
+        """Ask for held resources not sent: without our versions, a server reports no removals."""
         if WILDCARD in self._subscribed.get(update.type_url, ()):
             held = self._intake.upstream.rows.get(update.type_url, ())
             if missing := sorted(set(held) - update.resources.keys()):

@@ -407,7 +407,7 @@ def _beside_wildcard(names: AbstractSet[str]) -> Iterator[str]:
 
 
 def keys_referred_to(resource: Resource) -> frozenset[Key]:
-    """Return the resources referenced by name."""
+    """Return the askable resources that a resource references by name."""
     if resource.redirect:
         return frozenset(targets_of_locator(resource.redirect))
     found = set[Key]()

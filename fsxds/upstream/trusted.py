@@ -69,7 +69,7 @@ class VouchedContent:
     ) -> None:
         """Decide for an upstream.
 
-        `seen` remembers trusted manifests, None for this process; `on_changed`: of `offered`.
+        `seen` remembers trusted manifests, None only in this process; `on_changed` is called when `offered` changes.
         """
         self.anchors: TrustedSigners | None = None
         self.changed = Latest(0)
@@ -97,7 +97,7 @@ class VouchedContent:
         self.take(self._examined(self._offers, now_s))
 
     def examine(self, content: bytes, now_s: float) -> ExaminedOffers:
-        """Verify offers, at `now_s` since 1970. May block, for a thread."""
+        """Verify offers, at `now_s` since 1970. May block; may run in a thread."""
         try:
             return self._examined(read_offers(content), now_s)
         except ManifestError as error:
@@ -152,7 +152,7 @@ class VouchedContent:
     def admitted(self, response: ReadResponse, rows: Rows) -> ReadResponse:
         """Return a response's trusted part; the rest is bad, and waits for a manifest.
 
-        `rows` are held.
+        `rows` are the held resources of its type.
         """
         if self.anchors is None:
             return response
@@ -181,7 +181,7 @@ class VouchedContent:
         }
 
     def _kept(self, response: ReadResponse, rows: Rows) -> set[str]:
-        """Removed although still listed."""
+        """Return names that are removed although still listed."""
         gone = set(rows.among(response.removed))
         if response.is_full:
             gone |= rows.keys() - response.resources.keys() - response.bad.keys()

@@ -271,12 +271,12 @@ class Upstream:
             self.rejected = MappingProxyType(dict(tuple(kept.items())[-MOST_REJECTED:]))
 
     def _pending(self) -> frozenset[TypeUrl]:
-        """Unanswered, or received but bad."""
+        """Return the types that may have unknown resources: unanswered, or received but bad."""
         bad = {type_url for type_url, name in self.rejected if name not in self._holdings.rows_of(type_url)}
         return self._subscriptions.pending | bad
 
     def _let_go(self, keys: Iterable[Key]) -> None:
-        """No removal by the upstream, so no approval is needed."""
+        """Remember drops without the upstream's removal, which need no approval."""
         gone = dict(self._gone)
         for type_url, name in keys:
             names = gone.get(type_url, NO_NAMES_GONE)
@@ -291,7 +291,7 @@ class Upstream:
             self._gone = MappingProxyType({**self._gone, response.type_url: names})
 
     def _publish(self, now_s: float, *, is_changed: bool = False) -> None:
-        """None of the changes while types are awaited."""
+        """Publish the content, but no change while types are awaited."""
         self._sequence += is_changed
         referred = self._subscriptions.referred
         if self._gathering is not None and self._gathering.is_over(referred, now_s):
@@ -331,7 +331,7 @@ class Gathering:
         self._longest_s = now_s + LONGEST_S
 
     def answer(self, type_url: TypeUrl, referred: AbstractSet[TypeUrl], now_s: float) -> None:
-        """Record an answer; `referred` are types of references without one."""
+        """Record an answer; `referred` are types of references without one before it."""
         if type_url in self._awaited or type_url in referred:
             self._awaited.discard(type_url)
             self.until_s = min(now_s + QUIET_S, self._longest_s)

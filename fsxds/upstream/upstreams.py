@@ -75,7 +75,7 @@ async def _ask(upstream: Upstream, names: Names) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamContext:
-    """The shared context of all upstreams; `on_offered` follows `offered`."""
+    """The shared context of all upstreams; `on_offered` is called when `offered` changes."""
 
     settings: Callable[[], Settings]
     observer: Observer
@@ -131,7 +131,7 @@ class Upstreams(RowSource):
 
     @property
     def answered_within_s(self) -> float:
-        """How long a start waits for answers."""
+        """How long a start waits for answers: until each server was asked in vain."""
         most = max((len(upstream.rule.servers) for upstream in self.upstreams), default=0)
         return most * self._settings().upstream_patience_s
 

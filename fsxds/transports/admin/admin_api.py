@@ -53,7 +53,10 @@ AdminPaths = Mapping[tuple[str, str], AdminPath]
 
 
 class AdminApi:
-    """Answers requests at the configured `address`; without `access`, of all clients."""
+    """Answers requests at the admin address. An error of fsxds ends only its request.
+
+    `address` is the configured one; without `access` all clients are allowed.
+    """
 
     def __init__(
         self, paths: AdminPaths, address: Address, observer: Observer, access: AccessInUse | None = None

@@ -35,7 +35,7 @@ class ChangeFeed:
         self._round = 0
 
     def receive(self, happened: Event) -> None:
-        """Record an event. Pages do not show rejected requests."""
+        """Record an event, except rejected requests, which pages do not show."""
         if not isinstance(happened, RequestRejected):
             self._count.replace(self._count.current + 1)
 

@@ -35,7 +35,10 @@ class WaitingReport:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """A channel's step, `whole`, `grow`, `switch` or `shrink`, and its times."""
+    """A channel's step: `whole`, `grow`, `switch` or `shrink`.
+
+    `since_s` is the time since its publication, `ends_within_s` until it times out.
+    """
 
     name: str
     since_s: float
@@ -81,7 +84,10 @@ class HeldReport:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalReport:
-    """A removal that waits for approval by `id`: `6 of 10 clusters`."""
+    """A removal that waits for approval by `id`.
+
+    `removal` completes "the tree removes ...": `6 of 10 clusters`.
+    """
 
     id: str
     removal: str
@@ -253,7 +259,7 @@ class RolloutControl(Protocol):
         """Return the status of each channel."""
 
     async def decide(self, decision: OperatorDecision) -> int:
-        """Carry out a decision; return the changed channels or retried versions."""
+        """Carry out a decision; return the number of changed channels or retried versions."""
 
     async def history(self) -> Sequence[KeptSnapshot]:
         """Return all layers' snapshots, the newest first."""
@@ -278,7 +284,7 @@ class Deciding(Protocol):
         """Allow the removal with this id."""
 
     def retry(self, name: str | None) -> int:
-        """Offer rejected versions of a name (None: all) again."""
+        """Offer rejected versions of a name (None: all) again; return their number."""
 
     def promote(self) -> int:
         """Let all nodes follow the canary."""

@@ -126,6 +126,7 @@ def _some_of(names: list[str]) -> str:
 
 
 def _done(count: int, otherwise: str) -> object:
+    """Raises ProtocolError for 0."""
     if not count:
         raise ProtocolError(f"{otherwise}; fsxds rollout status shows what there is", "FAILED_PRECONDITION")
     return DecisionReport(count)

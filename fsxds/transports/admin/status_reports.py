@@ -81,7 +81,10 @@ class ServedType:
 
 @dataclass(frozen=True, slots=True)
 class ViewReport:
-    """A view; empty until requested. `types` do not describe a canary."""
+    """A view; empty until requested.
+
+    `name` is empty for the whole tree. `types` do not describe a canary.
+    """
 
     name: str
     layers: Layers

@@ -131,7 +131,7 @@ class Contents:
         return self._bodies.get(key, lambda: self._body(resource.type_url, resource.body))
 
     def json_of(self, resource: Resource) -> bytes | None:
-        """Return it as proto JSON with its `@type`; None if not shown."""
+        """Return a resource without secrets as proto JSON with its `@type`; None if not shown."""
         return self._jsons.get((resource.type_url, resource.version), lambda: self._json(resource))
 
     def node_json(self, node: Message) -> bytes:

@@ -97,7 +97,7 @@ async def watch_resets(observer: Observer) -> Never:
 
 
 async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:
-    """By gRPC's number, of all servers of this process."""
+    """Yield all TCP connections of this process's gRPC servers, by gRPC's number."""
     servers = _asked(cygrpc.channelz_get_servers, 0)["server"]
     listed = [_asked(cygrpc.channelz_get_server_sockets, int(each["ref"]["serverId"]), 0, _ALL) for each in servers]
     numbers = [int(reference["socketId"]) for each in listed for reference in each.get("socketRef", ())]
@@ -125,7 +125,7 @@ def _endpoint(address: dict[str, Any] | None) -> Endpoint | None:
 
 
 def _written(address: bytes | str) -> str:
-    """IPv4 also from an IPv6 socket; no interface."""
+    """Normalize an IP address: IPv4 also from an IPv6 socket; no interface."""
     ip = ip_address(address.partition("%")[0] if isinstance(address, str) else address)
     return str(getattr(ip, "ipv4_mapped", None) or ip)
 

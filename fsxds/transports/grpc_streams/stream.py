@@ -93,7 +93,7 @@ class StreamCore(Protocol):
 
     @property
     def has_members(self) -> bool:
-        """Whether the client does not report which collection members it has."""
+        """Whether the client gets collection members without reporting which it has."""
 
     @property
     def awaits_answers(self) -> bool:
@@ -405,6 +405,7 @@ class StreamCall:
             self._shared.observer(AuthorityMissing(self._node, name, self._shared.limiter.settings.authority))
 
     def _count_names(self, count: int) -> None:
+        """Raises LimitError."""
         self._shared.limiter.hold_names(count, self._name_count)
         self._name_count = count
 
@@ -436,7 +437,7 @@ class StreamCall:
             await self._fail(error)
 
     async def _write(self, responses: Responses, detected_s: float | None = None) -> None:
-        """Responses to events meanwhile follow, until another task waits for its turn.
+        """Write responses, then those to events meanwhile, until another task waits for its turn.
 
         `detected_s` is of the change that caused them; None if the client asked.
         """
@@ -502,7 +503,7 @@ class StreamCall:
         return self._core.node or Node("", peer=self._peer)
 
     def _is_ignored(self, type_url: TypeUrl) -> bool:
-        """Aggregated streams ignore a type after a report.
+        """Whether to ignore requests for a type, after a report, on an aggregated stream.
 
         Raises:
             ProtocolError: the client may not have the type, and the stream serves no other.
@@ -535,7 +536,7 @@ class StreamCall:
             await self._context.abort(grpc.StatusCode[error.code], str(error))
 
     async def _fail(self, error: Exception) -> None:
-        """For errors outside of the handler.
+        """End the stream after an error that its handler does not see.
 
         gRPC would reject a status during a write, and the client would wait for ever.
         """

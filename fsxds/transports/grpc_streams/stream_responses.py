@@ -103,7 +103,7 @@ class ResponseWriter:
         return bytes(message.SerializeToString())
 
     def _make_room(self, form: _Form) -> None:
-        """The new message gets their memory: touching new pages takes longer."""
+        """Drop old large messages first: touching new pages takes longer than reusing theirs."""
         large = self._large.setdefault(form, [])
         while len(large) >= MOST_LARGE_EACH:
             self._kept.pop(large.pop(0))

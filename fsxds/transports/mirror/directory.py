@@ -68,7 +68,7 @@ class MirrorDirectory:
         return (self.root / path).read_bytes() if signature and stat.S_ISREG(signature[3]) else None
 
     def obstacle(self, path: PurePosixPath) -> PurePosixPath | None:
-        """Return the first entry of another kind, or None."""
+        """Return the first part of a path that is of another kind, or None."""
         for folder in _folders_of(path):
             signature = self.signature(folder)
             if signature is not None and not stat.S_ISDIR(signature[3]):

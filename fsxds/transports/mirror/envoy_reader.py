@@ -104,7 +104,7 @@ class EnvoyReader:
         return True
 
     def standing(self, step: Step, written: Snapshot) -> Standing | FileRejection:
-        """Return the standing with a step in the files since `written`."""
+        """Return the standing with a step in the files since `written` was written."""
         return standing_of(step, written, (self._before, self._now), self._listener_errors, lists=self.lists)
 
 

@@ -208,7 +208,7 @@ class _LayoutBuilder:
     # -- list collections
 
     def _inlined(self, collections: Iterable[Resource]) -> Iterator[Resource]:
-        """The collections to write; others stay as on disk."""
+        """Yield the collections to write; others stay as on disk."""
         for collection in collections:
             made = inlined(self._sources.catalogue, collection, self._find_listeners)
             path = self._paths.relative(collection.type_url, collection.name)
@@ -219,7 +219,7 @@ class _LayoutBuilder:
             yield made.resource
 
     def _keep_collection(self, path: PurePosixPath, left_out: tuple[str, ...]) -> None:
-        """Without unknown listeners in it, Envoy would remove them."""
+        """Leave a collection as it is: without unknown listeners in it, Envoy would remove them."""
         if path in self._held:
             self._kept.add(path)
         what = "kept as it was" if path in self._held else "not written"

@@ -73,7 +73,7 @@ def _row(fields: Mapping[str, object]) -> ManifestRow:
 
 
 def _checked(path: PurePosixPath) -> PurePosixPath:
-    """The files may be overwritten and removed, so none may be outside."""
+    """Reject paths outside of the directory: rows' files may be overwritten and removed."""
     stem, _, form = path.name.rpartition(".")
     if form in FORMS and is_path_of_resource(path):
         return path
@@ -136,9 +136,9 @@ class MirrorRecords:
         return content is not None and self._rows[path].digest in {None, hashlib.sha256(content).hexdigest()}
 
     def changed_by_others(self) -> dict[PurePosixPath, Signature | None]:
-        """Return our files that others changed or removed, with current signatures.
+        """Return our files, and the manifest, that others changed or removed, with signatures.
 
-        The manifest and the lock may be among them.
+        The lock may have been removed with them.
         """
         known = {path: signature for path, (signature, _) in self._known.items()}
         if self._manifest:

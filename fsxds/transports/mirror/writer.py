@@ -75,7 +75,7 @@ class MirrorOptions:
     form: str = "pb"
     rewrite_config_sources: bool = False
     durable: bool = True
-    # ENVOY.md E26: with 20 ms between CDS and LDS none of 240 updates was rejected, with none up to 20 %.
+    # ENVOY.md E26: with 20 ms between CDS and LDS none of 240 updates was rejected, with none up to 20 %; this is more.
     pause_s: float = 0.05
     rescan_s: float = 30.0
     finder: ListenerFinder = by_name
@@ -234,7 +234,7 @@ class Mirror:
             )
 
     def _blocked(self, steps: Iterable[FileStep]) -> Iterator[Remark]:
-        """Others wrote the present files; equal ones are adopted."""
+        """Yield files not written over others' ones; equal files are adopted."""
         for file in {step.file.path: step.file for step in steps if isinstance(step, Write)}.values():
             if (obstacle := self._directory.obstacle(file.path)) is not None:
                 reason = f"{obstacle} is not what fsxds wrote, and stays; move it away to have this file written"
@@ -465,7 +465,7 @@ class Mirroring:
             self._channels.on_demand.ask(self, row.type_url, EVERYTHING)
 
     def _with_unanswered(self, snapshot: Snapshot) -> Snapshot:
-        """Until other servers have answered, none of their resources is removed."""
+        """Mark types as incomplete until other servers have answered, so that none of theirs is removed."""
         unanswered = frozenset(
             row.type_url for row in LISTED if self._channels.on_demand.unanswered(row.type_url, EVERYTHING)
         )

@@ -56,7 +56,7 @@ class StatusRegistry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RestContext:
-    """The dependencies of the REST listener; capabilities `join(context, application)`.
+    """The dependencies of the REST listener; capabilities add paths by `join(context, application)`.
 
     Attributes:
         address: of the listener; None accepts any `Host`.
@@ -235,7 +235,7 @@ class RestJson:
         return last
 
     async def _read(self, request: web.Request, row: ResourceType) -> tuple[PollRequest, float]:
-        """Raises ProtocolError.
+        """Return the poll, and for how many seconds to hold it. Raises ProtocolError.
 
         A function, to free the body's 77 kB before the poll is held.
         """
@@ -263,7 +263,7 @@ class RestJson:
     async def _hold(
         self, client: RestClient, received: ReceivedPoll, decided: tuple[Decision, Snapshot | None]
     ) -> tuple[Decision, Snapshot | None]:
-        """`Wait`: no update in time.
+        """Return the decision and its snapshot; `Wait`: no update in time.
 
         Raises:
             ProtocolError: the sender may no longer ask, or too many polls are held.

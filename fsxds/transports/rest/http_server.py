@@ -194,7 +194,7 @@ async def _accepting(listeners: list[socket.socket], make_connection: MakeProtoc
 
 
 async def _accept(listener: socket.socket, make_connection: MakeProtocol) -> None:
-    """The kernel resets connections left over.
+    """Accept until cancelled, then the waiting connections; the kernel resets any left.
 
     asyncio's server would log thousands of errors when descriptors run out.
     """
@@ -253,13 +253,16 @@ async def _connect(loop: asyncio.AbstractEventLoop, connection: socket.socket, m
 
 
 def _has_room(descriptor: int, share: float) -> bool:
-    """The kernel assigns the lowest free descriptor, so it shows how many are in use."""
+    """Whether a connection leaves that share of the spare descriptors free.
+
+    The kernel assigns the lowest free descriptor, so it shows how many are in use.
+    """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return descriptor < limit - share * min(SPARE_FILES, limit // 4)
 
 
 def _connections_of(runner: web.AppRunner, options: ListenerOptions, stopping: asyncio.Event) -> MakeProtocol:
-    """After an answer, they are closed once `stopping` is set."""
+    """Return the factory of connections, closed after an answer once `stopping` is set."""
     loop, server = asyncio.get_running_loop(), runner.server
     if server is None:
         raise RuntimeError("the runner is set up before")

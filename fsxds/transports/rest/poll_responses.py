@@ -74,7 +74,10 @@ def _gzip(pieces: Iterable[bytes]) -> bytes:
 
 @dataclass(slots=True)
 class _TypeBodies:
-    """`whole`: the last body with all resources, with its key; `rendering`: set at the rendering's end."""
+    """The rendered resources of one type.
+
+    `whole`: the last body with all of them, with its key; `rendering`: set at the rendering's end.
+    """
 
     fragments: dict[Version, bytes] = field(default_factory=dict)
     swept_at: int = 0
@@ -176,7 +179,7 @@ def _join(selection: Selection, fragments: dict[Version, bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An error: gRPC `code` of a gateway, fact and remedy."""
+    """An error as an answer: the gRPC `code` of a gateway; fact and remedy."""
 
     status: int
     code: int

@@ -1,6 +1,6 @@
-"""The status page: its files, and the events, graph and differences for it alone.
+"""The status page: its files, events, graph and differences.
 
-The page loads only these files, connects only to its own origin, cannot be embedded, and inserts data as text.
+The page loads only these files, connects only to its origin, cannot be embedded, and inserts data as text.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ _PAGE = "index.html"
 
 
 class ShownSnapshots(Protocol):
-    """The snapshots that the page shows; for the event loop."""
+    """The page's snapshots; for the event loop."""
 
     def views(self) -> Sequence[tuple[str, Layers]]:
-        """Return the views by name with their layers."""
+        """Return names and layers of views."""
 
     def served(self, layers: Layers) -> Snapshot | None:
-        """Return the snapshot that most nodes with these layers have; None before the first."""
+        """Return the snapshot of most nodes with these layers, or None."""
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
-        """Return a snapshot of the history and its layers. Raises ProtocolError for an unknown number."""
+        """Return a snapshot of the history. Raises ProtocolError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class PageFile:
 
 
 class PageApi:
-    """Answers the requests that only the page makes."""
+    """Answers requests of the page alone."""
 
     def __init__(self, shown: ShownSnapshots, catalogue: Catalogue, is_static: IsStatic) -> None:
         self._shown = shown
@@ -110,7 +110,7 @@ class PageApi:
         self._turn = asyncio.Lock()
 
     async def graph(self, _: web.Request, words: Words) -> Graph:
-        """Return a part of a view's graph; of the first view by default."""
+        """Return a part of a view's graph; default: the first view."""
         name, layers = self._view(words.get("view"))
         request = GraphRequest(words.get("search", ""), limit=_limit(words.get("limit")))
         if (around := words.get("around")) is not None:
@@ -130,7 +130,7 @@ class PageApi:
         return graph_of(uses, request)
 
     async def difference(self, _: web.Request, words: Words) -> object:
-        """Return the changes from a snapshot of the history to another, or to its nodes' present one."""
+        """Return the changes between two snapshots of the history, or to the present one."""
         first = snapshot_number(words.get("from", ""))
         layers, before = await self._shown.kept(first)
         if (last := words.get("to")) is not None:
@@ -155,7 +155,7 @@ class PageApi:
 
 
 def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
-    """Return the handlers of the page's paths, with the files' content."""
+    """Return the handlers of the page's paths."""
 
     async def listen(request: web.Request, _: Words) -> web.StreamResponse:
         return await changes.answer(request)
@@ -192,12 +192,9 @@ LONGEST_BODY_BYTES = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ResourceDiff:
-    """One resource's difference between two snapshots.
+    """One resource's difference between snapshots.
 
-    Attributes:
-        action: `added`, `removed` or `changed`.
-        lines: of a unified diff, without the head.
-        omitted: why lines are missing; empty if none are.
+    `action` is `added`, `removed` or `changed`; `lines` are of a unified diff; `omitted`: why lines are missing.
     """
 
     type: str
@@ -210,14 +207,14 @@ class ResourceDiff:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDiff:
-    """The first changes between two snapshots, and their number."""
+    """The first changes between snapshots, and their number."""
 
     resources: tuple[ResourceDiff, ...]
     total: int
 
 
 def diff_of(before: Snapshot, after: Snapshot, catalogue: Catalogue) -> SnapshotDiff:
-    """Return the changes between snapshots, in push order and by name."""
+    """Return the changes, in push order and by name."""
     masker = Masker(catalogue)
     changes = list(_changes(before, after))
     return SnapshotDiff(

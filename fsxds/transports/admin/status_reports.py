@@ -74,6 +74,15 @@ class ProblemReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ProblemCounts:
+    """The number of all problems by severity, whether or not they are in an answer."""
+
+    error: int = 0
+    warning: int = 0
+    note: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ServedType:
     """The served resources of a type: their version and number."""
 
@@ -178,6 +187,7 @@ class ServerReport:
     rollout_count: int
     upstreams: tuple[UpstreamReport, ...]
     fleet: tuple[FleetServerReport, ...] = ()
+    problem_counts: ProblemCounts = ProblemCounts()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from fsxds.transports.admin.status_reports import (
     FileCounts,
     FileList,
     FileReport,
+    ProblemCounts,
     ProblemReport,
     RowQuery,
     SourceLine,
@@ -63,6 +64,7 @@ class _FileTable:
     counts: FileCounts = field(default_factory=lambda: FileCounts(0, 0, 0))
     problems: tuple[_Shown, ...] = ()
     problem_counts: Mapping[PurePosixPath, int] = field(default_factory=dict)
+    severities: ProblemCounts = field(default_factory=ProblemCounts)
 
 
 class LoadedFiles:
@@ -104,11 +106,11 @@ class LoadedFiles:
         known, loaded = self._problems_since_s, () if self._views is None else self._views.problems
         self._problems_since_s = {problem: known.get(problem, now_s) for problem in (*loaded, *self._holds)}
 
-    async def problems(self) -> tuple[FileCounts, tuple[ProblemReport, ...], int]:
-        """Return file counts by state, first problems, and their number."""
+    async def problems(self) -> tuple[FileCounts, tuple[ProblemReport, ...], ProblemCounts]:
+        """Return file counts by state, the first problems, and the numbers of all."""
         table, now_s = await self._current(), asyncio.get_running_loop().time()
         reports = tuple(self._problem_report(each, now_s) for each in table.problems)
-        return table.counts, reports, sum(table.problem_counts.values())
+        return table.counts, reports, table.severities
 
     async def files(self, query: RowQuery) -> FileList:
         """Return matching files, the worst first, then by path."""
@@ -187,6 +189,7 @@ def _table_of(views: LoadedViews, holds: tuple[Problem, ...], is_word: Callable[
             for each, state in errors_first
         ),
         Counter(each.path for each, _ in problems),
+        ProblemCounts(**Counter(each.severity.value for each, _ in problems)),
     )
 
 

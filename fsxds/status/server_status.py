@@ -59,7 +59,7 @@ class ServerStatus:
     async def report(self) -> ServerReport:
         """Return the answer of `GET /api/status`."""
         process = self._process
-        files, problems, problem_count = await self._files.problems()
+        files, problems, counts = await self._files.problems()
         views, view_count = await self._channels.views()
         clients = await self._channels.counts()
         rollouts = await self._control.channels()
@@ -77,7 +77,7 @@ class ServerStatus:
             degraded=process.degraded(),
             files=files,
             problems=problems,
-            problem_count=problem_count,
+            problem_count=counts.error + counts.warning + counts.note,
             views=views,
             view_count=view_count,
             clients=clients,
@@ -85,6 +85,7 @@ class ServerStatus:
             rollout_count=len(rollouts),
             upstreams=tuple(upstream_report(each, time.time()) for each in process.upstreams()),
             fleet=tuple(await self._control.servers()),
+            problem_counts=counts,
         )
 
     async def clients(self, query: RowQuery) -> ClientList:

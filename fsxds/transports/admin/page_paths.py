@@ -22,7 +22,7 @@ from fsxds.api.catalogue import Catalogue
 from fsxds.api.secrets import Masker
 from fsxds.model.errors import ApiError, ProtocolError
 from fsxds.model.memo import Lru
-from fsxds.model.resource_types import RESOURCE_TYPES, ResourceType
+from fsxds.model.resource_types import BY_TYPE_URL, RESOURCE_TYPES, ResourceType
 from fsxds.model.resources import Resource, Snapshot
 from fsxds.model.values import NO_LAYERS, Layers
 from fsxds.transports.admin.admin_api import AdminPath, AdminPaths, Words
@@ -68,6 +68,9 @@ class ShownSnapshots(Protocol):
 
     def served(self, layers: Layers) -> Snapshot | None:
         """Return the snapshot of most nodes with these layers, or None."""
+
+    def wanted(self, layers: Layers) -> Snapshot | None:
+        """Return the snapshot that the tree asks for; None before the first."""
 
     async def kept(self, number: int) -> tuple[Layers, Snapshot]:
         """Return a snapshot of the history. Raises ProtocolError."""
@@ -144,6 +147,19 @@ class PageApi:
         async with self._turn:
             return await asyncio.to_thread(partial(diff_of, before, after, self._catalogue))
 
+    async def content(self, _: web.Request, words: Words) -> object:
+        """Return a resource as it is served, and how the one of the files differs."""
+        layers = self._view(words.get("view"))[1]
+        written = words.get("id", "")
+        if (key := key_of_id(written)) is None:
+            raise ProtocolError(f"id: {written[:80]!r} is no type and name; send one such as cds/web")
+        snapshots = self._shown.served(layers), self._shown.wanted(layers)
+        served, wanted = (None if one is None else one.resources(key[0]).get(key[1]) for one in snapshots)
+        if served is None and wanted is None:
+            raise ProtocolError(f"id: there is no {written[:80]!r} here; GET /api/graph lists names", "NOT_FOUND")
+        async with self._turn:
+            return await asyncio.to_thread(content_of, BY_TYPE_URL[key[0]], served, wanted, Masker(self._catalogue))
+
     def _view(self, wanted: str | None) -> tuple[str, Layers]:
         views = self._shown.views()
         for name, layers in views:
@@ -166,6 +182,7 @@ def page_paths(api: PageApi, changes: ChangeFeed) -> AdminPaths:
         **{("GET", f"/assets/{name}"): AdminPath(PageFile.read(name).answer, is_open=True) for name in sorted(names)},
         ("GET", "/api/events"): AdminPath(listen),
         ("GET", "/api/graph"): AdminPath(api.graph, frozenset({"view", "search", "around", "limit"})),
+        ("GET", "/api/resource"): AdminPath(api.content, frozenset({"view", "id"})),
         ("GET", "/api/diff"): AdminPath(api.difference, frozenset({"from", "to"})),
     }
 
@@ -213,6 +230,30 @@ class SnapshotDiff:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class ResourceContent:
+    """A resource as it is served.
+
+    Attributes:
+        lines: its masked YAML; empty if it is not served.
+        omitted: why lines are missing; empty if none are.
+        file: how the version of the files differs; None if that is served.
+    """
+
+    lines: tuple[str, ...]
+    omitted: str
+    file: ResourceDiff | None
+
+
+def content_of(row: ResourceType, served: Resource | None, wanted: Resource | None, masker: Masker) -> ResourceContent:
+    """Return a resource as it is served, and how the version of the files differs."""
+    is_same = served is not None and wanted is not None and served.version == wanted.version
+    # Compared with nothing, each line is added.
+    lines, omitted = ((), "it is not served") if served is None else _lines(None, served, masker)
+    change = None if is_same else _diff(row, served, wanted, masker)
+    return ResourceContent(tuple(line[1:] for line in lines if line[0] == "+"), omitted, change)
+
+
 def diff_of(before: Snapshot, after: Snapshot, catalogue: Catalogue) -> SnapshotDiff:
     """Return the changes, in push order and by name."""
     masker = Masker(catalogue)
@@ -242,7 +283,7 @@ def _diff(row: ResourceType, before: Resource | None, after: Resource | None, ma
 
 def _lines(before: Resource | None, after: Resource | None, masker: Masker) -> tuple[tuple[str, ...], str]:
     if any(one is not None and len(one.body) > LONGEST_BODY_BYTES for one in (before, after)):
-        return (), "it is too large to be compared here; fsxds diff compares it"
+        return (), "it is too large for this page; fsxds show and fsxds diff have it"
     try:
         old, new = (_text(one, masker) for one in (before, after))
     except ApiError:
@@ -251,7 +292,9 @@ def _lines(before: Resource | None, after: Resource | None, masker: Masker) -> t
     found = [line[:LONGEST_TEXT] for line in islice(unified_diff(old, new, lineterm=""), 2, MOST_LINES + 3)]
     if not found:
         return (), "only what is hidden, its aliases or its time to live differ"
-    return tuple(found[:MOST_LINES]), "" if len(found) <= MOST_LINES else "more lines follow; fsxds diff shows all"
+    return tuple(found[:MOST_LINES]), "" if len(
+        found
+    ) <= MOST_LINES else "more lines follow; fsxds show and fsxds diff have all"
 
 
 def _text(resource: Resource | None, masker: Masker) -> list[str]:

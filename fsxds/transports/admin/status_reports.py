@@ -71,6 +71,15 @@ class ProblemReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ProblemCounts:
+    """The number of all problems by severity, whether or not they are in an answer."""
+
+    error: int = 0
+    warning: int = 0
+    note: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ServedType:
     """A type's version and number of resources."""
 
@@ -173,6 +182,7 @@ class ServerReport:
     rollout_count: int
     upstreams: tuple[UpstreamReport, ...]
     fleet: tuple[FleetServerReport, ...] = ()
+    problem_counts: ProblemCounts = ProblemCounts()
 
 
 @dataclass(frozen=True, slots=True)

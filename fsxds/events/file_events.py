@@ -34,7 +34,7 @@ class TreeDisappeared(Event):
 
     rows = (
         log_row(
-            "tree_lost", "error", "The directory, or all its files, went away; what was served last stays.", "error"
+            "tree_lost", "error", "The directory, or all its files, went away; the last content is served on.", "error"
         ),
     )
     measures = (Measure("tree_present", 0),)

@@ -15,7 +15,7 @@ class FleetLost(Event):
         log_row(
             "fleet_lost",
             "warning",
-            "What the fleet agrees by cannot be asked; what was published until then is served on.",
+            "The store of the fleet cannot be reached; the last publication is served on.",
             "reason",
         ),
     )
@@ -51,7 +51,7 @@ class SnapshotUnreadable(Event):
         log_row(
             "fleet_content_damaged",
             "error",
-            "What is published in the fleet cannot be read; what was served before is served on.",
+            "The publication of the fleet cannot be read; the content before is served on.",
             "reason",
         ),
     )
@@ -87,9 +87,7 @@ class SecretsNotPublished(Event):
 class PublicationFailed(Event):
     """This server could not write its publication; it tries again."""
 
-    rows = (
-        log_row("fleet_publication_failed", "error", "The publisher cannot write what is to be published.", "reason"),
-    )
+    rows = (log_row("fleet_publication_failed", "error", "The publisher cannot write its next publication.", "reason"),)
 
     reason: str
 

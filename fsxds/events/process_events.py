@@ -179,7 +179,7 @@ class TokensExposed(Event):
 class StartDelayed(Event):
     """The start has waited for a condition for `elapsed_s` seconds so far."""
 
-    rows = (log_row("waiting", "warning", "The start waits for something.", "waits_for elapsed_s"),)
+    rows = (log_row("waiting", "warning", "The start is not complete yet.", "waits_for elapsed_s"),)
 
     waits_for: str
     elapsed_s: float

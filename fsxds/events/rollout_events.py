@@ -50,9 +50,7 @@ class RolloutCommanded(Event):
     """
 
     rows = (
-        log_row(
-            "rollout_commanded", "info", "An operator decided something at the admin address.", "command peer words"
-        ),
+        log_row("rollout_commanded", "info", "An operator made a decision at the admin address.", "command peer words"),
     )
 
     command: str
@@ -207,7 +205,7 @@ class VersionsHeld(Event):
         log_row(
             "versions_held",
             "error",
-            "Too many nodes reject versions of resources: all get what was good before, where that is known.",
+            "Too many nodes reject versions of resources: all nodes get the last good ones, if known.",
             "count resources client_count clients reason",
         ),
     )

@@ -37,7 +37,7 @@ class StateWritten(Event):
     """The places of `count` more rollouts were written to the state directory."""
 
     is_frequent = True
-    rows = (log_row("state_written", "debug", "The state directory has what is served.", "directory count"),)
+    rows = (log_row("state_written", "debug", "The state directory has the served content.", "directory count"),)
     measures = (Measure("state_writes_total"),)
 
     directory: Path
@@ -80,7 +80,7 @@ class StateRestored(Event):
 class LingeringDropped(Event):
     """The process ends without a state directory, and drops `count` lingering resources."""
 
-    rows = (log_row("lingering_dropped", "warning", "The end of the process ends what lingers.", "count"),)
+    rows = (log_row("lingering_dropped", "warning", "The process ends, and with it all lingering.", "count"),)
 
     count: int
 

@@ -80,7 +80,7 @@ class UpstreamLost(UpstreamEvent):
         log_row(
             "upstream_lost",
             "warning",
-            "A connection with an upstream ended, or cannot be made; what is held of it stays.",
+            "A connection with an upstream ended, or cannot be made; held resources stay.",
             "upstream server reason retry_s count repeats",
         ),
     )
@@ -147,7 +147,7 @@ class UpstreamChanged(UpstreamEvent, _OfType):
         log_row(
             "upstream_changed",
             "debug",
-            "A response of an upstream changed what is held of it.",
+            "A response of an upstream changed held resources.",
             "upstream server type version changes",
         ),
     )

@@ -18,7 +18,6 @@ import pytest
 from tests.support.fsxds_process import run_fsxds
 from tests.support.patience import PATIENCE_S
 from tests.support.server import Server
-from tests.support.settings_files import file_flags
 
 ANY_PORT = "127.0.0.1:0"
 
@@ -155,7 +154,6 @@ def test_workers_end_with_the_first_process(server, number) -> None:
     [
         (["--http", "unix:{folder}/socket"], "cannot be shared by --workers; use HOST:PORT"),
         (["--http", "{taken}"], "is taken"),
-        (file_flags(redirects="client"), "remove redirects: client from the settings"),
     ],
 )
 def test_what_processes_cannot_share_is_named(options, words, tmp_path) -> None:

@@ -84,7 +84,7 @@ IN_FILE_ONLY = frozenset(
             "upstream_max_response",
             "upstream_max_names",
         ),
-        "lag_patience",
+        *("lag_patience", "exclude", "accept", "versions"),
     }
 )
 """Options that are chosen once for all processes: they have no flag and no variable, as lists and mappings have none."""

@@ -369,7 +369,7 @@ def _content(type_url: TypeUrl, files: Iterable[ParsedFile]) -> dict[str, Versio
 
 def _no_version(path: PurePosixPath, type_url: TypeUrl) -> Problem:
     fact = f"there is no version_info for its {BY_TYPE_URL[type_url].noun}"
-    return Problem.of_file(path, "no-version", fact, "add one, or serve `--versions content`")
+    return Problem.of_file(path, "no-version", fact, "add one, or set `versions: content`")
 
 
 def _disagrees(path: PurePosixPath, version: str, agreed: str, other: PurePosixPath) -> Problem:

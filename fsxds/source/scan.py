@@ -228,7 +228,7 @@ class Scanner:
         message = (
             f"the tree has more than {self.bounds.max_files} files and directories; what was read of it before stays"
         )
-        remedy = "serve a smaller directory, leave some out by --exclude, or raise the setting max_files"
+        remedy = "serve a smaller directory, leave some out by the setting exclude, or raise the setting max_files"
         return problem_of(surplus or ".", "too-many-files", message, remedy)
 
     def _read_changed(self, found: list[FoundFile], problems: list[Problem]) -> tuple[dict[str, _Seen], bool]:

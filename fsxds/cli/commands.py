@@ -1,7 +1,6 @@
-"""Declares the commands with arguments, flags and help; more are in `admin_commands` and `writing_commands`.
+"""Declares the commands; more are in `admin_commands` and `writing_commands`.
 
-The work of a command is in a module of its name, or here if it is short. A command imports its modules when it runs,
-because `--help` and shell completion import this module.
+A command imports the module of its work when it runs, because `--help` and shell completion import this module.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from fsxds.settings.options import Settings
 
 if TYPE_CHECKING:
     from fsxds.cli.bootstrap import BootstrapFlags
+    from fsxds.cli.check import CheckFlags
     from fsxds.cli.convert import ConvertFlags
     from fsxds.cli.import_bootstrap import ImportFlags
     from fsxds.cli.schema import SchemaFlags
@@ -188,10 +188,9 @@ _checked = partial(click.option, cls=CommandOption, group="Files")
     metavar="ADMIN",
     help="Report also the changes that the fsxds with this admin address would hold.",
 )
+@_checked("--all", "lists_all", is_flag=True, help="Print each note, not just the first ten of a kind.")
 @with_view_flags
-def check(
-    paths: tuple[str, ...], stdin_path: str | None, against: str | None, settings: Settings, choice: Choice
-) -> None:
+def check(paths: tuple[str, ...], settings: Settings, choice: Choice, **flags: Unpack[CheckFlags]) -> None:
     """Report every mistake in a tree or in files.
 
     PATH is a directory, which is a tree, a file, or - for stdin. With --tree, files are checked as part of that tree:
@@ -206,7 +205,7 @@ def check(
     """
     from fsxds.cli.check import run_check
 
-    run_check(paths, stdin_path, settings, choice, against)
+    run_check(paths, settings, choice, flags)
 
 
 @table_command(

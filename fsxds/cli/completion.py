@@ -1,7 +1,6 @@
-"""Shell completion: the completions of values, and the script of each shell.
+"""Shell completion: values, and the script of each shell.
 
-Click determines the option; its values come from the table of options. Importing this module is cheap, because a shell
-runs fsxds at each Tab.
+Importing this module is cheap, because a shell runs fsxds at each Tab.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from fsxds.settings.option import Option
 Items = list[CompletionItem[str]]
 
 COMPLETION_VARIABLE = "_FSXDS_COMPLETE"
-"""The environment variable by which a script requests completions; click reads it."""
+"""By this variable a script requests completions; click reads it."""
 
 # The script sends the line up to the cursor, because bash breaks words at `=` and `:`; -1 is the word at its end. Bash
 # replaces only the text after the last break, so the text before it is removed from completions.
@@ -69,12 +68,12 @@ class BashScript(BashComplete):
     source_template = _BASH
 
     def source(self) -> str:
-        """Return the script, without click's check of the bash version."""
+        """Return the script, without click's version check."""
         return ShellComplete.source(self)
 
 
 class ZshScript(ZshComplete):
-    """Completion for zsh; after `--option=`, it completes the value and keeps the prefix."""
+    """Completion for zsh; after `--option=`, it keeps the prefix."""
 
     source_template = ZshComplete.source_template.replace(
         "    local -a response\n", "    local -a response\n    compset -P '--*='\n", 1
@@ -91,7 +90,7 @@ SCRIPTS: dict[str, type[ShellComplete]] = {"bash": BashScript, "zsh": ZshScript,
 
 
 def values_of(row: Option, incomplete: str) -> Items:
-    """Return the completions of an option's value; empty if any text is allowed."""
+    """Return an option's completions; empty if any text is allowed."""
     form = row.form
     if form is RULE_LEVELS:
         return rule_levels(incomplete)
@@ -104,7 +103,7 @@ def values_of(row: Option, incomplete: str) -> Items:
 
 
 def rule_levels(incomplete: str) -> Items:
-    """Return the completions of a list of `rule=level`: names of rules, and then levels.
+    """Return completions of `rule=level`: rules, and then levels.
 
     While several rules match, their names end in `=`: shells then write the common prefix, without a space.
     """
@@ -119,14 +118,14 @@ def rule_levels(incomplete: str) -> Items:
 
 
 def rule_names(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Return the names of rules with this prefix."""
+    """Return rules with this prefix."""
     from fsxds.lint.rules import rules
 
     return starting(incomplete, rules())
 
 
 def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Return the matching message types of extensions, by last part or full name, of the bundled Envoy.
+    """Return matching extension types, by last part or full name, of the bundled Envoy.
 
     Reading the API of the Envoy in use would take too long for a Tab.
     """
@@ -137,12 +136,12 @@ def message_types(_context: Context, _parameter: Parameter, incomplete: str) -> 
 
 
 def directories(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Have the shell complete a directory."""
+    """Have the shell complete directories."""
     return [CompletionItem(incomplete, type="dir")]
 
 
 def any_path(_context: Context, _parameter: Parameter, incomplete: str) -> Items:
-    """Have the shell complete a file or a directory."""
+    """Have the shell complete files."""
     return [CompletionItem(incomplete, type="file")]
 
 

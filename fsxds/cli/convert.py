@@ -1,4 +1,4 @@
-"""`fsxds convert FILE --to FORMAT`: writes the same messages in another format without loss."""
+"""`fsxds convert FILE --to FORMAT`: converts without loss."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BY_NAME = {"pb" if row.name == "binary" else row.name: row for row in FORMATS}
 
 
 class ConvertFlags(TypedDict):
-    """The flags of the command: names of formats and of a type; None if not given."""
+    """The flags; None if not given."""
 
     target: str | None
     source: str | None

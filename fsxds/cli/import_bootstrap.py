@@ -1,4 +1,4 @@
-"""`fsxds import FILE DIR`: moves a bootstrap's static resources into a tree, and adapts the bootstrap to fsxds."""
+"""`fsxds import FILE DIR`: moves a bootstrap's static resources into a tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import click
 
@@ -62,7 +62,7 @@ class ImportFlags(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import; `replaced` are the new paths of replaced files."""
+    """An import; `replaced` are the new paths of replaced files."""
 
     target: Destination
     plan: ImportPlan
@@ -72,7 +72,7 @@ class Imported:
 
 
 def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlags) -> None:
-    """Import a bootstrap, print the files and problems, and exit with 1 if the tree has errors.
+    """Import a bootstrap, and exit with 1 if the tree has errors.
 
     Raises:
         UsageError: the file cannot be read, the destination is taken, or the import would lose a part.
@@ -118,7 +118,7 @@ def run_import(file: str, directory: Path, settings: Settings, flags: ImportFlag
 
 
 def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFile:
-    """Read a bootstrap, upgraded to API v3 if requested; prints the changes on stderr."""
+    """Read a bootstrap, upgraded if requested; prints the changes on stderr."""
     path, content = PurePosixPath(file), _content(file)
     rules = field_rules(catalogue, NoCheck())
     text = _text_of(path, content)
@@ -144,7 +144,7 @@ def _read(file: str, catalogue: Catalogue, *, is_upgraded: bool) -> BootstrapFil
 
 
 def _text_of(path: PurePosixPath, content: bytes) -> str | None:
-    """Return the text of YAML and JSON; None for other formats, and for text that the reader will reject."""
+    """Return None for other formats, and for text that the reader will reject."""
     if (format_of(path) or FORMATS[0]).name not in {"yaml", "json"}:
         return None
     try:
@@ -154,16 +154,27 @@ def _text_of(path: PurePosixPath, content: bytes) -> str | None:
 
 
 def _planner(file: str, read: BootstrapFile, catalogue: Catalogue) -> Planner:
-    """Return the planner for a bootstrap; if it has errors, print them on stderr and exit with 1."""
+    """Print errors of the bootstrap, if any, and exit with 1."""
     if has_errors(read.problems) or read.message is None:
         for problem in read.problems:
             print(line_of(problem), file=sys.stderr)
         print(f"{escape(file)}: nothing is imported", file=sys.stderr)
         raise click.exceptions.Exit(FOUND_PROBLEMS)
     if not read.message.HasField("static_resources"):
-        remedy = "`fsxds bootstrap` prints a bootstrap that asks fsxds"
-        raise UsageError(f"{escape(file)}: has no static_resources, so there is nothing to import; {remedy}")
+        raise UsageError(f"{escape(file)}: has no static_resources, so there is nothing to import; {_instead(read)}")
     return Planner(read, field_rules(catalogue, NoCheck()), catalogue)
+
+
+def _instead(read: BootstrapFile) -> str:
+    """Return the remedy for a bootstrap that has nothing to import: the directories of its files are trees already."""
+    bootstrap: Any = read.message
+    dynamic = bootstrap.dynamic_resources
+    paths = [one.path_config_source.path or one.path for one in (dynamic.lds_config, dynamic.cds_config)]
+    directories = sorted({shlex.quote(str(Path(path).parent)) for path in paths if path})
+    if directories:
+        files = "its listeners and clusters are in files"
+        return escape(f"{files}, so their directory is a tree already: `fsxds check {' '.join(directories)}`")
+    return "`fsxds bootstrap` prints a bootstrap that asks fsxds"
 
 
 def _content(file: str) -> bytes:

@@ -30,7 +30,7 @@ class Commands(click.Group):
         return [str(command.name) for command in COMMANDS]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line for each command, which begins with its task in the first line of each task."""
+        """Write a line for each command, after its task in the first."""
         formatter.write(f"Usage: fsxds COMMAND [ARGUMENTS]\n\n{self.help}\n\n")
         for task, commands in TASKS.items():
             for number, command in enumerate(commands):
@@ -40,7 +40,7 @@ class Commands(click.Group):
         formatter.write(f"\n{self.epilog}\n")
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a subcommand; after Ctrl-C, end the line of `^C` on a terminal only, unlike click."""
+        """Run a subcommand; unlike click, after Ctrl-C end the line of `^C` on a terminal only."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -62,7 +62,7 @@ def fsxds() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    0: success; 1: problems or a difference; 2: wrong use, with a line that explains it; 130: Ctrl-C.
+    0: success; 1: problems or a difference; 2: wrong use, explained in a line; 130: Ctrl-C.
     """
     for shell in SCRIPTS.values():
         add_completion_class(shell)
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_process() -> NoReturn:
-    """Run the command line of this process and exit, without waiting for threads that still work."""
+    """Run the command line and exit, without waiting for threads."""
     # Otherwise gRPC writes a line, unlike those of our log, about each client that TLS rejects.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:

@@ -46,7 +46,7 @@ def _print_wait(what: str, elapsed_s: float) -> None:
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal if the work takes longer than a second; nothing elsewhere.
+    """Show a progress bar on a terminal if the work takes longer than a second.
 
     Yields:
         A function that receives the amounts done and total, as far as known.
@@ -62,9 +62,16 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console, transient=True
     ) as progress:
         task = progress.add_task(text, total=None, visible=False)
+        timer = threading.Timer(SPINNER_DELAY_S, progress.update, (task,), {"visible": True})
+        timer.daemon = True
 
         def show(done: int, total: int) -> None:
             is_long = time.monotonic() - started_s > SPINNER_DELAY_S
             progress.update(task, completed=done, total=total, visible=is_long)
 
-        yield show
+        timer.start()
+        try:
+            yield show
+        finally:
+            timer.cancel()
+            timer.join()

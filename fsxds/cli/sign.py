@@ -1,4 +1,4 @@
-"""`fsxds sign DIR`: writes the manifest of a tree, and its signature."""
+"""`fsxds sign DIR`: writes a tree's manifest and its signature."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run_sign(directory: Path, settings: Settings, flags: SignFlags) -> None:
 
 
 def _serial(given: int | None, before: SourceFile | None, now_s: float) -> int:
-    """Return the serial of the next manifest: the time, unless the previous manifest's clock was ahead."""
+    """Return the time, unless the previous manifest's clock was ahead."""
     try:
         newest = 0 if before is None else read_manifest(before.content).serial
     except ManifestError:
@@ -100,7 +100,7 @@ def _read(flag: str, path: Path) -> bytes:
 
 
 def _write(directory: Path, contents: dict[str, bytes]) -> None:
-    """Replace each file atomically; between the two, a reader finds a wrong signature, and accepts neither file."""
+    """Replace each file atomically; in between, a reader finds a wrong signature, and accepts neither."""
     try:
         for name, content in contents.items():
             with (directory / f"{name}.tmp").open("wb") as file:

@@ -33,7 +33,7 @@ TTL_FEATURES = frozenset({"xds.config.supports-resource-ttl", "xds.config.suppor
 
 
 class WatchFlags(TypedDict):
-    """The flags of the command; `types` and `names` as given."""
+    """The flags, as given."""
 
     types: tuple[str, ...]
     names: str | None
@@ -51,7 +51,7 @@ class WatchFlags(TypedDict):
 
 
 def run_watch(address: str, settings: Settings, flags: WatchFlags, tls: ClientTls | None) -> None:
-    """Watch a server until Ctrl-C, or for the given number of updates."""
+    """Watch until Ctrl-C, or for the given number of updates."""
     # Until the event loop handles it.
     signal.signal(signal.SIGHUP, lambda *_: None)
     node = _node(flags)

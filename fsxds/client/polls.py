@@ -53,11 +53,11 @@ _NO_POST = frozenset({403, 404, 405, 501})
 _UNIX = "unix:"
 
 _Answer = bytes | tuple[Update, UpdateContents] | None
-"""The body of a response to a poll, or what was read of a list; None for nothing new."""
+"""A response's body, or the contents of a list; None for nothing new."""
 
 
 def plain_node(node: Node) -> PlainValue:
-    """Return the JSON of the node in a poll."""
+    """Return the node of a poll."""
     if node.serialized:
         plain: PlainValue = json_format.MessageToDict(node_message(node), preserving_proto_field_name=True)
         return plain
@@ -70,15 +70,15 @@ def plain_node(node: Node) -> PlainValue:
 
 
 class PollingClient:
-    """A client that polls for one type. Use as an async context manager; with the methods of `StreamClient`.
+    """Polls for one type. Use as an async context manager, like `StreamClient`.
 
     `next()` may be cancelled while it waits. `on_connected` is called with each response that is not an error. The
-    other attributes may be set before the client is used.
+    other attributes may be set before use.
 
     Attributes:
         hold_s: how long the server is asked to hold a poll; `late_s`: how much longer an answer may take.
         tls: None for plain text, or for a URL of https with the CAs of this machine.
-        token: a bearer token to send, or empty. `headers` are more headers.
+        token: a bearer token, or empty.
         most_bytes: the maximum size of a decompressed response, or None.
         accepts_parts: faults are returned in the update, beside the good resources, and are not raised.
     """
@@ -86,7 +86,7 @@ class PollingClient:
     def __init__(self, address: str, row: ResourceType, node: Node, converter: Converter) -> None:
         """Poll for a type with a REST form.
 
-        `address` is `http://host:port`, with a path before `/v3/` if need be, or `unix:` and the path of a socket.
+        `address` is `http://host:port`, with a path before `/v3/` if need be, or `unix:PATH`.
         """
         self._address = address
         self._row = row
@@ -121,7 +121,7 @@ class PollingClient:
             await self._session.close()
 
     def subscribe(self, type_url: TypeUrl, *names: str) -> None:
-        """Subscribe to more names of the type; without names, to everything."""
+        """Subscribe to more names; without names, to everything."""
         if type_url != self._row.type_url:
             raise ValueError(f"this client polls for {self._row.short_name}")
         self._names = list(dict.fromkeys((*self._names, *names)))
@@ -129,7 +129,7 @@ class PollingClient:
         self._version = ""
 
     def unsubscribe(self, *names: str) -> None:
-        """Unsubscribe from names; without any left, the client would request everything."""
+        """Unsubscribe; without any name left, the client would request everything."""
         gone = frozenset(names)
         self._names = [name for name in self._names if name not in gone]
         self._version = ""
@@ -177,9 +177,9 @@ class PollingClient:
                 await self._ask(hold_s=0.0)
 
     async def _poll(self, hold_s: float) -> Update | None:
-        """Poll once; return None if nothing changed.
+        """Return None if nothing changed.
 
-        After an outage the poll is not held, so that the return of the server is noticed.
+        After an outage the poll is not held, so that the server's return is detected.
         """
         try:
             answer = await (self._ask(hold_s) if self._list is None else self._read_list(self._list, hold_s))
@@ -193,7 +193,7 @@ class PollingClient:
         )
 
     async def _ask(self, hold_s: float) -> _Answer:
-        """POST, or read the list of the type if the server takes no POST."""
+        """POST, or read the list if the server takes no POST."""
         url = f"{url_of(self._address, self._row)}?timeout={hold_s:g}"
         fetched = await self._send("POST", url, {}, self._request())
         if fetched.status in (_OK, _NOTHING_NEW):
@@ -218,7 +218,7 @@ class PollingClient:
         return await self._send("GET", URL(base_of(self._address) + path, encoded=True), headers)
 
     async def _send(self, method: str, url: str | URL, headers: Mapping[str, str], plain: PlainValue = None) -> Fetched:
-        """Send one request, with JSON or without content; return the answer. Raises ConnectionLostError if none comes."""
+        """Send one request. Raises ConnectionLostError without a response."""
         if self._session is None:
             raise RuntimeError("a client is used as an async context manager")
         try:
@@ -275,7 +275,7 @@ class PollingClient:
 
 
 def open_session(address: str, read_patience_s: float, tls: ClientTls | None = None) -> aiohttp.ClientSession:
-    """Return a session for a server at a URL, or at the socket of `unix:` and a path.
+    """Return a session for a URL, or for `unix:PATH`.
 
     Without `tls`, an https URL means that this machine trusts the server's CA. Raises UsageError if a TLS file cannot
     be used.
@@ -291,12 +291,12 @@ def open_session(address: str, read_patience_s: float, tls: ClientTls | None = N
 
 
 def url_of(address: str, row: ResourceType) -> str:
-    """Return the URL to poll a server for a type with a REST form."""
+    """Return the URL to poll."""
     return f"{base_of(address)}/v3/discovery:{row.rest_path}"
 
 
 def base_of(address: str) -> str:
-    """Return the base URL of a server at an address."""
+    """Return a server's base URL."""
     return "http://fsxds" if address.startswith(_UNIX) else address.rstrip("/")
 
 
@@ -305,7 +305,7 @@ def _nothing() -> None:
 
 
 async def read_body(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
-    """Return a decompressed body; ConnectionLostError if it is larger than `most_bytes`."""
+    """Return the decompressed body; ConnectionLostError if it is larger than `most_bytes`."""
     pieces, size_bytes = [], 0
     async for piece in response.content.iter_any():
         size_bytes += len(piece)
@@ -331,7 +331,7 @@ def _parsed(body: bytes) -> tuple[Sequence[PlainValue], str, str]:
 
 
 def _error_of(status: int, body: bytes) -> ConnectionLostError:
-    """Return the error for an error response, with the server's message if it has one."""
+    """Include the server's message if there is one."""
     try:
         words = str(json.loads(body)["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -341,7 +341,7 @@ def _error_of(status: int, body: bytes) -> ConnectionLostError:
 
 
 def words_of(error: aiohttp.ClientError) -> str:
-    """Return the message of an error, without aiohttp's own objects."""
+    """Return an error's message, without aiohttp's own objects."""
     if words := tls_words(error):
         return words
     if isinstance(error, aiohttp.ClientConnectorError):

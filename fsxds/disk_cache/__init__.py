@@ -1,4 +1,1 @@
-"""Caches on disk for the next start.
-
-Nothing depends on them: a missing, damaged or untrusted entry is treated as absent.
-"""
+"""Caches on disk: a missing, damaged or untrusted entry is treated as absent."""

@@ -1,4 +1,4 @@
-"""A pack: many records in one file, which grows at its end and is rewritten when half of it is obsolete.
+"""A pack: a file of records that grows at its end and is rewritten when half is obsolete.
 
 A record is `magic, length, place, name, payload`. The name is the key for reading. A record is obsolete if a newer one
 has the same place. A write may end anywhere: an incomplete record ends the pack, and is cut off before the next write.
@@ -38,14 +38,14 @@ MOST_BYTES_OF_ALL = 1024 * 1024 * 1024
 
 
 class Record(NamedTuple):
-    """One record; `place` and `name` have 16 bytes each."""
+    """`place` and `name` have 16 bytes each."""
 
     place: bytes
     name: bytes
     payload: bytes
 
     def to_bytes(self) -> bytes:
-        """Return the serialized record."""
+        """Serialize the record."""
         return _HEADER.pack(_MAGIC, len(self.payload), self.place, self.name) + self.payload
 
 
@@ -68,7 +68,7 @@ def _slices(content: bytes) -> Iterator[_Slice]:
 
 
 class Pack:
-    """One pack, which any number of processes read and write. Blocking; every method may raise OSError."""
+    """A pack shared by any number of processes. Blocking; every method may raise OSError."""
 
     def __init__(self, directory: Path, name: str, smallest_bytes: int = SMALLEST_BYTES) -> None:
         self._directory = directory
@@ -79,7 +79,7 @@ class Pack:
         self._clean_above_bytes = 0
 
     def read(self) -> dict[bytes, bytes]:
-        """Return the payloads by name, empty if there is no pack."""
+        """Return payloads by name, empty without a pack."""
         with PrivateDirectory.opened(self._directory) as directory:
             descriptor = directory.open(self._file_name)
             if descriptor is None:
@@ -109,7 +109,7 @@ class Pack:
         return True
 
     def _locked(self, directory: PrivateDirectory) -> int | None:
-        """Return a descriptor of the pack with an exclusive lock, or None."""
+        """Return a descriptor with an exclusive lock, or None."""
         descriptor = directory.open(self._file_name, create=True)
         if descriptor is None:
             return None
@@ -139,7 +139,7 @@ class Pack:
 
 
 def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
-    """Return the newest record of each place, in order, up to `most_bytes`."""
+    """Return the newest record of each place, up to `most_bytes`."""
     kept: dict[bytes, _Slice] = {}
     size_bytes = 0
     for row in reversed(list(_slices(content))):
@@ -152,7 +152,7 @@ def _newest(content: bytes, most_bytes: int) -> list[_Slice]:
 
 
 def _read(descriptor: int) -> bytes:
-    """Return the content of a file, or b"" if it is larger than any pack."""
+    """Return b"" for a file larger than any pack."""
     size_bytes = os.fstat(descriptor).st_size
     if size_bytes > 2 * MOST_BYTES:
         return b""
@@ -162,7 +162,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _write_at(descriptor: int, added: bytes, end: int) -> None:
-    """Write after the last complete record; a failed write is undone."""
+    """Write after the last complete record; undo a failed write."""
     os.ftruncate(descriptor, end)
     try:
         written = 0

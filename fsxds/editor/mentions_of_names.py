@@ -1,4 +1,4 @@
-"""The definitions and mentions of resource names in a tree."""
+"""The definitions and mentions of names in a tree."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fsxds.snapshots.structured_names import NameWriter
 
 @dataclass(frozen=True, slots=True)
 class NamePlace:
-    """An occurrence of a name: a file, one of its documents, and the path in it.
+    """An occurrence of a name: a document, and the path in it.
 
-    `resource_path` is that of the enclosing resource. `is_static`: the bootstrap has to define the mentioned resource.
+    `resource_path` is that of the enclosing resource. `is_static`: the bootstrap has to define the resource.
     """
 
     path: PurePosixPath
@@ -71,15 +71,12 @@ class ResourceNames:
         )
 
     def of_type(self, type_url: TypeUrl) -> list[str]:
-        """Return the defined names of a type, sorted."""
+        """Return a type's defined names, sorted."""
         return sorted(name for one, name in self.definitions if one == type_url and name != ANY)
 
 
 def name_trails(outline: TextOutline, key: Key, definition: NamePlace, names: NameWriter) -> list[Trail]:
-    """Return the trails to a resource's name at its definition: in the resource, and in its wrapper.
-
-    `names` are the rules of the file.
-    """
+    """Return the trails to a resource's name at its definition: in the resource, and in its wrapper."""
     row = BY_TYPE_URL[key[0]]
     candidates: list[FieldPath] = []
     if row.name_field is not None:
@@ -94,7 +91,7 @@ def name_trails(outline: TextOutline, key: Key, definition: NamePlace, names: Na
 
 
 def scalar_text(trail: Trail | None) -> str | None:
-    """Return the text of the scalar at the end of a trail, None for other values, anchors and aliases."""
+    """Return a scalar's text, None for other values, anchors and aliases."""
     node = trail.value if trail is not None else None
     if node is None or node.form is not Form.SCALAR or (not node.quote and node.text.startswith(("&", "*"))):
         return None
@@ -102,7 +99,7 @@ def scalar_text(trail: Trail | None) -> str | None:
 
 
 def span_of(trail: Trail) -> Span:
-    """Return the span of the value at the end of a trail, else of its key, else the start of the text."""
+    """Return the span of the last value, else of its key, else the start of the text."""
     if trail.value is not None:
         return trail.value.start, trail.value.end
     last = trail.steps[-1].member if trail.steps else None

@@ -99,20 +99,20 @@ class LocalEnvoyLog:
         }
         self._write(LogLine(Level.ERROR, "envoy_nacked", text, details))
 
-    def envoy_pending(self, pending: InProgress, unready: Sequence[str], elapsed_s: float) -> None:
+    def envoy_pending(self, waiting: InProgress, unready: Sequence[str], elapsed_s: float) -> None:
         """Report the parts not yet in effect, and the targets that Envoy waits for."""
-        names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in pending.scopes]
+        names = [f"{scope.resource_type.noun}{f' of {scope.name}' if scope.name else ''}" for scope in waiting.scopes]
         missing = f"; not there yet: {some_of(names)}" if names else ""
         warm = (
-            f"; warming: {count_of(pending.warming, 'cluster or listener', 'clusters or listeners')}"
-            if pending.warming
+            f"; warming: {count_of(waiting.warming, 'cluster or listener', 'clusters or listeners')}"
+            if waiting.warming
             else ""
         )
         targets = f"; it waits for {some_of([shortened(target) for target in unready])}" if unready else ""
         text = f"Envoy has not ACKed all of it after {elapsed_s:.0f} s{missing}{warm}{targets}"
         details: dict[str, PlainValue] = {
             "waits_for": [*names, *unready],
-            "warming": pending.warming,
+            "warming": waiting.warming,
             "took_ms": _ms(elapsed_s),
         }
         self._write(LogLine(Level.WARNING, "envoy_pending", text, details))

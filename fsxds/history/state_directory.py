@@ -1,4 +1,4 @@
-"""The state directory on disk: its permissions, its lock, and the database in it.
+"""The state directory: its permissions, its lock, and the database in it.
 
 The database is one SQLite file, with atomic transactions, even at a crash or a power failure. Only `state.py` knows its
 content.
@@ -81,7 +81,7 @@ class StateDirectory:
         self._lock = DirectoryLock(path / _LOCK, "keeps its state in this directory")
 
     def hold(self) -> None:
-        """Lock the directory for this process.
+        """Lock the directory.
 
         Raises:
             UsageError: it cannot be created, others can write to it, or another process holds it.
@@ -100,7 +100,7 @@ class StateDirectory:
         self._lock.release()
 
     def connect(self) -> sqlite3.Connection:
-        """Open the database for writing; a foreign or damaged file is set aside, and an empty one created.
+        """Open the database for writing; a foreign or damaged file is set aside.
 
         Raises:
             sqlite3.Error, OSError: that is not possible.
@@ -136,7 +136,7 @@ class StateDirectory:
         return connection
 
     def _made_private(self) -> str | None:
-        """Create an empty file if there is no database; return the fault of an existing one, or None."""
+        """Create an empty database if there is none; return the fault of an existing one, or None."""
         path = self.path / DATABASE
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(FileExistsError):
@@ -160,7 +160,7 @@ class StateDirectory:
         self.ignore(str(self.path / f"{DATABASE}{DAMAGED}"), reason)
 
     def ignore(self, subject: str, reason: str) -> None:
-        """Report an unused file in the directory."""
+        """Report an unused file."""
         self._observer(StateIgnored(subject, reason))
 
     def ignore_others(self) -> None:
@@ -170,7 +170,7 @@ class StateDirectory:
                 self.ignore(str(path), "another version of fsxds wrote it")
 
     def is_same(self, status: os.stat_result) -> bool:
-        """Whether the database still is the file with this status: the directory may have been removed."""
+        """Whether the database still is this file: the directory may have been removed."""
         with suppress(FileNotFoundError):
             return os.path.samestat(status, (self.path / DATABASE).lstat())
         return False

@@ -1,7 +1,7 @@
 """Stores upstream resources, one per row, so that the cost of an edit follows its changes.
 
-Each upstream has a mark in the database, which changes with each write, so that this process recognizes its last write.
-With another mark, because the database was set aside or never had the upstream, all its resources are written.
+Each upstream has a mark, which changes with each write, so that this process recognizes its last write. With another
+mark, because the database was set aside or never had the upstream, all its resources are written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_TABLE = NameTable[HeldResource]()
 
 
 class _KnownUpstream(NamedTuple):
-    """The state of an upstream that this process wrote or read last, and its mark in the database."""
+    """The last written or read state of an upstream, and its mark."""
 
     mark: bytes
     upstream: KeptUpstream
@@ -63,7 +63,7 @@ class UpstreamTable:
     def read(
         self, connection: sqlite3.Connection, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
-        """Read the resources of these upstreams, and remove damaged ones, and other upstreams.
+        """Read these upstreams' resources, and remove damaged ones, and other upstreams.
 
         A renamed upstream is recognized by a common server. `near` shares its equal bodies.
 
@@ -109,7 +109,7 @@ class _KeptRow(NamedTuple):
 
 
 def _matching(upstreams: Collection[KeptUpstream], kept: Collection[_KeptRow]) -> Iterator[tuple[int, KeptUpstream]]:
-    """Yield row numbers with their upstreams; the name counts first."""
+    """The name counts first."""
     by_name = {row.name: row for row in kept}
     taken = {one.name for one in upstreams}
     left = [row for row in kept if row.name not in taken]

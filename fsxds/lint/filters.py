@@ -44,6 +44,7 @@ def hooks(catalogue: Catalogue) -> Hooks:
             _check_grpc_codes,
         ),
         _HTTP + "aws_lambda.v3.Config.arn": (_check_arn,),
+        _HTTP + "aws_lambda.v3.PerRouteConfig": (_check_invocation,),
         _HTTP + "aws_request_signing.v3.AwsRequestSigning": (_check_region,),
         _HTTP + "proto_message_extraction.v3.ProtoMessageExtractionConfig": (_check_descriptors("data_source"),),
         _HTTP + "grpc_field_extraction.v3.GrpcFieldExtractionConfig": (_check_descriptors("descriptor_set"),),
@@ -243,6 +244,11 @@ def _check_grpc_codes(codes: FieldValue, path: Path, walk: Walk) -> None:
 def _check_arn(arn: FieldValue, path: Path, walk: Walk) -> None:
     if not arn.startswith("arn:") or arn.count(":") < _COLONS_OF_ARN:
         walk.error(path, "wrong-filter", "is no ARN of a function", "write arn:aws:lambda:REGION:ACCOUNT:function:NAME")
+
+
+def _check_invocation(config: DynamicMessage, path: Path, walk: Walk) -> None:
+    if not config.HasField("invoke_config"):
+        walk.error((path, "invoke_config"), "wrong-filter", "is missing", "write it, with the arn of a function")
 
 
 def _check_region(config: DynamicMessage, path: Path, walk: Walk) -> None:

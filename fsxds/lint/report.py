@@ -44,6 +44,7 @@ class Report:
         resources: the number of resources, by the noun of their type.
         threshold: the lowest severity that makes the check fail.
         base: the directory of all relative paths.
+        lists_all: whether text has each note; else only the first ones that differ in nothing but names.
     """
 
     subject: str
@@ -52,6 +53,7 @@ class Report:
     resources: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     threshold: Severity = Severity.ERROR
     base: str = ""
+    lists_all: bool = True
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -61,6 +61,10 @@ def _text(text: str) -> str:
     return _NO_XML.sub("", text)
 
 
+# The maximum number of notes in text that differ in nothing but names.
+MOST_ALIKE = 10
+_QUOTED = re.compile(r'"[^"]*"')
+
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "dim"}
 
 
@@ -73,7 +77,8 @@ def as_styled_text(report: Report) -> Text:
     """Write a block per problem for a terminal; notes take one line."""
     text = Text()
     is_first, was_block = True, False
-    for finding in report.findings:
+    shown, alike = (report.findings, {}) if report.lists_all else _without_alike(report.findings)
+    for finding in shown:
         is_block = finding.problem.severity is not Severity.NOTE
         if not is_first and (is_block or was_block):
             text.append("\n")
@@ -81,7 +86,28 @@ def as_styled_text(report: Report) -> Text:
             _block(finding) if is_block else Text(f"{line_of(finding.problem)}\n", style=_STYLES[Severity.NOTE])
         )
         is_first, was_block = False, is_block
+    for first, more in alike.items():
+        such = f"{more:,} more such as {place_of(first)}: note[{first.rule}]; fsxds check --all prints each"
+        text.append(f"and {such}\n", style=_STYLES[Severity.NOTE])
     return text
+
+
+def _without_alike(findings: Iterable[ReportedProblem]) -> tuple[list[ReportedProblem], dict[Problem, int]]:
+    """Return findings with the first notes of each kind, and the number of the others by the first note of the kind.
+
+    Notes of one kind have the same rule and the same message, except for quoted names.
+    """
+    shown: list[ReportedProblem] = []
+    kinds: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
+    for finding in findings:
+        problem = finding.problem
+        if problem.severity is Severity.NOTE:
+            kind = kinds[problem.rule, _QUOTED.sub("", problem.message)]
+            kind.append(problem)
+            if len(kind) > MOST_ALIKE:
+                continue
+        shown.append(finding)
+    return shown, {kind[0]: len(kind) - MOST_ALIKE for kind in kinds.values() if len(kind) > MOST_ALIKE}
 
 
 def _block(finding: ReportedProblem) -> Text:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 
 class FsxdsError(Exception):
-    """The base class; its text has one or more lines for users: the place, the fact, the remedy."""
+    """The base class; its text has lines for users: the place, the fact, the remedy."""
 
 
 class UsageError(FsxdsError):
-    """fsxds was started wrongly: a missing directory, a taken port, a bad setting. The process ends with status 2."""
+    """fsxds was started wrongly. The process ends with status 2."""
 
 
 class StateError(FsxdsError):
-    """The state directory cannot be read or written; its text states the reason."""
+    """The state directory cannot be read or written."""
 
 
 class ApiError(FsxdsError):
-    """The API descriptors could not be obtained from the given source."""
+    """The API descriptors could not be obtained."""
 
 
 class ProtocolError(FsxdsError):
@@ -33,7 +33,7 @@ class ProtocolError(FsxdsError):
 
 
 class LimitError(ProtocolError):
-    """A client exceeds the limit of an option, such as `max-streams`; `fact` describes the excess."""
+    """A client exceeds the limit of an option, such as `max-streams`, by a `fact`."""
 
     def __init__(self, limit: str, fact: str) -> None:
         super().__init__(f"{fact}; ask for less, or have --{limit} raised", "RESOURCE_EXHAUSTED")
@@ -41,4 +41,4 @@ class LimitError(ProtocolError):
 
 
 class TreeLost(FsxdsError):  # noqa: N818 - it says what happened, as the observers' methods do
-    """The served directory does not exist, is not a directory, or lost all its files at once."""
+    """The served directory is missing, is none, or lost all its files at once."""

@@ -1,4 +1,4 @@
-"""Bounded caches that drop the least recently used value first."""
+"""Bounded caches that drop the least recently used value."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Value = TypeVar("Value")
 class Lru(Generic[Key, Value]):
     """Keeps up to `most` values by key, the most recently used last.
 
-    With `size_of`, the sum of their sizes is at most `most_size`, except for a single value. Without it, several
-    threads may share one object: each step is a single operation of `OrderedDict`, and a value that another thread
-    dropped in between is created again.
+    With `size_of`, the sum of sizes is at most `most_size`, except for a single value. Without it, several threads may
+    share one object: each step is a single operation of `OrderedDict`, and a value that another thread dropped in
+    between is created again.
     """
 
     __slots__ = ("_most", "_most_size", "_size", "_size_of", "_values")
@@ -35,7 +35,7 @@ class Lru(Generic[Key, Value]):
         return key in self._values
 
     def __iter__(self) -> Iterator[Key]:
-        """Yield the keys, the least recently used first."""
+        """Yield the least recently used key first."""
         return iter(self._values)
 
     def get(self, key: Key) -> Value | None:
@@ -49,7 +49,7 @@ class Lru(Generic[Key, Value]):
         return value
 
     def find(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the cached value, which may be None, and count it as used; or create it."""
+        """Return the cached value, which may be None, or create it."""
         with suppress(KeyError):
             self._values.move_to_end(key)
             return self._values[key]
@@ -58,7 +58,7 @@ class Lru(Generic[Key, Value]):
         return value
 
     def put(self, key: Key, value: Value) -> list[tuple[Key, Value]]:
-        """Add a value as the most recently used; return the dropped ones, the oldest first."""
+        """Add a value; return the dropped ones, the oldest first."""
         self.pop(key)
         self._values[key] = value
         self._size += self._size_of(value) if self._size_of else 0
@@ -102,7 +102,7 @@ class AnswersByNames(Generic[Value]):
         self._names = 0
 
     def after(self, changed: AbstractSet[str]) -> AnswersByNames[Value]:
-        """Return the answers after a change of these names."""
+        """Return the answers after a change of names."""
         earlier = ((changed, self._kept, self._names), *self._earlier[: MOST_EARLIER - 1])
         sums = accumulate(names for _, _, names in earlier)
         within = sum(names <= MOST_NAMES for names in sums)
@@ -119,7 +119,7 @@ class AnswersByNames(Generic[Value]):
         return self._find_earlier(names, make)
 
     def _drop(self) -> None:
-        """Drop the least recently used answers until half of the names is left."""
+        """Drop answers until half of the names is left."""
         kept = tuple(self._kept)
         self._names = sum(map(len, kept))
         for names in kept:

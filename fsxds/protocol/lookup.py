@@ -1,4 +1,4 @@
-"""Resolves the names of a Delta subscription: resources' own names, aliases, collections.
+"""Resolves the names of a Delta subscription.
 
 | rule | source |
 | --- | --- |
@@ -32,7 +32,7 @@ MOST_KEPT = 100_000
 
 
 class Lookup:
-    """Finds resources of one type by the names that clients use. All streams share one object."""
+    """Finds resources of one type by clients' names. All streams share one object."""
 
     __slots__ = ("_found", "_index", "rows")
 
@@ -44,7 +44,7 @@ class Lookup:
 
     @classmethod
     def of(cls, rows: Rows, before: Rows | None = None) -> Self:
-        """Return the lookup of these rows, kept with them; reuses unchanged results for the rows `before`."""
+        """Return the lookup kept with these rows; reuses unchanged results for the rows `before`."""
         return rows.derive(cls, lambda: cls._make(rows, before))
 
     @classmethod
@@ -56,7 +56,7 @@ class Lookup:
         return lookup
 
     def take_over(self, last: Lookup, change: RowsChange) -> bool:
-        """Reuse the results for earlier rows, which differ by `change`; return whether all are still valid."""
+        """Reuse results for earlier rows; return whether all are still valid."""
         self._index = last._index.after(self.rows, change)
         if not self._index.finds_as(last._index):
             return False
@@ -64,7 +64,7 @@ class Lookup:
         return True
 
     def find(self, name: str) -> tuple[Resource, ...]:
-        """Return the resources that a name stands for; empty if it does not exist."""
+        """Return a name's resources; empty if it does not exist."""
         return tuple(self.rows[own] for own in self._names_of(name))
 
     def existing(self, names: AbstractSet[str]) -> frozenset[str]:
@@ -78,24 +78,24 @@ class Lookup:
         return frozenset(found)
 
     def has_any_member(self, names: AbstractSet[str]) -> bool:
-        """Whether any of these names stands for members of a collection."""
+        """Whether any name stands for members of a collection."""
         collections = self._index.collections()
         return bool(collections) and any(name in collections and self.stands_for_collection(name) for name in names)
 
     def names(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the own names of the resources that these names stand for."""
+        """Return the own names of these names' resources."""
         return frozenset(own for name in self.existing(names) for own in self._names_of(name))
 
     def stands_for_collection(self, name: str) -> bool:
-        """Whether a name is a glob, unless it is a resource's own name."""
+        """Whether a name is a glob and no resource's own name."""
         return is_glob(name) and name not in self.rows
 
     def collections_among(self, names: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that stand for collections."""
+        """Return the names of collections."""
         return frozenset(name for name in names if self.stands_for_collection(name))
 
     def members_among(self, names: AbstractSet[str], collections: AbstractSet[str]) -> frozenset[str]:
-        """Return the subset of `names` that are members of these collections."""
+        """Return the members of these collections."""
         members = (name for name in names & self.rows.keys() if name.startswith(SCHEME))
         return frozenset(name for name in members if glob_of(name) in collections)
 
@@ -115,9 +115,9 @@ class Lookup:
 class Changes:
     """The names in an update of a Delta client; `|` merges changes.
 
-    `fresh` are resources to send, with `is_all` all that exist. `absent` were subscribed to and do not exist,
-    `unpopulated` are the hosts among them. `removed` have to be dropped; `ends_wait` are sent as removed although they
-    name no resource. With `is_due`, even an empty response is sent.
+    `fresh` are resources to send, with `is_all` all. `absent` were subscribed to and do not exist, `unpopulated` are
+    the hosts among them. `removed` have to be dropped; `ends_wait` are sent as removed although they name no resource.
+    With `is_due`, even an empty response is sent.
     """
 
     fresh: frozenset[str] = NOTHING
@@ -140,7 +140,7 @@ class Changes:
         return Changes(*(getattr(self, field) | getattr(other, field) for field in self.__slots__))
 
     def consistent(self) -> Changes:
-        """Return the same with each name in one set: fresh before removed before absent."""
+        """Keep each name in one set: fresh before removed before absent."""
         if not self.removed:
             return self
         removed = self.removed - self.fresh
@@ -152,11 +152,11 @@ NO_CHANGES = Changes()
 NO_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 Held = Mapping[str, Version]
-"""The `initial_resource_versions` of a client: its resources from another stream, of this process or another."""
+"""A client's `initial_resource_versions`: its resources from another stream, of any process."""
 
 
 class DeltaNames:
-    """The names of one type that one client subscribed to; resolves them to resources and their changes.
+    """One client's subscribed names of one type.
 
     Names that are not a resource's own name are kept separately, because they are resolved again at every change.
     """
@@ -178,7 +178,7 @@ class DeltaNames:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the subscription."""
+        """The subscribed names."""
         return self.subscription.names
 
     @property
@@ -191,7 +191,7 @@ class DeltaNames:
         return Lookup.of(rows, before)
 
     def receive(self, request: DeltaRequest) -> frozenset[str]:
-        """Process the names of a request; return the names to answer, including `*` for a wildcard."""
+        """Process a request's names; return the names to answer, including `*` for a wildcard."""
         asked, before = frozenset(request.subscribe), self.subscription
         after = before.changed(asked, frozenset(request.unsubscribe))
         if after is before:
@@ -211,13 +211,9 @@ class DeltaNames:
         return NO_CHANGES
 
     def change(self, updated: frozenset[str], removed: frozenset[str], before: Lookup, after: Lookup) -> Changes:
-        """Return the changes to send because resources changed.
+        """Return the changes to send because resources were updated or removed.
 
-        Args:
-            updated: the names of new or changed resources.
-            removed: the names of removed resources.
-            before: the lookup at the previous response.
-            after: the lookup now.
+        `before` is the lookup at the previous response.
         """
         if self.selects_all:
             return Changes(updated, removed=removed)
@@ -242,7 +238,7 @@ class DeltaNames:
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return the own names that indirect names stood for, and stand for now.
 
-        Only changed members of large collections are included.
+        Of large collections, only changed members are included.
         """
         collections = before.collections_among(indirect)
         if not collections or collections != after.collections_among(self._indirect):
@@ -255,7 +251,7 @@ class DeltaNames:
 
     @property
     def _own(self) -> frozenset[str]:
-        """The subscribed names that are compared with resources' own names."""
+        """The subscribed names that are compared with own names."""
         return self.names
 
     def _still_indirect(self, lost: frozenset[str], after: Lookup) -> frozenset[str]:
@@ -267,7 +263,7 @@ class DeltaNames:
         return frozenset(name for name in existed - after.existing(existed) if not is_glob(name))
 
     def answer(self, asked: frozenset[str], held: Held, after: Lookup, pending: frozenset[str]) -> Changes:
-        """Return the answer to the names in `asked`, without resources that the client holds; `pending` were NACKed."""
+        """Answer the names in `asked`, without held resources; `pending` were NACKed."""
         # There may be ten thousand names, and most of them are own names.
         own = asked & after.rows.keys()
         others = asked - own - {WILDCARD}
@@ -283,7 +279,7 @@ class DeltaNames:
     def answer_again(
         self, names: frozenset[str], after: Lookup, held_back: frozenset[str], *, is_first: bool
     ) -> Changes:
-        """Return the subscribed names to send again because of other types, without those held back.
+        """Return the subscribed names to send again because of other types.
 
         With `is_first`, all subscribed names are sent anyway.
         """
@@ -292,16 +288,16 @@ class DeltaNames:
         return Changes(after.names(existing) - held_back, absent=wanted - existing - held_back)
 
     def needed_by(self, users: Iterable[Resource]) -> frozenset[str]:
-        """Return the names of this type that resources of another type reference."""
+        """Return the names that other types' resources reference."""
         return references_to(self.subscription.type_url, users)
 
     def settle(self, asked: frozenset[str], after: Lookup) -> None:
-        """Record that the names in `asked` have been answered."""
+        """Record that names have been answered."""
         if asked:
             self._indirect |= names_without(after.rows, asked) & self.names
 
     def new_globs(self, asked: frozenset[str]) -> frozenset[str]:
-        """Return the collections in `asked` that were not answered before on this stream."""
+        """Return the collections not answered before on this stream."""
         return frozenset(name for name in asked - self._indirect if is_glob(name)) if asked else NOTHING
 
     def has_members(self, lookup: Lookup) -> bool:
@@ -314,23 +310,23 @@ class DeltaNames:
     def aliases(
         self, resources: Iterable[Resource], requested: frozenset[str], lookup: Lookup
     ) -> Mapping[str, tuple[str, ...]]:
-        """Return the aliases that replace resources' own ones, by resource name."""
+        """Return the aliases that replace resources' own ones."""
         if not self.spellings:
             return NO_ALIASES
         others = ((each, self.spellings.others(each.name)) for each in resources)
         return {each.name: tuple(sorted({*each.aliases, *more})) for each, more in others if more}
 
     def held(self, lookup: Lookup) -> frozenset[str]:
-        """Return the own names of all selected resources; not for a wildcard."""
+        """Return the selected own names; not for a wildcard."""
         own = self.names & lookup.rows.keys()
         return own | lookup.names(self._indirect) if self._indirect else own
 
     def may_select_any(self, change: RowsChange) -> bool:
-        """Whether a changed resource may be selected; indirect names are not looked up."""
+        """Whether a change may be selected; indirect names are not looked up."""
         return bool(self._indirect) or self.subscription.selects_any(change)
 
     def may_select(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` that may be selected; indirect names are not looked up."""
+        """Return the names that may be selected; indirect names are not looked up."""
         return names if self._indirect else self.subscription.selected(names)
 
     def wants(self, name: str, lookup: Lookup) -> bool:
@@ -346,7 +342,7 @@ def references_to(type_url: TypeUrl, users: Iterable[Resource]) -> frozenset[str
 
 
 def unheld(names: AbstractSet[str], held: Held, lookup: Lookup) -> frozenset[str]:
-    """Return the names that the client does not hold in the current version."""
+    """Return the names not held in the current version."""
     if not held:
         return frozenset(names)
     return frozenset(name for name in names if held.get(name) != lookup.rows[name].version)

@@ -1,4 +1,4 @@
-"""Plans the next step from the served snapshot to a target: used resources come before their users, and go after them.
+"""Plans the next step: used resources come before their users, and go after them.
 
 | rule | source |
 | --- | --- |
@@ -12,8 +12,8 @@
 | An authored version belongs to exactly the rows that it was written for. | |
 | A type is withheld, incomplete or undeclared as in the snapshot of its rows; never one that has resources. | `Snapshot` |
 
-There is no memory between steps: each is planned from the served snapshot. So a new target can take over after any
-step, and every plan ends after three at most.
+Each step is planned from the served snapshot alone. So a new target can take over after any step, and every plan ends
+after three at most.
 """
 
 from __future__ import annotations
@@ -48,11 +48,7 @@ NamesByType = Mapping[TypeUrl, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step, with the state after it is served.
-
-    Attributes:
-        lingering: the resources used by these that the target lacks.
-    """
+    """A step, with the state after it is served; the target lacks `lingering` resources."""
 
     step: Step
     is_last: bool
@@ -75,7 +71,7 @@ def whole_step(served: Snapshot | None, target: Snapshot) -> Step | None:
 def next_step(
     served: Snapshot, target: Snapshot, draining: Draining, *, is_first: bool, lingers: bool = True
 ) -> PlannedStep | None:
-    """Plan the next step from the served snapshot to a target; return None if there is none.
+    """Plan the next step to a target; None if there is none.
 
     `is_first`: no step to this target was served yet. `lingers`: references of listeners that change now are to linger.
     """
@@ -99,7 +95,7 @@ def next_step(
 
 
 def steps_between(served: Snapshot, target: Snapshot) -> Iterator[PlannedStep]:
-    """Yield all steps from one snapshot to another, as if each were taken at once and nothing lingered."""
+    """Yield all steps, as if each were taken at once and nothing lingered."""
     is_first = True
     while (planned := next_step(served, target, (), is_first=is_first, lingers=False)) is not None:
         yield planned
@@ -107,7 +103,7 @@ def steps_between(served: Snapshot, target: Snapshot) -> Iterator[PlannedStep]:
 
 
 def changes_between(served: Snapshot, target: Snapshot) -> dict[TypeUrl, RowsChange]:
-    """Return the difference of each type of a target from the served snapshot."""
+    """Return each type's difference."""
     return {type_url: rows.changes_since(served.resources(type_url)) for type_url, rows in target.by_type.items()}
 
 
@@ -129,7 +125,7 @@ def supplied_step(step: Step, served: Snapshot, target: Snapshot) -> Step | None
 
 
 class _Change:
-    """The remaining changes from the served snapshot to a target, given the names that stay."""
+    """The remaining changes, given the names that stay."""
 
     def __init__(self, served: Snapshot, changes: Changes, kept: NamesByType) -> None:
         self._served, self._changes, self._kept = served, changes, kept
@@ -172,7 +168,7 @@ def _used(type_urls: Collection[TypeUrl]) -> list[TypeUrl]:
 
 
 def _grown(served: Snapshot, target: Snapshot, changes: Changes) -> Step:
-    """Return the step that adds all resources used by the served snapshot or the target."""
+    """Add all resources used by the served snapshot or the target."""
     used = _used(changes)
     rows = {type_url: served.resources(type_url) for type_url in target.by_type}
     rows |= {type_url: _with_kept(served, target, type_url, changes[type_url].removed) for type_url in used}
@@ -180,7 +176,7 @@ def _grown(served: Snapshot, target: Snapshot, changes: Changes) -> Step:
 
 
 def _kept(step_kind: StepKind, served: Snapshot, target: Snapshot, kept: NamesByType) -> Step:
-    """Return the step that serves a target and names that it lacks."""
+    """Serve a target and names that it lacks."""
     rows = {type_url: _with_kept(served, target, type_url, kept.get(type_url, ())) for type_url in target.by_type}
     return _between(step_kind, served, target, rows)
 
@@ -245,4 +241,5 @@ def _names_of_endpoints(clusters: Iterable[Resource]) -> Iterator[str]:
 
 
 def _marks(snapshot: Snapshot) -> tuple[object, ...]:
-    return dict(snapshot.authored), snapshot.incomplete, snapshot.withheld, snapshot.undeclared
+    marks = snapshot.incomplete, snapshot.withheld, snapshot.undeclared
+    return dict(snapshot.authored), dict(snapshot.unresolved), *marks

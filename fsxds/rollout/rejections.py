@@ -1,4 +1,4 @@
-"""Tracks the versions that nodes reject, when they are offered again, and when they are held back from all nodes.
+"""Tracks the versions that nodes reject, and holds them back.
 
 | rule | source |
 | --- | --- |
@@ -44,7 +44,7 @@ _ENVOY_REASON = re.compile(r"Error adding/updating [a-z ]+\(s\) (?P<resources>.+
 _ROUNDING = 1e-9
 
 NodeKey: TypeAlias = Hashable
-"""The key that the clients of one node share."""
+"""The key that a node's clients share."""
 
 Votes: TypeAlias = Mapping[str, int]
 """The number of nodes of each identity."""
@@ -63,7 +63,7 @@ class Voter(Protocol):
 
 
 def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool:
-    """Return whether the rejecting nodes, among all that were offered a version, exceed a limit; None allows all."""
+    """Whether rejecting nodes, of all that were offered a version, exceed a limit; None allows all."""
     if limit is None or not rejecting:
         return False
     if limit.count is not None:
@@ -74,12 +74,7 @@ def exceeds(limit: NackLimit | None, rejecting: Votes, accepting: Votes) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """The resources that a client rejected.
-
-    Attributes:
-        is_named: the client's text names each of them.
-        words: the client's reason, or None.
-    """
+    """The resources that a client rejected; its `words`, or None, name each if `is_named`."""
 
     versions: frozenset[ResourceVersion]
     is_named: bool = False
@@ -90,7 +85,7 @@ def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | Non
     """Return the suspects of a NACKed response.
 
     An Envoy names each resource that it rejects, including earlier rejections that are in the response again. `fresh`
-    has the names in `sent` that may be new to the client, or changed; `words` is the client's reason.
+    names in `sent` may be new to the client, or changed; `words` is its reason.
     """
     parts = _named_as_envoy(words or "")
     if parts is not None:
@@ -105,8 +100,8 @@ def nack_of(sent: Collection[Resource], fresh: Collection[str], words: str | Non
 def late_nack_of(held: Collection[Resource], last: Collection[str], words: str | None) -> Nack:
     """Return the suspects of a response that was ACKed before its NACK.
 
-    The client's reason, `words`, may be about any resource that it has, `held`. If it names none, all of `last` are
-    suspects: the names in that response.
+    The reason may be about any resource that the client has, `held`. If it names none, all of that response, `last`,
+    are suspects.
     """
     nack = nack_of(held, frozenset(one.name for one in held), (words or "")[:MOST_WORDS])
     return nack if nack.is_named else nack_of([one for one in held if one.name in last], last, words)
@@ -135,7 +130,7 @@ class RejectingNode:
 
     Attributes:
         reasons: by version, its last reason, and the time of the first NACK.
-        gone_at_s: the time when it left; None while it is connected.
+        gone_at_s: None while it is connected.
         blocked: the offered versions that it is not served for another reason than its rejections.
     """
 
@@ -158,14 +153,14 @@ class RejectingNode:
         return None if self.gone_at_s is not None or is_awaited else self.pending.retry_at_s
 
     def receive_nack(self, nack: Nack, now_s: float) -> None:
-        """Count one more rejection in a row for each version."""
+        """Count one more rejection in a row."""
         for versions in [{one} for one in sorted(nack.versions)] if nack.is_named else [nack.versions]:
             self.pending.nack(versions, now_s)
         for version in nack.versions:
             self.reasons[version] = nack.words, self.reasons.get(version, (None, now_s))[1]
 
     def offer(self, now_s: float) -> bool:
-        """Offer some of the due versions again, if earlier offers are answered; return whether there are any."""
+        """Offer some due versions again, if earlier offers are answered; return whether there are any."""
         if self.retry_at_s is None:
             return False
         due = self.pending.due(now_s, 1)
@@ -188,8 +183,7 @@ class RejectingNode:
 class HeldVersion:
     """A version held back from all nodes.
 
-    Attributes:
-        accepting: the nodes that took it, or still might have, at the time of the decision.
+    `accepting` nodes took it, or still might have, at the time of the decision.
     """
 
     since_s: float
@@ -197,15 +191,14 @@ class HeldVersion:
 
 
 Accepting = Callable[[Collection[ResourceVersion]], Mapping[ResourceVersion, Votes]]
-"""Maps offered versions to the nodes that do not reject them; without versions that are offered to no node."""
+"""Maps offered versions to the nodes that do not reject them; omits versions offered to no node."""
 
 
 class Rejections:
     """The rejections of all nodes.
 
-    Attributes:
-        limit: decides when a version is held back from all nodes; None for never.
-        nodes: the nodes with rejections, the latest last.
+    `limit` decides when a version is held back from all nodes, None for never. `nodes` have rejections, the latest
+    last.
     """
 
     def __init__(self, limit: NackLimit | None) -> None:
@@ -222,7 +215,7 @@ class Rejections:
 
     @property
     def known(self) -> frozenset[ResourceVersion]:
-        """All versions that any node rejects, or that are held back from all nodes."""
+        """All rejected versions, or held back from all nodes."""
         return self.versions.union(self.held)
 
     def held_for(self, node: NodeKey) -> frozenset[ResourceVersion]:
@@ -232,7 +225,7 @@ class Rejections:
         return held if known is None else (held | known.unserved) - known.pending.offered
 
     def receive_nack(self, node: NodeKey, voter: Voter, nack: Nack, now_s: float) -> None:
-        """Take a NACK from a node."""
+        """Take a node's NACK."""
         known = self.nodes.pop(node, None) or RejectingNode(voter.name, voter.identity)
         known.identity, known.gone_at_s = voter.identity, None
         known.receive_nack(nack, now_s)
@@ -249,7 +242,7 @@ class Rejections:
         return bool(taken)
 
     def receive_blocked(self, node: NodeKey, is_blocked: Callable[[ResourceVersion], bool]) -> None:
-        """Record the offered versions that a node is not served because of a hold: it need not answer them."""
+        """Record the offered versions that a hold keeps from a node: it need not answer them."""
         known = self.nodes.get(node)
         if known is not None:
             known.blocked = frozenset(filter(is_blocked, known.pending.offered))
@@ -261,12 +254,12 @@ class Rejections:
             known.gone_at_s = None if is_there else now_s
 
     def offer(self, now_s: float) -> list[NodeKey]:
-        """Offer due versions again, forget nodes that left long ago, and return the nodes with new offers."""
+        """Offer due versions again; return the nodes with new offers."""
         self.nodes = {key: node for key, node in self.nodes.items() if not node.has_left(REMEMBERED_FOR_S, now_s)}
         return [key for key, node in self.nodes.items() if node.offer(now_s)]
 
     def forget(self, versions: Collection[ResourceVersion]) -> None:
-        """Forget versions that are in no tree any more, or that are to be offered to all nodes again."""
+        """Forget versions that no tree has, or that are to be offered to all nodes again."""
         if versions:
             self.nodes = {key: node for key, node in self.nodes.items() if not node.forget(versions)}
             self.held = {version: one for version, one in self.held.items() if version not in versions}
@@ -310,7 +303,7 @@ class Rejections:
         return before.keys() != self.held.keys()
 
     def next_s(self, now_s: float) -> float | None:
-        """Return the next time after `now_s` when `offer` or `decide` may have an effect; None for never."""
+        """Return when `offer` or `decide` may next have an effect; None for never."""
         times_s = [node.retry_at_s for node in self.nodes.values()]
         left_s = [node.gone_at_s for node in self.nodes.values() if node.gone_at_s is not None]
         left_s += [
@@ -326,7 +319,7 @@ class Rejections:
 def _with_absent(
     votes: Votes, before: Mapping[str, tuple[int, float | None]], now_s: float
 ) -> dict[str, tuple[int, float | None]]:
-    """Return the nodes that accept a version, including recently departed ones."""
+    """Add recently departed nodes."""
     absent = {
         identity: (count, now_s if gone_at_s is None else gone_at_s)
         for identity, (count, gone_at_s) in before.items()

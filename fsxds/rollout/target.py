@@ -1,4 +1,4 @@
-"""Composes the snapshot of one channel: the tree, except for resources rolled back, rejected, or waiting for approval.
+"""Composes the target of one channel from the tree.
 
 | rule | source |
 | --- | --- |
@@ -10,8 +10,6 @@
 | An approval is for one removal: once served, an equal one waits again. | `guard` |
 | The content of a file before a restart stays while the file is broken. | `Restored` |
 | Holds that nodes bring along from another view stay while the tree has the same version. | |
-
-After a restart, resources of the previous process may be missing from the tree by mistake.
 
 A file that is broken when a process starts was never good in it, so the tree's snapshot lacks its last content. The
 previous process served that, and so does this one until the removal is certain:
@@ -56,7 +54,7 @@ class Target:
 
     Args:
         pins: the resources held by a rollback.
-        pinned_at_s: the time of the rollback, in seconds since 1970; None without pins.
+        pinned_at_s: since 1970; None without pins.
         before: for versions that clients reject, the snapshot before them.
         restored: the target of the previous process, or None.
 
@@ -100,11 +98,11 @@ class Target:
         return bool(self.pins) or self.pinned is not None
 
     def take_rollback(self, other: Target) -> None:
-        """Take over the rollback of other nodes of the view; each resource is held until it changes in the tree."""
+        """Take over the rollback of other nodes of the view."""
         self.pins, self.pinned_at_s, self.pinned = other.pins, other.pinned_at_s, other.pinned
 
     def begin_with(self, other: Target) -> None:
-        """Begin with the holds of nodes from another channel; all other resources follow the tree at once."""
+        """Begin with the holds of nodes from another channel; other resources follow the tree at once."""
         if self.composed is None:
             self._brought = {
                 **self._brought,
@@ -133,8 +131,7 @@ class Target:
     ) -> Snapshot | None:
         """Return the snapshot to serve; None before the first tree.
 
-        `base` is the last target reached, `rejected` the versions not to serve, and `begun` has resources served beside
-        `base`.
+        `base` is the last target reached, `rejected` are not to be served, `begun` are served beside `base`.
         """
         if self._whole is None:
             return None
@@ -174,7 +171,7 @@ class Target:
     def remember(self, versions: Collection[ResourceVersion], *bases: Snapshot | None) -> None:
         """Record the snapshot before rejected versions: the first of `bases` that has none of them.
 
-        The last target reached is good, unless it has one already: then it is not known what its clients had before.
+        The last target reached is not good if it has one: then it is not known what its clients had before.
         """
         for version in versions:
             key = version[0]
@@ -183,7 +180,7 @@ class Target:
                 self.before[version] = good
 
     def without(self, snapshot: Snapshot, rejected: Collection[ResourceVersion]) -> Snapshot:
-        """Return a snapshot with the good versions in place of rejected ones, as their rejecters have it."""
+        """Replace rejected versions by good ones, as their rejecters have them."""
         holds = dict[Key, Hold]()
         for key, version in rejected:
             found = _found(snapshot, key)
@@ -193,7 +190,7 @@ class Target:
         return compose(snapshot, None, holds, HoldingRules()).snapshot
 
     def held_of(self, rejected: Collection[ResourceVersion]) -> list[ResourceVersion]:
-        """Return the subset of versions that are replaced, each before its good predecessors."""
+        """Return the versions that are replaced, each before its good predecessors."""
         found = []
         for key in {key for key, _ in rejected}:
             chain = [(key, one.version) for one in self._chain(self._asked(key))]
@@ -239,7 +236,7 @@ class Target:
         return any(one.version == version[1] for one in self._chain(self._asked(version[0])))
 
     def find(self, version: ResourceVersion) -> Resource | None:
-        """Return a version of a resource from the tree or from a rollback, or None."""
+        """Return a version from the tree or from a rollback, or None."""
         key, pin = version[0], self.pins.get(version[0])
         found = (None if self.tree is None else _found(self.tree, key), None if pin is None else pin.kept)
         return next((one for one in found if one is not None and one.version == version[1]), None)
@@ -266,7 +263,7 @@ class Target:
         return next((one for one in self._chain(resource) if (key_of(one), one.version) not in rejected), None)
 
     def pin(self, snapshot: Snapshot, now_s: float, wanted: Snapshot | None = None) -> bool:
-        """Roll back to an earlier snapshot; return whether the tree differs from it, or is not there yet.
+        """Roll back; return whether the tree differs from `snapshot`, or is not there yet.
 
         `wanted` is the present snapshot of the files, if it waits for other nodes. `now_s` counts since 1970.
         """
@@ -307,7 +304,7 @@ class Target:
 
 
 def changed_keys(tree: Snapshot, before: Snapshot) -> set[Key]:
-    """Return the resources that differ between a tree and an earlier one."""
+    """Return the resources that differ."""
     changes = {url: rows.changes_since(before.resources(url)) for url, rows in tree.by_type.items()}
     return {(url, name) for url, one in changes.items() for name in one.fresh | one.renewed | one.removed}
 
@@ -317,7 +314,7 @@ def _found(snapshot: Snapshot, key: Key) -> Resource | None:
 
 
 def version_of(snapshot: Snapshot, key: Key) -> Version | None:
-    """Return the version of a resource in a snapshot, or None."""
+    """Return a resource's version, or None."""
     found = _found(snapshot, key)
     return None if found is None else found.version
 

@@ -1,6 +1,6 @@
 """Channels: lineages of snapshots that clients of one view with equal rejections share.
 
-A channel has a store with its current snapshot, and the clients that follow it. Touched from the event loop only.
+Touched from the event loop only.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class ChannelKey:
     """The nodes that a channel is for.
 
     Attributes:
-        layers: the layers of their view.
+        layers: of their view.
         is_canary: they get a change first.
         held: the versions that are not served to them, because they rejected some, or are offered a version again; None
             if they are the same as for all nodes.
-        lane: a number above 0 while they catch up with another channel.
+        lane: above 0 while they catch up with another channel.
         is_shared: versions that other nodes of the channel reject are not served to them either, because each set of
             rejections would need another channel.
     """
@@ -39,7 +39,7 @@ class ChannelKey:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is for all nodes of a view except canaries and nodes that reject a resource or catch up."""
+        """Whether it is for the nodes of a view that are no canaries, reject nothing, and do not catch up."""
         return self.held is None and not self.lane
 
     @property
@@ -55,11 +55,11 @@ class ChannelClient(Client, Protocol):
 
     @property
     def node(self) -> Node:
-        """The node, as the client sent it."""
+        """The node, as sent."""
 
     @property
     def name(self) -> str:
-        """Its name in the log: node id, address, or the directory of a mirror."""
+        """Its name in the log: node id, address, or a mirror's directory."""
 
     @property
     def transport(self) -> str:
@@ -67,38 +67,38 @@ class ChannelClient(Client, Protocol):
 
     @property
     def identity(self) -> str:
-        """The identity that it votes as: the name of its credentials, else its node id or name."""
+        """The identity that it votes as: its credentials' name, else its node id or name."""
 
     @property
     def has_returned(self) -> bool:
-        """Whether it has proved that it stays: an open stream, or a node that polled again after an answer."""
+        """Whether it stays: an open stream, or a node that polled again after an answer."""
 
     @property
     def node_count(self) -> int:
-        """The number of nodes that it represents, usually one, each with a vote."""
+        """The number of nodes that it represents, each with a vote."""
 
     @property
     def is_away(self) -> bool:
         """Whether it cannot receive a response now: a node between two polls, or after its last one."""
 
     def selected(self, type_url: TypeUrl, names: frozenset[str]) -> frozenset[str]:
-        """Return the subset of `names` that it subscribes to."""
+        """Return the subscribed subset of `names`."""
 
     def sync_state(self) -> SyncState:
-        """Return its state for the snapshot of its channel; quick, because it is called for all clients."""
+        """Return its state for its channel's snapshot; quick, because it is called for all clients."""
 
     def status(self) -> ClientStatus:
         """Return the versions sent, ACKed and NACKed."""
 
     def wake(self) -> None:
-        """Process the current snapshot of its channel."""
+        """Process its channel's current snapshot."""
 
     def follow(self, channel: Channel) -> None:
-        """Switch to another channel, which the client has joined already."""
+        """Switch to another channel, which it has joined already."""
 
 
 def node_key(client: ChannelClient) -> NodeKey:
-    """Return the key shared by all clients of one node; without a node id, each is a separate node."""
+    """Return the key of a node's clients; without a node id, each is a separate node."""
     return (client.node.id, client.node.cluster) if client.node.id else client
 
 
@@ -107,14 +107,14 @@ class Channel:
 
     Attributes:
         store: the current snapshot.
-        streams: the current snapshot for streams: the same store, or one with config sources rewritten to ADS.
+        streams: the same store, or one with config sources rewritten to ADS.
         clients: in the order of their arrival.
         absent: clients that were away when the rollout stopped awaiting them, and have not come back; their nodes have
             not left.
-        step: the step that clients have yet to take, or None.
+        step: to be taken by clients, or None.
         detected_s: `time.monotonic()` at the first sign of the file change that the last step serves; for latency
             metrics. None if that step has another cause, such as a rollback, or a removal after draining.
-        readers: the number of requests that wait for the next snapshot without being clients that take steps.
+        readers: the number of requests that wait for the next snapshot without being clients.
         on_progress: called with each client that answered or left, and so may have taken the step.
         on_nack: called with each client that rejected resources, and its NACK.
     """
@@ -124,7 +124,7 @@ class Channel:
     )
 
     def __init__(self, key: ChannelKey, streams: SnapshotStore | None = None) -> None:
-        """Create a channel without a snapshot; `streams` is given if streams are served another one."""
+        """Create a channel without a snapshot; `streams` if streams are served another one."""
         self.key = key
         self.store = SnapshotStore()
         self.streams = streams or self.store
@@ -148,7 +148,7 @@ class Channel:
             self.absent.pop(client, None)
 
     def expect(self, client: ChannelClient) -> None:
-        """Record an absent client that will return to this channel."""
+        """Record an absent client that will return."""
         self.absent[client] = None
         client.follow(self)
 
@@ -159,13 +159,13 @@ class Channel:
         yield from self.absent
 
     def progressed(self, client: ChannelClient) -> None:
-        """Report that a client sent a request or received a response, unless it left."""
+        """Report a client's request or response, unless it left."""
         if client in self.clients:
             self.on_progress(client)
 
 
 HoldsOf: TypeAlias = Callable[[Snapshot], bool]
-"""Whether a client reports that it holds the content of a snapshot."""
+"""Whether a client holds the content of a snapshot."""
 
 
 def holds_nothing(_: Snapshot) -> bool:
@@ -192,11 +192,11 @@ class Channels(Protocol):
     async def channel_of(
         self, node: Node, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
-        """Return the channel of a node, as soon as its snapshot is loaded.
+        """Return a node's channel, as soon as its snapshot is loaded.
 
         Args:
-            node: as the client sent it.
-            holds: whether it reports content; None if it is not to become a client of the channel.
+            node: as sent.
+            holds: whether it reports content; None if it is not to become a client.
             holds_of: whether that is the content of a snapshot.
             is_here: no other server sent it content since this one did.
 

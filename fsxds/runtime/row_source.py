@@ -1,4 +1,4 @@
-"""The interface to resources that do not come from files: upstreams, or none."""
+"""The interface to resources that do not come from files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fsxds.snapshots.loaded_views import LoadedViews
 from fsxds.snapshots.upstream_content import NOWHERE, Elsewhere, Held, UpstreamContent
 
 UpstreamState: TypeAlias = Literal["connected", "connecting", "away", "refused"]
-"""The state of the connection with an upstream; `refused` if another attempt would end in the same way."""
+"""The state of a connection; `refused` if another attempt would end in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class UpstreamStatus:
         wire: `Delta ADS`, `SotW ADS`, `REST`; empty without a connection.
         since_s: the time of the last change of `state`; 0 if no server was asked yet.
         trouble: why it is not connected, or the fault in its responses, or empty.
-        resources: the number of held resources by type, without zeros.
+        resources: the number by type, without zeros.
         pending: the types with an awaited answer.
         last_update_s: the time of its last response, and so the age of held resources, or None.
         rejected: the rejected resources of its last response, a text for each, bounded.
@@ -58,7 +58,7 @@ class UpstreamStatus:
 
 
 class KeptUpstream(NamedTuple):
-    """An upstream and the resources held from it."""
+    """An upstream and its held resources."""
 
     name: str
     servers: tuple[str, ...]
@@ -69,9 +69,9 @@ class RestoredUpstreams(NamedTuple):
     """The upstream resources that the database had.
 
     Attributes:
-        held: the resources of each upstream, without empty ones.
+        held: by upstream, without empty ones.
         dropped: upstreams that are not configured any more; their resources are removed.
-        damaged: the number of damaged resources by upstream; they are removed, too.
+        damaged: the number of damaged, removed resources by upstream.
     """
 
     held: Mapping[str, Held]
@@ -82,24 +82,21 @@ class RestoredUpstreams(NamedTuple):
 class UpstreamKeeper(Protocol):
     """Keeps upstream resources across restarts.
 
-    Attributes:
-        read_upstreams: returns the current resources of all upstreams.
+    `read_upstreams` returns the current resources of all upstreams.
     """
 
     read_upstreams: Callable[[], Collection[KeptUpstream]]
 
     @property
     def directory(self) -> Path:
-        """The directory of the database."""
+        """The database's directory."""
 
     def restored_upstreams(
         self, upstreams: Collection[KeptUpstream], near: Snapshot | None = None
     ) -> RestoredUpstreams:
         """Return the upstream resources that a process wrote last; blocking, for the start.
 
-        Args:
-            upstreams: the configured upstreams; resources of others are dropped.
-            near: shares its equal bodies, or None.
+        Resources of other than these configured `upstreams` are dropped. `near` shares its equal bodies.
         """
 
     def note_upstreams(self) -> None:
@@ -109,9 +106,7 @@ class UpstreamKeeper(Protocol):
 class RowSource:
     """A source of resources beside the files; this base class has none.
 
-    Attributes:
-        asked: asks its servers for the names that clients request.
-        relays: the known relays above and below.
+    `asked` asks its servers for clients' names; `relays` are above and below.
     """
 
     def __init__(self) -> None:
@@ -130,11 +125,11 @@ class RowSource:
         return ()
 
     def statuses(self) -> Sequence[UpstreamStatus]:
-        """Return the status of each upstream."""
+        """Return each upstream's status."""
         return ()
 
     def is_concerned_by(self, _: Event) -> bool:
-        """Whether an event may have changed the status of an upstream."""
+        """Whether an event may have changed an upstream's status."""
         return False
 
     def own_statuses(self) -> Iterable[OwnStatus]:
@@ -154,7 +149,7 @@ class RowSource:
         """Request the resources that loaded files reference."""
 
     def receive_held(self, versions: Collection[ResourceVersion], nodes: Collection[RejectingNode]) -> None:
-        """Process versions that are held back from all nodes now, and the nodes that reject them."""
+        """Process versions held back from all nodes, and the nodes that reject them."""
 
     def receive_released(self, versions: Collection[ResourceVersion]) -> None:
         """Process versions that are not held back any more."""

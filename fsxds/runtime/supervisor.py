@@ -1,4 +1,4 @@
-"""Keeps components running: reports and restarts a failed component, without affecting any other; ends all at signals."""
+"""Keeps components running: a failed one is restarted without affecting any other."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Supervisor:
     """Runs components, and tracks the degraded ones. Touched from the event loop only.
 
     Attributes:
-        failures: the number of failures by component.
+        failures: the number by component.
         degraded: the components that failed and have not recovered, in the order of their failures; then the idle ones.
-        components: all components that were started.
+        components: all that were started.
         is_starting: while true, an error for users (`FsxdsError`) ends the process; afterwards only one of a vital
             component.
     """
@@ -106,7 +106,7 @@ class Supervisor:
         return None
 
     def status(self) -> str:
-        """Return the status of the components as text."""
+        """Return the status as text."""
         return f"serving; degraded: {', '.join(self.degraded.current)}" if self.degraded.current else "serving"
 
     def _degrade(self, component: str, failure: BaseException, pause_s: float) -> None:
@@ -124,7 +124,7 @@ class Supervisor:
             self._update()
 
     def note(self, component: str, *, is_idle: bool) -> None:
-        """Record whether the purpose of a component is missing, which degrades it; the caller reports why."""
+        """Record whether a component's purpose is missing, which degrades it; the caller reports why."""
         if is_idle != (component in self._idle):
             self._idle = (*self._idle, component) if is_idle else _without(self._idle, component)
             self._update()
@@ -202,7 +202,7 @@ def words_of(error: BaseException) -> str:
 
 
 class Attempts:
-    """Counts failures in a row of a component on one input; each attempt is made in its context.
+    """Counts failures in a row on one input; each attempt is made in its context.
 
     >>> attempts = Attempts()
     >>> with attempts.on("snapshot 7"):
@@ -212,7 +212,7 @@ class Attempts:
     """
 
     def __init__(self, set_aside: Callable[[BaseException], object] | None = None, most: int = MOST_ATTEMPTS) -> None:
-        """Count failures; `set_aside` receives the last error when `most` attempts on an input failed."""
+        """`set_aside` receives the last error when `most` attempts on an input failed."""
         self._set_aside = set_aside
         self._most = most
         self._input: object = None
@@ -225,7 +225,7 @@ class Attempts:
         return self
 
     def are_over(self, subject: object) -> bool:
-        """Whether an input failed so often that it is not attempted again."""
+        """Whether an input is not attempted again."""
         return self._failures >= self._most and subject == self._input
 
     def __enter__(self) -> None:
@@ -243,7 +243,7 @@ class Attempts:
 
 
 def internal_problem(path: PurePosixPath, error: Exception) -> Problem:
-    """Return the problem of a file on which fsxds fails by an internal error."""
+    """Return the problem of a file on which fsxds fails."""
     fact = f"fsxds itself fails on this file, with {fault_of(error)}"
     remedy = (
         "write it in another way; and send this line, the traceback if the log has an `internal_error` and, if you may, "

@@ -1,4 +1,4 @@
-"""Views: the layers of the tree that a node sees, by the rules of the settings. Pure.
+"""Views: the layers of the tree that a node sees. Pure.
 
 The first rule that matches a node names its layers. No value from a client becomes a path: the expansion of a template
 such as `nodes/{node.id}` is looked up among the existing layers.
@@ -40,32 +40,32 @@ MOST_NAMED = 3
 
 
 VIEW = "view"
-"""The attribute that names a view directly. Mirrors and commands have it; clients cannot send it."""
+"""The attribute that names a view directly; clients cannot send it."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The name of a rule, and the layers of some of its nodes; layers from templates exist."""
+    """A rule's name, and the layers of some of its nodes; those from templates exist."""
 
     name: str
     layers: Layers
 
 
 EVERYTHING = View("", WHOLE_TREE)
-"""The view of all nodes if the settings have no views."""
+"""The view of all nodes if the settings have none."""
 
 Values = Mapping[str, str]
-"""The values of a node that rules match, by attribute: `id`, `cluster`, `locality.region`, `metadata.tier`, ..."""
+"""A node's values by attribute: `id`, `cluster`, `locality.region`, `metadata.tier`, ..."""
 
 
 def layers_within(layers: Layers, existing: Collection[str]) -> Layers:
-    """Return the layers of a view in another tree."""
+    """Return a view's layers in another tree."""
     found = tuple(layer for layer in layers if layer in existing)
     return (*found, *(layer for layer in layers if layer.startswith("/"))) if found else NO_LAYERS
 
 
 def values_of(node: Node) -> dict[str, str]:
-    """Return the values of a node that rules match, without empty and very long ones."""
+    """Return a node's values, without empty and very long ones."""
     values = {"id": node.id, "cluster": node.cluster, "user_agent_name": node.agent, **dict(node.attributes)}
     return {attribute: value for attribute, value in values.items() if 0 < len(value) <= LONGEST_VALUE}
 
@@ -82,7 +82,7 @@ class Views:
 
     Args:
         rules: in the order of the settings; None if all nodes see the whole tree.
-        variables: the variables of all views.
+        variables: of all views.
         adjusted: returns a problem of lost layers with its configured severity; None if it is off.
     """
 
@@ -106,7 +106,7 @@ class Views:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all nodes see the whole tree, because the settings have no views."""
+        """Whether all nodes see the whole tree."""
         return self._rules is None
 
     @property
@@ -141,7 +141,7 @@ class Views:
         return tuple(View(names[0], layers) for layers, names in self.names_by_layers(existing).items())
 
     def names_by_layers(self, existing: Collection[str]) -> Mapping[Layers, tuple[str, ...]]:
-        """Return the possible layers of nodes with the names of their views, in the order of the rules."""
+        """Return the possible layers with their views' names, in the order of the rules."""
         if self._rules is None:
             return {EVERYTHING.layers: (EVERYTHING.name,)}
         found: dict[Layers, dict[str, None]] = {}
@@ -156,15 +156,14 @@ class Views:
         return {layers: tuple(names) for layers, names in found.items()}
 
     def layer_names(self, folders: Collection[str]) -> frozenset[str]:
-        """Return the subset of `folders` that are layers of any view."""
+        """Return the folders that are layers of any view."""
         return frozenset(folder for layer in self._layers for folder in layer.folders_in(folders))
 
     def lost_layers(self, folders: Collection[str], known: Collection[str]) -> tuple[LostLayer, ...]:
-        """Return the layers without a folder that are required, or that had a folder before.
+        """Return the layers without a folder that are required, or that had one before.
 
         A folder that a rule names is required. A single folder of a template may be removed: its nodes no longer see
-        the layer. If all folders of a template are removed at once, that counts as a loss. `known` are the layers with
-        files in the tree before.
+        the layer. If all are removed at once, that is a loss. `known` layers had files before.
         """
         lost: list[LostLayer] = []
         for layer, views in self._layers.items():
@@ -176,7 +175,7 @@ class Views:
         return tuple(lost)
 
     def variables_of(self, layers: Layers) -> Variables:
-        """Return the values for `${NAME}` in the files of a view."""
+        """Return the values for `${NAME}` in a view's files."""
         if layers and layers[-1].startswith("/"):
             for rule in self._rules or ():
                 if rule.name == layers[-1].removeprefix("/"):
@@ -187,9 +186,7 @@ class Views:
 class _Rule:
     """A rule with compiled patterns and templates.
 
-    Attributes:
-        tested: the attributes that its patterns test.
-        known: the attributes with values that follow from its patterns, or from folders of its templates.
+    `tested` attributes have patterns; `known` ones have values that follow from patterns, or from folders of templates.
     """
 
     def __init__(self, rule: ViewRule) -> None:
@@ -214,7 +211,7 @@ class _Rule:
         return True
 
     def filled(self, values: Values) -> Iterator[str]:
-        """Yield the layers of a node, existing or not, except those that need a missing value."""
+        """Yield a node's layers, existing or not, except those that need a missing value."""
         for layer in self.layers:
             name = layer.filled(values)
             if name is not None:
@@ -259,9 +256,7 @@ def _combined(found: list[Values], named: list[Values]) -> list[Values]:
 class _Template:
     """A layer of a rule.
 
-    Attributes:
-        attributes: in it, in order; empty for the name of a folder.
-        texts: the parts before, between and after them.
+    `attributes` are those in it, in order, empty for the name of a folder; `texts` are before, between and after them.
     """
 
     text: str
@@ -270,7 +265,7 @@ class _Template:
     folders: re.Pattern[str]
 
     def filled(self, values: Values) -> str | None:
-        """Return the layer for a node; None if a value is missing, or could name another folder."""
+        """Return a node's layer; None if a value is missing, or could name another folder."""
         parts = [self.texts[0]]
         for attribute, text in zip(self.attributes, self.texts[1:], strict=True):
             value = values.get(attribute)
@@ -280,7 +275,7 @@ class _Template:
         return "".join(parts)
 
     def values_of(self, folder: str) -> Values | None:
-        """Return the values of a folder, or None if it cannot be this layer."""
+        """Return a folder's values, or None if it cannot be this layer."""
         match = self.folders.fullmatch(folder)
         values = dict(zip(self.attributes, match.groups(), strict=True)) if match else {}
         # The same attribute may occur twice.
@@ -324,7 +319,7 @@ def _lost(layer: _Template, views: str, stood: list[str], folders: Collection[st
 
 
 def _views_text(names: list[str]) -> str:
-    """Format the names of views: `the views a, b and 3 more`."""
+    """Format as `the views a, b and 3 more`."""
     shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
     return f"the view{'s' if len(names) > 1 else ''} {shown}"
 
@@ -337,7 +332,7 @@ _WILDCARDS = frozenset("*?")
 
 
 def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a function that tests whether one of several patterns matches a text."""
+    """Return a test whether any pattern matches a text."""
     if len(patterns) == 1:
         return _test(patterns[0])
     tests = tuple(map(_test, patterns))
@@ -346,7 +341,7 @@ def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=1024)
 def _test(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tests a pattern in time linear in the text."""
+    """Return a test in time linear in the text."""
     if pattern.startswith(REGEX):
         return _regex(pattern.removeprefix(REGEX))
     stem = pattern.strip("*")

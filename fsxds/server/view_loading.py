@@ -1,4 +1,4 @@
-"""Loads the views of trees once, for commands: the requested views, or all that the settings define."""
+"""Loads views of trees once, for commands."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fsxds.api.catalogue import Catalogue
+from fsxds.disk_cache.parsed_files import ParseCache
 from fsxds.formats.libyaml import require_libyaml
 from fsxds.model.values import Layers, SourceTree
 from fsxds.runtime.views import View, Views
 from fsxds.server import loading_rules
+from fsxds.server.parse_worker import Progress, no_progress
 from fsxds.server.parsing import parse_now
 from fsxds.settings.options import Settings
 from fsxds.snapshots.accept import MISSING_LAYER
@@ -22,18 +24,22 @@ from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews, only_view, with_served
 
 Choose: TypeAlias = Callable[[Views, Collection[str]], Iterable[View]]
-"""Chooses the views to load, given all views and the folders that may be layers; UsageError if it finds none."""
+"""Chooses views to load, given all and the folders that may be layers; UsageError for none."""
 
 
 class ViewLoader:
-    """Loads views as serving would, each tree separately; results are cached under `directory`."""
+    """Loads views as serving would, each tree separately; results are cached under `directory`.
+
+    `progress` receives the numbers of parsed files and of all files.
+    """
 
     def __init__(self, settings: Settings, catalogue: Catalogue, check: Check, directory: Path = Path()) -> None:
         self.views = Views(settings.views, settings.variables, check.adjusted)
         self._settings, self._catalogue, self._check, self._directory = settings, catalogue, check, directory
+        self.progress: Progress = no_progress
 
     def load(self, trees: Iterable[SourceTree], choose: Choose) -> tuple[LoadedViews, ...]:
-        """Load the chosen views of trees; without views in the settings, the whole trees."""
+        """Load the chosen views of trees; without views in the settings, whole trees."""
         trees = tuple(trees)
         chosen = [tuple(choose(self.views, self.folders_of(tree))) for tree in trees]
         if self.views.names:
@@ -45,7 +51,11 @@ class ViewLoader:
 
     def load_whole(self, trees: Iterable[SourceTree]) -> tuple[LoadedViews, ...]:
         """Load trees as one view each, whatever views the settings have."""
-        return loading_rules.load_trees(trees, self._settings, self._catalogue, self._check, self._directory)
+        return loading_rules.load_trees(trees, *self._rules(), self.progress)
+
+    def _rules(self) -> tuple[loading_rules.LoadingRules, ParseCache | None]:
+        rules = loading_rules.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory)
+        return rules, loading_rules.cache_of(self._directory, self._settings, rules.parsing)
 
     def load_one(self, tree: SourceTree, choose: Callable[[Views, Collection[str]], View]) -> Loaded:
         """Load one view of one tree."""
@@ -53,17 +63,16 @@ class ViewLoader:
         return only_view(views)
 
     def folders_of(self, tree: SourceTree) -> frozenset[str]:
-        """Return the folders of a tree, all possible layers."""
+        """Return a tree's folders, all possible layers."""
         return LayeredTree.of(tree, self.views, None).folders
 
     def load_views(self, tree: SourceTree, views: Iterable[Layers]) -> LoadedViews:
-        """Load views by their layers; a missing layer that none of them has is not reported."""
+        """Load views by layers; missing layers of other views are not reported."""
         require_libyaml()
-        rules = loading_rules.LoadingRules.of(self._settings, self._catalogue, self._check, self._directory)
+        rules, cache = self._rules()
         wanted = {layers: self.views.variables_of(layers) for layers in views}
         load = ViewsLoad(tree, wanted, self.views, None)
-        cache = loading_rules.cache_of(self._directory, self._settings, rules.parsing)
-        parsed = parse_now(load.unparsed, rules.parsing, rules.limits, cache)
+        parsed = parse_now(load.unparsed, rules.parsing, rules.limits, cache, self.progress)
         loaded = load.load(parsed, replace(rules.acceptance, locate_up_to_bytes=None))
         seen = frozenset[str]().union(*wanted)
         problems = [one for one in loaded.problems if one.rule != MISSING_LAYER or str(one.path) in seen]

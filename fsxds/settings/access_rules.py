@@ -1,4 +1,4 @@
-"""The setting `access`: which clients may ask for which nodes and use the admin address; and files of tokens."""
+"""The setting `access`, and files of tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fsxds.settings.structured import SettingPart, object_schema, structured
 from fsxds.settings.view_rules import PATTERNS, REGEX, no_such_view, read_patterns
 
 TOKEN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-"""The allowed names of tokens in the file of tokens."""
+"""The allowed names of tokens."""
 
 _WHO = ("token", "name", "dns")
 _WHAT = ("nodes", "clusters", "views", "admin")
@@ -35,16 +35,15 @@ def is_ambiguous(uri: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """The rights of clients with certain credentials: all of `token`, `name` and `dns` that are given.
+    """The rights of clients with all given of `token`, `name` and `dns`.
 
     Attributes:
-        token: the name of a token, or empty.
-        name: patterns for a URI in the client's certificate; one has to match. Empty for none.
+        token: the name of a token.
+        name: patterns for a URI in the client's certificate; one has to match.
         dns: the same for its DNS names.
-        nodes: patterns for the ids of the allowed nodes; empty for any.
+        nodes: patterns for the allowed node ids; empty for any.
         clusters: patterns for their clusters; empty for any.
-        views: the names of their views; empty for any.
-        admin: whether they may use the admin address.
+        views: their names; empty for any.
     """
 
     token: str = ""
@@ -62,7 +61,7 @@ class AccessRule:
 
 
 def unknown_access_views(rules: Iterable[AccessRule], names: Collection[str]) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the place and the fact for each unknown view."""
+    """Yield the place and the fact."""
     for index, rule in enumerate(rules):
         for view in rule.views:
             if view not in names:
@@ -152,11 +151,11 @@ class Tokens:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all named tokens."""
+        """The names of named tokens."""
         return frozenset(name for name, _ in self.digests if name)
 
     def name_of(self, token: str) -> str | None:
-        """Return the name of a token, or None; takes the same time for all tokens of equal length."""
+        """Return a token's name, or None; equal lengths take the same time."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         found: str | None = None
         for name, each in self.digests:
@@ -166,7 +165,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file with `TOKEN` or `NAME: TOKEN` per line; empty lines and lines with a leading `#` are skipped.
+    """Read `TOKEN` or `NAME: TOKEN` per line, without empty lines and lines with a leading `#`.
 
     Raises:
         UsageError: it cannot be read, or has a mistake. No token is in its text.
@@ -181,7 +180,7 @@ def read_tokens(path: Path) -> Tokens:
 
 
 def read_token(path: Path) -> str:
-    """Return the first token of a file, to send it. Raises UsageError as `read_tokens` does."""
+    """Return a file's first token. Raises UsageError as `read_tokens` does."""
     for _, token in _named_tokens(path, _read(path)[0]):
         return token
     raise UsageError(f"{path}: has no token; write one in a line")

@@ -15,7 +15,7 @@ class FleetRule:
     """The store by which the servers of a fleet agree.
 
     Attributes:
-        targets: the members of an etcd, as `HOST:PORT`; or `unix:/path` for the processes of one machine.
+        targets: the members of an etcd, as `HOST:PORT`; or `unix:/path` for one machine.
         prefix: of all keys, without a slash at its ends.
     """
 
@@ -24,7 +24,7 @@ class FleetRule:
 
     @property
     def is_private(self) -> bool:
-        """Whether only this user can read the servers' data."""
+        """Whether only this user can read the data."""
         return all(target.startswith("unix:") for target in self.targets)
 
 

@@ -1,4 +1,4 @@
-"""The written forms of option values: durations, sizes, switches, addresses, paths, words, and levels of rules."""
+"""The written forms of option values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TCP = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*):(?P<port>[0-9]{1,5})", re.ASC
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """A host and a port; an empty host means all interfaces, port 0 any free one."""
+    """An empty host means all interfaces, port 0 any free one."""
 
     host: str
     port: int
@@ -74,7 +74,7 @@ class OptionForm(Generic[Value]):
     """The written form of an option's values.
 
     Attributes:
-        metavar: the placeholder for the value in `--help`.
+        metavar: the placeholder in `--help`.
         demand: completes the sentence "... is not ...".
         read: converts the written value, or raises ValueError.
         schema: of the value in the settings file.
@@ -82,8 +82,8 @@ class OptionForm(Generic[Value]):
         bare: the value of a flag without one; None if it needs one.
         negation: another flag that means false, or empty.
         in_file_only: it has no flag and no variable; `read` raises `structured.MistakesFound`.
-        is_repeatable: its flag may be given again; the variable has spaces between values; in the file it is a list,
-            and `read` raises `structured.MistakesFound` as well.
+        is_repeatable: the variable has spaces between values; in the file it is a list, and `read` raises
+            `structured.MistakesFound` as well.
     """
 
     metavar: str
@@ -98,7 +98,7 @@ class OptionForm(Generic[Value]):
 
     @property
     def is_structured(self) -> bool:
-        """Whether `read` finds the mistakes within a value, with their places."""
+        """Whether `read` finds mistakes within a value, with their places."""
         return self.in_file_only or self.is_repeatable
 
 
@@ -160,7 +160,7 @@ def _read_path(written: object) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SocketOwner:
-    """A user and a group, by name or number; empty for the process's."""
+    """Names or numbers; empty for the process's."""
 
     user: str
     group: str = ""
@@ -202,7 +202,7 @@ def _number_schema(text: str) -> Schema:
 
 
 def one_of(*choices: str) -> OptionForm[str]:
-    """Create the form of an option with a few words as values."""
+    """Create a form with a few words as values."""
 
     def read(written: object) -> str:
         if written in choices:
@@ -262,7 +262,7 @@ LEVELS = (*(severity.value for severity in Severity), OFF)
 
 
 def _read_levels(written: object) -> Mapping[str, str]:
-    """Return the levels by rule; the linter checks whether the rules exist."""
+    """The linter checks whether the rules exist."""
     words = _pairs(written)
     for name, word in words.items():
         if word not in LEVELS:

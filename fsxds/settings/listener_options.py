@@ -1,4 +1,4 @@
-"""The options of listeners, of access and of limits; `settings/options.py` has all further rows."""
+"""The options of listeners, access and limits; `settings/options.py` has the others."""
 
 # The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
 # ruff: noqa: RUF009

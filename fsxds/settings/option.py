@@ -1,4 +1,4 @@
-"""The rows of the table of options: form, unit, default, commands and help; the commands, and the groups of rows."""
+"""The rows of the table of options, and their commands and groups."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ COMMON: Mapping[str, AbstractSet[str]] = {
     "watch": set(),
     "lsp": {"rules", "bootstrap", "settings"},
 }
-"""The options that `--help` shows, by command and option name; `--help-all` shows the others too. Other commands show all."""
+"""The options that `--help` shows; `--help-all` shows the others too. Other commands show all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,7 @@ class Option:
         field: the attribute of `Settings`; includes the unit.
         default: as a user would write it, None for "not set".
         group: its heading in `--help`.
-        commands: the commands that have it as a flag.
-        help: one sentence.
+        commands: have it as a flag.
         is_reloadable: it can change while fsxds runs.
     """
 
@@ -78,7 +77,7 @@ class Option:
 
     @classmethod
     def of(cls, row: Field[Any]) -> Option:
-        """Return the row of a field of the table."""
+        """Return a field's row."""
         return replace(cls(row.name, *row.metadata["row"]), is_reloadable="is_reloadable" in row.metadata)
 
     @property
@@ -88,7 +87,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """The flag, without the name of its first command: `--settle`; `--format` for `check_format`."""
+        """The flag without its first command's name: `--format` for `check_format`."""
         name = self.name.removeprefix(f"{self.commands[0]}_")
         return "--" + name.replace("_", "-")
 
@@ -98,16 +97,16 @@ class Option:
         return f"FSXDS_{self.name.upper()}"
 
     def is_common(self, command: str) -> bool:
-        """Whether `--help` of this command shows it, and not `--help-all` alone."""
+        """Whether this command's `--help` shows it."""
         return command not in COMMON or self.name in COMMON[command]
 
     @property
     def has_flag(self) -> bool:
-        """Whether it has a flag and an environment variable; lists and mappings do not."""
+        """Whether it has a flag and a variable; lists and mappings do not."""
         return not self.form.in_file_only
 
     def complaint(self, written: object, error: ValueError | None = None) -> str:
-        """Return why `written` is not a value of this option, and an example; or the text of `error`."""
+        """Return why `written` is no value, and an example; or the text of `error`."""
         if isinstance(error, MistakesFound):
             # The written value may contain a password.
             return str(error)
@@ -117,19 +116,19 @@ class Option:
 
 
 def option(form: OptionForm[Value], default: str, group: str, commands: tuple[str, ...], help_: str) -> Value:
-    """Create a row of the table; `default` is written as a user would write it."""
+    """Create a row; `default` is written as a user would."""
     value: Value = field(default=form.read(default), metadata={"row": (form, default, group, commands, help_)})
     return value
 
 
 def optional(form: OptionForm[Value], group: str, commands: tuple[str, ...], help_: str) -> Value | None:
-    """Create a row of the table that is not set by default."""
+    """Create a row that is not set by default."""
     value: Value | None = field(default=None, metadata={"row": (form, None, group, commands, help_)})
     return value
 
 
 def reloadable(row: Value) -> Value:
-    """Mark a row of the table: SIGHUP applies a new value at once."""
+    """Mark a row: SIGHUP applies a new value at once."""
     made: Any = row
     value: Value = field(default=made.default, metadata={**made.metadata, "is_reloadable": True})
     return value

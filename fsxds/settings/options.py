@@ -1,7 +1,7 @@
-"""The table of options: for each its form, unit, default, commands and help.
+"""The table of options is the body of `Settings`.
 
-The body of `Settings` is the table. The flags of the commands, the `FSXDS_...` variables and the JSON Schema of the
-settings file are generated from it; `settings/reading.py` reads their values.
+The flags of the commands, the `FSXDS_...` variables and the JSON Schema of the settings file are generated from it;
+`settings/reading.py` reads their values.
 """
 
 # The defaults of the table are calls that return dataclass fields, which Ruff cannot know.
@@ -81,7 +81,7 @@ EXCLUDED = (
 
 @dataclass(frozen=True, slots=True)
 class Settings(ListenerSettings):
-    """The value of every option; its fields carry their units, the help texts explain them."""
+    """The value of every option; fields carry their units, help texts explain them."""
 
     rollout: bool = reloadable(
         option(

@@ -1,7 +1,7 @@
 """Reads settings, by precedence: flags, the environment, the settings file, the defaults.
 
-The only reader of the environment. At SIGHUP the settings are read again, and reloadable ones are applied at once. A
-settings file is kept as it was written, so that a mistake in it has a place.
+The only reader of the environment. At SIGHUP, reloadable settings are read again and applied. A settings file is kept
+as it was written, so that a mistake has a place.
 """
 
 from __future__ import annotations
@@ -29,13 +29,10 @@ from fsxds.settings.view_rules import no_such_view
 GONE: Mapping[str, str] = MappingProxyType(
     {"on_nack": "a rejected resource is held back in any case; --nack-limit off replaces --on-nack continue"}
 )
-"""The options of earlier versions, by name: why they are gone, and their replacement."""
+"""Earlier options: why they are gone, and their replacement."""
 
 Demands = Mapping[str, Callable[[Any], object]]
-"""Checks of values beyond their form, by option name.
-
-Each raises UsageError, with the name of the option in its text.
-"""
+"""Checks beyond a value's form; each raises UsageError with the option's name."""
 
 NO_DEMANDS: Demands = MappingProxyType({})
 
@@ -46,10 +43,10 @@ def read_settings(
     """Merge flags, environment, settings file and defaults, in that order of precedence.
 
     Args:
-        flags: the values of the given flags, by option name.
+        flags: the values of given flags.
         environment: an empty variable counts as not set. Unknown variables are ignored, because Kubernetes sets
             `FSXDS_PORT` and the like for a Service named fsxds; variables of `GONE` are not.
-        demands: checks of values beyond their form.
+        demands: checks beyond the form.
 
     Raises:
         UsageError: with every mistake of the settings file, or the first of the environment.
@@ -101,12 +98,11 @@ def _user_cache_dir(environment: Mapping[str, str]) -> Path | None:
 
 
 def user_state_dir(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return where a user's programs keep what is to survive them, by the XDG specification; None for one without a home."""
+    """Return the directory of a user's lasting data, by the XDG specification; None without a home."""
     return _user_dir(environment, "XDG_STATE_HOME", ".local/state")
 
 
 def _user_dir(environment: Mapping[str, str], variable: str, default: str) -> Path | None:
-    """Return the directory of the XDG specification, None for a user without a home."""
     if directory := environment.get(variable):
         return Path(directory) / "fsxds"
     home = environment.get("HOME")
@@ -114,7 +110,7 @@ def _user_dir(environment: Mapping[str, str], variable: str, default: str) -> Pa
 
 
 def settings_schema() -> Schema:
-    """Return the JSON Schema (draft 2020-12) of the settings file."""
+    """Return the settings file's JSON Schema (draft 2020-12)."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The settings of fsxds",
@@ -136,10 +132,10 @@ def _json_default(row: Option) -> object:
 
 
 def _read_file(path: Path, demands: Demands) -> dict[str, object]:
-    """Return the values of a settings file by field.
+    """Return a file's values by field.
 
     Raises:
-        UsageError: with all of its mistakes, including those found by `demands`.
+        UsageError: with all mistakes, including those of `demands`.
     """
     # Not needed by `--help`, and as slow to import as all other settings modules together.
     from jsonschema import Draft202012Validator
@@ -197,7 +193,7 @@ def _faults_of_views(file: SettingsFile, values: Mapping[str, Any]) -> Iterator[
 
 
 def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) -> object:
-    """Return one value, with its path relative to the file's directory; ValueError if it is invalid."""
+    """Return a value, its path relative to the file's directory; ValueError if it is invalid."""
     if is_wrong:
         raise ValueError(written)
     value = row.form.read(written)
@@ -207,13 +203,13 @@ def _value_in_file(row: Option, written: object, path: Path, *, is_wrong: bool) 
 
 
 def service_environment() -> dict[str, str]:
-    """Remove and return the variables that the service manager set for this process and not for its children."""
+    """Remove and return the service manager's variables, which are not for our children."""
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
     return {name: os.environ.pop(name) for name in names if name in os.environ}
 
 
 class SettingsReader:
-    """Reads the settings of a command at its start and at each SIGHUP, which no longer ends the process.
+    """Reads the settings at the start and at each SIGHUP, which no longer ends the process.
 
     Attributes:
         count: the number of answered SIGHUPs.
@@ -229,12 +225,12 @@ class SettingsReader:
         signal.signal(signal.SIGHUP, self._receive)
 
     def change(self, change: Callable[[Settings], Settings]) -> None:
-        """Apply a change to the settings whenever they are read."""
+        """Apply a change whenever the settings are read."""
         read = self.read
         self.read = lambda: change(read())
 
     async def wanted(self) -> None:
-        """Wait for a SIGHUP; several count as one, which is answered when this method is called again."""
+        """Wait for a SIGHUP; several count as one, answered at the next call of this method."""
         import asyncio  # Not needed by `--help`.
 
         if self._is_answering:
@@ -263,8 +259,8 @@ class SettingsChange:
 
     Attributes:
         settings: the settings from now on.
-        changed: the names of the changed options.
-        needs_restart: the names of changed options that are not applied before a restart.
+        changed: the applied options.
+        needs_restart: changed options that are not applied before a restart.
     """
 
     settings: Settings
@@ -273,7 +269,7 @@ class SettingsChange:
 
     @classmethod
     def between(cls, before: Settings, after: Settings, command: str) -> SettingsChange:
-        """Return the change between two settings of a command."""
+        """Return the change of a command's settings."""
         different = [
             row
             for row in OPTIONS
@@ -309,7 +305,7 @@ class SettingsFile:
     """A settings file.
 
     Attributes:
-        written: its values, by the names of settings, as written.
+        written: as written.
         node: the YAML node of the whole file, None if it is empty.
     """
 
@@ -319,7 +315,7 @@ class SettingsFile:
 
     @classmethod
     def read(cls, path: Path) -> SettingsFile:
-        """Read a settings file.
+        """Read a file.
 
         Raises:
             UsageError: it cannot be read, or is not a YAML mapping.
@@ -344,11 +340,11 @@ class SettingsFile:
         return cls(path, {str(key): value for key, value in written.items()}, node)
 
     def fault(self, field_path: FieldPath, fact: str) -> PlacedMistake:
-        """Return a mistake at a value, with its pointer in the text."""
+        """Return a mistake at a value, with its pointer."""
         return self.placed(field_path, f"{pointer_of(field_path)}: {fact}")
 
     def placed(self, field_path: FieldPath, message: str) -> PlacedMistake:
-        """Return a mistake at the key of a value, or at its nearest parent with a place."""
+        """Return a mistake at a value's key, or at its nearest parent with a place."""
         node, mark = self.node, self.node.start_mark
         for step in field_path:
             if isinstance(step, int):
@@ -362,7 +358,7 @@ class SettingsFile:
         return PlacedMistake(mark.line + 1, mark.column + 1, message)
 
     def duplicates(self) -> Iterator[PlacedMistake]:
-        """Yield a mistake for each duplicate key; YAML would take the last."""
+        """Yield duplicate keys; YAML would take the last."""
         waiting: list[tuple[FieldPath, Any]] = [((), self.node)] if self.node else []
         # An alias may lead back to an enclosing node.
         seen: set[int] = set()
@@ -384,7 +380,7 @@ class SettingsFile:
                 waiting += [((*path, index), value) for index, value in enumerate(node.value)]
 
     def error_of(self, faults: list[PlacedMistake]) -> UsageError:
-        """Return the exception with all mistakes in order, one per line."""
+        """Return all mistakes in order, one per line."""
         return UsageError(
             "\n".join(f"{self.path}:{each.line}:{each.column}: {each.message}" for each in sorted(faults))
         )

@@ -66,9 +66,7 @@ class TrustAnchors:
         return cls(_certificates(pem, "has no certificate in PEM that can be read"))
 
     def verify(self, manifest: bytes, signature: bytes, now_s: float) -> str:
-        """Verify that a manifest is signed by a trusted signer; return the signer's name.
-
-        `now_s` is seconds since 1970.
+        """Return the trusted signer's name; `now_s` is seconds since 1970.
 
         Raises:
             ManifestError: the signature file is malformed.
@@ -129,11 +127,11 @@ class Signer:
 
     @property
     def name(self) -> str:
-        """The signer's name, for people."""
+        """The signer's name."""
         return name_of(self._chain[0])
 
     def sign(self, manifest: bytes) -> bytes:
-        """Return the signature file of a manifest."""
+        """Return a manifest's signature file."""
         written = {
             "form": FORM,
             "certificates": [one.public_bytes(Encoding.PEM).decode() for one in self._chain],
@@ -143,7 +141,7 @@ class Signer:
 
 
 def _certificates(pem: bytes, words: str) -> tuple[x509.Certificate, ...]:
-    """Read certificates; UsageError with the text `words` if there is none, or one cannot be read."""
+    """Read certificates; UsageError with `words` if there is none, or one cannot be read."""
     with warnings.catch_warnings():
         # About old forms that are in many bundles.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
@@ -199,7 +197,7 @@ def _sign(key: _PrivateKey, content: bytes) -> bytes:
 
 
 def _verify(key: PublicKeyTypes, signature: bytes, content: bytes) -> None:
-    """Raise InvalidSignature if a signature is not of this key and content; the key's strength was checked."""
+    """Raise InvalidSignature for a wrong signature; the key's strength was checked."""
     if isinstance(key, ed25519.Ed25519PublicKey):
         key.verify(signature, content)
     elif isinstance(key, rsa.RSAPublicKey):

@@ -1,7 +1,6 @@
-"""Loads a tree of files on top of the previous one: parse, check, accept, merge. The only entry.
+"""Loads a tree on top of the previous one: parse, check, accept, merge. The only entry.
 
-`merge` makes one immutable snapshot of the accepted files, including its difference from the previous one. The snapshot
-also says of each type whether it may be reported as empty, and its missing names as removed:
+A snapshot says of each type whether it may be reported as empty, and its missing names as removed:
 
 | a document, now or before, lists the type | a file that was never good may define it | `incomplete` | `undeclared` | `withheld` |
 | --- | --- | --- | --- | --- |
@@ -50,10 +49,7 @@ MOST_RESOURCES = 1_000_000
 class ResourceLimit:
     """Rejects files that would exceed the resource limit, the least trusted first.
 
-    It never rejects a file that does not grow.
-
-    Args:
-        most: the maximum number of resources, over all types, in one view.
+    It never rejects a file that does not grow. `most` is the maximum over all types in one view.
     """
 
     def __init__(self, most: int) -> None:
@@ -92,7 +88,7 @@ TYPE_URLS = tuple(row.type_url for row in RESOURCE_TYPES)
 
 
 class LayerPatching(Protocol):
-    """Applies the edits that files make to the layers below: see `patches.Patching`."""
+    """Applies edits of layers below: see `patches.Patching`."""
 
     def done(
         self,
@@ -101,7 +97,7 @@ class LayerPatching(Protocol):
         may_exist: Callable[[Key], bool],
         locator: FieldLocator,
     ) -> ParsedFile:
-        """Return a file with all its edits of other layers applied."""
+        """Return a file with all its edits applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +105,11 @@ class Acceptance:
     """How a tree is accepted.
 
     Attributes:
-        whole_trees: one file with an error holds back all files.
-        authored_versions: serve the `version_info` of the authors.
-        check: judges the files together; only errors hold a file back.
+        check: only its errors hold a file back.
         locate_up_to_bytes: in larger files, problems of references have the line and column of the resource; None for
             no limit.
         patching: None if there are no layers.
-        elsewhere: the resources that names without a definition in files may refer to.
+        elsewhere: the resources that undefined names may refer to.
     """
 
     whole_trees: bool = False
@@ -128,16 +122,16 @@ class Acceptance:
 
 
 class FileRecords(Mapping[PurePosixPath, FileRecord]):
-    """Immutable records of all files by path, in path order.
+    """Immutable records of all files by path, in path order; copies share unchanged records.
 
-    Copies share unchanged records. Iteration sorts the paths once per object.
+    Iteration sorts the paths once per object.
     """
 
     def __init__(self, records: HashTrieMap[PurePosixPath, FileRecord] | None = None) -> None:
         self._records = HashTrieMap() if records is None else records
 
     def __getitem__(self, path: PurePosixPath) -> FileRecord:
-        """Return the record of a file."""
+        """Return a file's record."""
         return self._records[path]
 
     def __iter__(self) -> Iterator[PurePosixPath]:
@@ -158,7 +152,7 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
 
     @classmethod
     def of(cls, records: Records) -> FileRecords:
-        """Convert records to `FileRecords`."""
+        """Convert records."""
         return records if isinstance(records, cls) else cls(HashTrieMap(records))
 
     def with_changes(self, changed: Records, gone: Iterable[PurePosixPath]) -> FileRecords:
@@ -173,9 +167,7 @@ class FileRecords(Mapping[PurePosixPath, FileRecord]):
 class LoadMemory:
     """The memory of one load for the next, which then examines only changes.
 
-    Attributes:
-        repeating: the served files that define a name twice.
-        declarations: the versions declared in served files; None if authored versions are off.
+    `repeating` files define a name twice; `declarations` is None if authored versions are off.
     """
 
     tree: Tree
@@ -186,11 +178,10 @@ class LoadMemory:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A loaded tree: its snapshot, and all its present problems, sorted by place.
+    """A loaded tree, with all its present problems, sorted by place.
 
-    Loading the next tree on top of `memory` costs only the changes; without it every file is loaded again. Any number
-    of trees can be loaded on top. `wanted` holds the names that files reference and none defines, if they may be
-    elsewhere.
+    Loading on top of `memory` costs only the changes; without it every file is loaded again. Any number of trees can be
+    loaded on top. `wanted` has the undefined names in references, if they may be elsewhere.
     """
 
     snapshot: Snapshot
@@ -201,19 +192,19 @@ class Loaded:
     wanted: frozenset[Key] = field(default=frozenset(), compare=False, repr=False)
 
     def depends_on(self, elsewhere: Elsewhere) -> bool:
-        """Whether other resources elsewhere may change the result, though no file changed."""
+        """Whether other resources elsewhere may change the result."""
         return bool(elsewhere) and bool(self.wanted or self.held)
 
 
 def changed_files(tree: Tree, before: Loaded | None) -> tuple[SourceFile, ...]:
-    """Return the files whose content is not parsed yet; any other file costs one comparison."""
+    """Return the files to parse; any other file costs one comparison."""
     known = before.records if before else {}
     files = TreeDifference.between(before, tree).files
     return tuple(file for file in files if _known_parse(file, known.get(file.path)) is None)
 
 
 def unjudged(loaded: Loaded) -> Loaded:
-    """Return a copy to load with other checks: all files are parsed and checked again, good content stays."""
+    """Return a copy for other checks: all is parsed and checked again, good content stays."""
     records = {
         # Good content with an empty digest matches no file.
         path: replace(record, parsed=None, good=None if record.good is None else replace(record.good, digest=""))
@@ -223,7 +214,7 @@ def unjudged(loaded: Loaded) -> Loaded:
 
 
 def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance) -> Loaded:
-    """Load a tree on top of the previous one; `parse` is called once, with the changed files."""
+    """Load a tree; `parse` is called once, with the changed files."""
     memory = before.memory if before else None
     served = _served_by(before)
     fresh = {parsed.path: _undone(parsed, acceptance) for parsed in parse(changed_files(tree, before))}
@@ -250,7 +241,7 @@ def load(tree: Tree, before: Loaded | None, parse: Parse, acceptance: Acceptance
 
 
 def _undone(parsed: ParsedFile, acceptance: Acceptance) -> ParsedFile:
-    """Add the problems of edits of layers below, which can remain only if there is no layer below."""
+    """Add the problems of edits, which remain only without a layer below."""
     if not parsed.edits:
         return parsed
     found = nothing_below(parsed, (), acceptance.check.adjusted)
@@ -277,7 +268,7 @@ def _declared_by(before: Loaded | None) -> Declarations:
 
 @dataclass(frozen=True, slots=True)
 class TreeDifference:
-    """The files of a tree to examine since the last load, the errors of other paths, and removed paths."""
+    """The files to examine since the last load, the errors of other paths, and removed paths."""
 
     files: tuple[SourceFile, ...]
     errors: Mapping[PurePosixPath, Problem]
@@ -285,7 +276,7 @@ class TreeDifference:
 
     @classmethod
     def between(cls, before: Loaded | None, tree: Tree) -> TreeDifference:
-        """Compare a tree with the loaded one. Files that are the same objects cost one comparison each."""
+        """Compare a tree with the loaded one, at one comparison per unchanged file object."""
         errors = {problem.path: problem for problem in tree.problems if problem.severity is Severity.ERROR}
         if before is None:
             return cls(tree.files, errors, frozenset())
@@ -301,7 +292,7 @@ class TreeDifference:
 
 
 def differing_files(before: Tree, tree: Tree) -> tuple[tuple[SourceFile, ...], set[PurePosixPath]]:
-    """Return the files that are other objects than before, and the paths of replaced or removed ones."""
+    """Return the new file objects, and the paths of replaced or removed ones."""
     if isinstance(tree, OverlaidTree) and tree.below is before:
         return tuple(tree.changed.values()), set(tree.changed)
     was, now = before.files, tree.files
@@ -339,7 +330,7 @@ def _parts(path: PurePosixPath) -> tuple[str, ...]:
 
 
 def _place(problem: Problem) -> tuple[object, ...]:
-    """Return a sort key that orders problems as they compare, only faster."""
+    """A faster sort key in the order of problems."""
     path = problem.path.parts
     return path, problem.line, problem.column, problem.pointer, problem.rule, problem.message, problem.remedy
 
@@ -347,7 +338,7 @@ def _place(problem: Problem) -> tuple[object, ...]:
 def _problems(
     tree: Tree, before: Loaded | None, records: Records, changed: Collection[PurePosixPath]
 ) -> tuple[Problem, ...]:
-    """Return all problems, sorted by place; only problems of `changed` files may differ from before."""
+    """Return all problems, sorted by place; only those of `changed` files may differ from before."""
     of_tree: defaultdict[PurePosixPath, list[Problem]] = defaultdict(list)
     for problem in tree.problems:
         of_tree[problem.path].append(problem)
@@ -397,9 +388,9 @@ def merge(
 
     Args:
         records: all files as accepted; no name of a type is in two files.
-        changes: the changes of all files that are not served as before, or are not good.
-        before: the previous snapshot; unchanged parts are shared. None for the first.
-        declared: the declared versions; None if authored versions are off.
+        changes: of all files that are not served as before, or are not good.
+        before: shares unchanged parts; None for the first.
+        declared: None if authored versions are off.
     """
     generation = before.generation + 1 if before else 1
     was = _by_type(change.lost for change in changes.values())
@@ -409,7 +400,7 @@ def merge(
         old = before.by_type[type_url] if before else Rows(type_url)
         new = now.get(type_url, {})
         removed = was.get(type_url, {}).keys() - new.keys()
-        # Done here, because this may run beside the event loop, which must not compute for long.
+        # This may run beside the event loop, which must not compute for long.
         by_type[type_url] = rows = old.with_changes(new.values(), removed).prepared()
         if before is None or rows.changes_since(old):
             type_changes[type_url] = type_change(old, rows, generation)
@@ -445,7 +436,7 @@ def same_content(snapshot: Snapshot, other: Snapshot) -> bool:
 
 
 def following(loaded: Loaded, before: Loaded, below: tuple[Snapshot, Snapshot]) -> Loaded:
-    """Make `loaded`, which was loaded on another snapshot, the successor of `before`, with the changes since then.
+    """Make `loaded` the successor of `before`, though it was loaded on another snapshot.
 
     `below` is the snapshot under `loaded`, and the one under `before`.
     """
@@ -481,11 +472,12 @@ def _served(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.incomplete,
         snapshot.withheld,
         snapshot.undeclared,
+        dict(snapshot.unresolved),
     )
 
 
 def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
-    """Return the difference between `old` and `rows` as the change of a generation."""
+    """Return the difference as the change of a generation."""
     change = rows.changes_since(old)
     updated, removed = sorted(change.fresh | change.renewed), tuple(sorted(change.removed))
     added, changed = (tuple(name for name in updated if (name in old) is known) for known in (False, True))
@@ -494,7 +486,7 @@ def type_change(old: Rows, rows: Rows, generation: int) -> TypeChange:
 
 
 def _undeclared(changes: Iterable[FileChange], before: Snapshot | None) -> frozenset[TypeUrl]:
-    """Return the types that no document ever listed; a type stays declared after its last file is removed."""
+    """Return the types that no document ever listed; a type stays declared when its last file goes."""
     declared = frozenset[TypeUrl]().union(*{change.now.declared for change in changes if change.now is not None})
     undeclared = before.undeclared if before else frozenset(TYPE_URLS)
     # Return the same object, so that a thousand views share it.
@@ -507,7 +499,7 @@ def _incomplete(records: Records, changed: Iterable[PurePosixPath]) -> frozenset
 
 
 def may_define(path: PurePosixPath) -> frozenset[TypeUrl]:
-    """Return the types that an unreadable file may define: the type in its name, else all."""
+    """Return the types that an unreadable file may define: by its name, else all."""
     row = exact_type_from_path(path)
     return frozenset((row.type_url,)) if row else frozenset(TYPE_URLS)
 

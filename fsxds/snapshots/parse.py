@@ -1,10 +1,10 @@
-"""Parses a file: its format, documents and resources, and all problems of these.
+"""Parses a file, and finds all problems in it.
 
-Most of the cost of a large YAML list is in items that did not change. So when such a list is parsed again, only its new
-items are parsed. A file is cut into items if a list stands at the left margin, bare or under `resources:`. The cut is
-proved, not assumed: every piece must parse alone, to exactly one good resource. Anything else (an anchor used across
-items, an open quote, a second document, any fault) makes the file parse as a whole, which gives the same result for
-good files, and reports the faults of bad ones.
+Most of the cost of a large YAML list is in items that did not change, so a list is parsed again by its new items. A
+file is cut into items if a list stands at the left margin, bare or under `resources:`. The cut is proved, not assumed:
+every piece must parse alone, to exactly one good resource. Anything else (an anchor used across items, an open quote, a
+second document, any fault) makes the file parse as a whole, which gives the same result for good files, and reports the
+faults of bad ones.
 """
 
 from __future__ import annotations
@@ -58,10 +58,8 @@ _ALIAS = re.compile(rb"[\s\[{,]\*[^\s\"',\]}]")
 class FileParser:
     """Turns files into documents, or into problems; one catalogue, any number of files.
 
-    Known lists of at least `chunked_from_bytes` are parsed by items. `check` judges their resources.
-
-    Attributes:
-        variables: the values of `${NAME}` if the view has no variables.
+    Known lists of at least `chunked_from_bytes` are parsed by items. `variables` has the values of `${NAME}` if the
+    view has none.
     """
 
     def __init__(
@@ -79,12 +77,12 @@ class FileParser:
         self._chunks = ChunkParser(self._tools, chunked_from_bytes)
 
     def name_by(self, rules: NamingRules) -> None:
-        """Set the rules of structured names; call it before anything is parsed."""
+        """Set the rules of structured names, before anything is parsed."""
         self._tools = replace(self._tools, naming=rules)
         self._chunks.tools = self._tools
 
     def parse(self, file: SourceFile) -> ParsedFile:
-        """Parse one file. Every problem in it is reported; bad content never raises."""
+        """Parse one file. Every problem is reported; bad content never raises."""
         file_format = format_of(file.path)
         if file_format is None:
             fact = "no format is known for this suffix"
@@ -99,19 +97,19 @@ class FileParser:
         return parsed
 
     def parse_edit(self, file: SourceFile, most_bytes: int) -> ParsedFile | None:
-        """Parse a file with at most `most_bytes` new since it was last parsed or learned; return None for others."""
+        """Parse a file with at most `most_bytes` new since the last time; None for others."""
         if file.has_variables:
             return None
         document = self._chunks.parse_edit(file, type_from_path(file.path), most_bytes)
         return None if document is None else ParsedFile(file.path, file.digest, (document,))
 
     def learn(self, file: SourceFile, parsed: ParsedFile) -> None:
-        """Remember the parsed content of a file, from any process, so that its next edit costs only the change."""
+        """Remember parsed content, from any process, so that the next edit costs only the change."""
         if len(parsed.documents) == 1 and not parsed.problems and not file.has_variables:
             self._chunks.learn(file, type_from_path(file.path), parsed.documents[0])
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget the parsed content of files that are not in a tree."""
+        """Forget files that are not in a tree."""
         self._chunks.forget_gone(tree)
 
     def _parse_whole(self, file: SourceFile, file_format: Format, hint: ResourceType | None) -> ParsedFile:
@@ -148,12 +146,12 @@ class FileParser:
 
 
 def variables_of(file: SourceFile, others: Variables) -> Variables:
-    """Return the variables of a file's view, or else `others`."""
+    """Return the variables of a file's view, else `others`."""
     return Variables(file.texts, file.unset) if isinstance(file, VariedFile) else others
 
 
 def field_rules(catalogue: Catalogue, check: Check) -> FieldRules:
-    """Compile the rules for each message: field rules of the API, references, and hooks of the check.
+    """Compile the rules for each message.
 
     Raises:
         ApiError: the catalogue has a field rule that is not known here.
@@ -173,7 +171,7 @@ def _finished(path: PurePosixPath, draft: DocumentDraft, edits: Mapping[int, tup
 def _placed_edits(
     file: SourceFile, locate: Locate | None, drafts: Iterable[DocumentDraft]
 ) -> Mapping[int, tuple[LayerEdit, ...]]:
-    """Map documents to their edits of other layers, each with its line and column."""
+    """Map documents to their edits, each with its line and column."""
     found = {draft.number: draft.edits for draft in drafts if draft.edits}
     if not found or locate is None:
         return found
@@ -198,7 +196,10 @@ def _bounded(faults: list[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
 def problems_of(
     file: SourceFile, locate: Locate | None, faults: Collection[tuple[int, Fault]], catalogue: Catalogue
 ) -> Iterator[Problem]:
-    """Yield faults, given with the numbers of their documents, as problems; the text is searched once for all."""
+    """Yield faults as problems; the text is searched once for all.
+
+    The number of each fault is that of its document.
+    """
     wanted = {(number, fault.field_path) for number, fault in faults if fault.line is None}
     places: Found = dict.fromkeys(wanted, (1, 1))
     if wanted and locate is not None:
@@ -219,7 +220,7 @@ def _void_file(path: PurePosixPath) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """A list cut into pieces: the text before it, and its items without the `_ITEM` that begins each."""
+    """The text before a list, and its items without the `_ITEM` that begins each."""
 
     head: bytes
     is_envelope: bool
@@ -230,9 +231,8 @@ class _Pieces:
 class _Known:
     """The last parsed content of a file.
 
-    Attributes:
-        context: the types of the file name and of the envelope.
-        items: by the digest of an item's text: its resource, and its number of lines.
+    `context` has the types of the file name and of the envelope; `items` maps digests of text to a resource and its
+    number of lines.
     """
 
     context: tuple[str, str]
@@ -253,7 +253,7 @@ class ChunkParser:
         self._known: Lru[PurePosixPath, _Known] = Lru(most_remembered, len, most_remembered)
 
     def parse(self, file: SourceFile, hint: ResourceType | None) -> Document | None:
-        """Return the one document of a file, or None if it must be parsed as a whole, as every file at first."""
+        """Return a file's one document, or None if it must be parsed as a whole, as every file at first."""
         if file.path not in self._known:
             return None
         pieces = _take_apart(file.content) if self._is_large_list(file) else None
@@ -263,9 +263,9 @@ class ChunkParser:
         return document
 
     def parse_edit(self, file: SourceFile, hint: ResourceType | None, most_bytes: int) -> Document | None:
-        """Return the one document of a file with at most `most_bytes` in its head and unknown items, or None.
+        """Return a file's one document, or None if more than `most_bytes` of head and items are new.
 
-        If the result is None, the memory of the file stays, and hardly more than `most_bytes` were parsed.
+        If None, the memory of the file stays, and hardly more than `most_bytes` were parsed.
         """
         known = self._known.get(file.path)
         if known is None or not self._is_large_list(file):
@@ -278,7 +278,7 @@ class ChunkParser:
         return None if pieces is None else self._read(file.path, pieces, hint, most_bytes)
 
     def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
-        """Remember the items of a faultless document that was parsed as a whole."""
+        """Remember the items of a faultless document."""
         if not self._is_large_list(file):
             return
         pieces = _take_apart(file.content)
@@ -298,7 +298,7 @@ class ChunkParser:
         self._known.put(file.path, _Known(_context(hint, envelope), items))
 
     def forget_gone(self, tree: Tree) -> None:
-        """Forget the items of files that are not in a tree."""
+        """Forget files that are not in a tree."""
         for path in [path for path in self._known if tree.file_at(path) is None]:
             self._known.pop(path)
 
@@ -361,7 +361,6 @@ class ChunkParser:
         return draft.resources[0], text.count(b"\n") + 1
 
     def _plain(self, content: bytes) -> PlainValue:
-        """Return the value of one faultless document, or None."""
         yaml = format_of(PurePosixPath("a.yaml"))
         if yaml is None:
             return None
@@ -385,7 +384,7 @@ def _first_line(pieces: _Pieces) -> int:
 
 
 def _take_apart(content: bytes) -> _Pieces | None:
-    """Cut a file before each `- ` at the left margin; return None if that might cut more than one list."""
+    """Cut before each `- ` at the left margin; None if that might cut more than one list."""
     content = b"\n" + content
     first = content.find(_ITEM)
     marks = _OTHER_BREAKS[:1] if content.isascii() else _OTHER_BREAKS

@@ -1,7 +1,7 @@
 """Projects the files below a layer: the same files without the resources that the layer replaces.
 
-A file of the layer counts with its present content if that is good by itself, else with its last good content. The
-resources that it replaces are taken out of the files below by the same rule.
+A file of the layer counts with its present content if that is good by itself, else with its last good content; files
+below are projected likewise.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class Carried:
 class Projection:
     """The files of lower layers that differ in the layer above.
 
-    Attributes:
-        carried: the files that are held back below, so that their served content was projected.
+    `carried` ones are held back below, so their served content was projected.
     """
 
     files: Mapping[PurePosixPath, SourceFile] = field(default_factory=dict)
@@ -41,12 +40,12 @@ class Projection:
 
 
 def keys_of(parsed: ParsedFile) -> frozenset[Key]:
-    """Return the resources of lower layers that a file replaces, deletes or patches."""
+    """Return the resources below that a file replaces, deletes or patches."""
     return frozenset((*map(key_of, parsed.resources), *parsed.takes, *(edit.key for edit in parsed.edits)))
 
 
 def resources_below(below: Loaded, keys: Iterable[Key]) -> Mapping[Key, Resource]:
-    """Return the resources of lower layers with these keys, as `project` takes them out."""
+    """Return the resources below, as `project` takes them out."""
     keys = frozenset(keys)
     contents = (_content(below.records[path], is_served=False) for path in _found(below, keys))
     found = (one for content in contents if content is not None for one in content.resources)
@@ -64,7 +63,7 @@ def without(parsed: ParsedFile, keys: AbstractSet[Key]) -> ParsedFile:
 
 
 def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
-    """Return a test whether a file held back below may define a resource that is not served."""
+    """Test whether a file held back below may define an unserved resource."""
     known: set[Key] = set()
     types: set[TypeUrl] = set()
     for path in (file.path for file in below.held):
@@ -80,7 +79,7 @@ def may_exist_below(below: Loaded) -> Callable[[Key], bool]:
 def project(below: Loaded, keys: Collection[Key], as_served: Collection[PurePosixPath]) -> Projection:
     """Take resources out of the files that contain them.
 
-    `as_served` are files to project with their served content, though their present content is good by itself.
+    `as_served` files are projected with their served content, though their present content is good.
     """
     files: dict[PurePosixPath, SourceFile] = {}
     parsed: dict[PurePosixPath, ParsedFile] = {}
@@ -126,7 +125,7 @@ def _carried(below: Loaded, path: PurePosixPath) -> Carried:
 
 
 def with_carried(loaded: Loaded, carried: Mapping[PurePosixPath, Carried]) -> Loaded:
-    """Return a loaded tree with the problems of carried files."""
+    """Add the problems of carried files."""
     if not carried:
         return loaded
     problems: set[Problem] = set(loaded.problems)

@@ -1,7 +1,4 @@
-"""A server for tests: its addresses, its resources, and its files, changed without a race.
-
-The server runs on a separate event loop, in a thread.
-"""
+"""A server for tests, on a separate event loop in a thread."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ from fsxds.snapshots.load import Loaded
 from fsxds.snapshots.loaded_views import LoadedViews
 
 Tree: TypeAlias = str | PathLike[str] | Mapping[str, str | bytes]
-"""A directory, or the contents of files by their paths within one."""
+"""A directory, or the contents of files by path."""
 
 PATIENCE_S = 10.0
 
@@ -64,9 +61,9 @@ class ServeOptions(TypedDict, total=False):
             with a shorter pause after a change.
         http: the address of REST, instead of that in the settings: any free port, or `unix:PATH`.
         grpc: the same for gRPC, or `off`.
-        rollout: serve changes in steps, which wait for clients; otherwise each is served at once.
-        upstream: xDS servers with further resources to serve, each as for `--upstream`, such as `other.grpc`. They are
-            asked when the context begins, and `wait_for` waits for their resources.
+        rollout: serve changes in steps, which wait for clients; otherwise at once.
+        upstream: xDS servers, each as for `--upstream`, such as `other.grpc`. They are asked when the context begins,
+            and `wait_for` waits for their resources.
     """
 
     settings: Settings | None
@@ -165,7 +162,7 @@ class Server:
 
     @property
     def loaded(self) -> Loaded:
-        """The last loaded tree: its snapshot and its problems. With views, see `views`.
+        """The last loaded tree. With views, see `views`.
 
         Raises:
             KeyError: the settings have views, and no node sees the whole tree.
@@ -185,7 +182,7 @@ class Server:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The served snapshot: the tree, with held resources in their previous version."""
+        """The served snapshot, with held resources in their previous version."""
         loaded, background = self.views.served[WHOLE_TREE], self._running()
         with background.changed:
             return background.read_served() or loaded
@@ -199,14 +196,14 @@ class Server:
 
     @property
     def log(self) -> tuple[str, ...]:
-        """The log lines of `fsxds serve`, without their times."""
+        """The lines of the log, without their times."""
         background = self._running()
         with background.changed:
             return tuple(background.log)
 
     @property
     def versions(self) -> dict[str, str]:
-        """The versions that clients receive, by the short names of the types: `cds`.
+        """The versions that clients receive, by short names such as `cds`.
 
         Types that are in no file, or that were never good, are missing.
         """
@@ -218,17 +215,13 @@ class Server:
         }
 
     def names(self, short_name: str) -> tuple[str, ...]:
-        """Return the names of the resources of a type, sorted; KeyError if there is no such type.
-
-        Args:
-            short_name: `cds`, `eds`, `lds`, `rds`, `sds`, ...
-        """
+        """Return the names of a type such as `cds`, sorted; KeyError if there is no such type."""
         return tuple(self.snapshot.resources(BY_SHORT_NAME[short_name].type_url))
 
     def write(self, path: str, content: str | bytes) -> None:
-        """Write a file of the tree atomically, and wait until the server has loaded it, good or bad.
+        """Write a file atomically, and wait until the server has loaded it, good or bad.
 
-        Only for a tree given as contents: change a given directory yourself, and call `settle` afterwards.
+        Only for a tree given as contents: change a given directory yourself, and call `settle`.
 
         Raises:
             UsageError: the tree is a directory, or the path leads out of it.
@@ -238,7 +231,7 @@ class Server:
         self.settle()
 
     def remove(self, path: str) -> None:
-        """Remove a file of the tree, and wait until the server has loaded the tree without it.
+        """Remove a file, and wait until the server has loaded the tree without it.
 
         The last file is not removed from the served snapshot: a lost tree removes nothing. Raises as `write` does.
         """
@@ -246,7 +239,7 @@ class Server:
         self.settle()
 
     def settle(self, patience_s: float = PATIENCE_S) -> None:
-        """Wait until the server has loaded all files as they are on the disk.
+        """Wait until the server has loaded all files on the disk.
 
         Raises:
             TimeoutError: it did not within `patience_s` seconds.
@@ -260,7 +253,7 @@ class Server:
         raise TimeoutError(f"the server did not load {self.directory} within {patience_s:g} s")
 
     def wait_for(self, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-        """Wait until a condition holds, such as `lambda: "web" in server.names("cds")`.
+        """Wait for a condition, such as `lambda: "web" in server.names("cds")`.
 
         It is checked whenever the served snapshot changed.
 
@@ -283,7 +276,7 @@ class Server:
                 raise RuntimeError("the server ended") from background.error
 
     def wait_log(self, words: str, patience_s: float = PATIENCE_S) -> str:
-        """Wait for a log line that contains `words`, such as `NACK`, and return the first one.
+        """Return the first log line that contains `words`, such as `NACK`.
 
         Raises:
             TimeoutError: there was none within `patience_s` seconds.
@@ -351,9 +344,9 @@ class Background:
     Attributes:
         views: the last loaded tree; None before the first.
         is_lost: the directory was removed, or lost all its files: the last snapshot stays.
-        held: the holds of the tree, as problems.
+        held: holds, as problems.
         read_served: returns the served snapshot; None if no node sees the whole tree.
-        error: the error that ended the server before `stop`; None while it runs.
+        error: ended the server before `stop`; None while it runs.
     """
 
     def __init__(self, directory: Path | None, settings: Settings) -> None:
@@ -371,7 +364,7 @@ class Background:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fsxds server")
 
     def start(self) -> tuple[str, str]:
-        """Return the addresses of REST and gRPC once a snapshot is served; raises the error that prevented it."""
+        """Return the addresses of REST and gRPC once a snapshot is served; raises start errors."""
         work = self._thread.submit(lambda: asyncio.run(self._serve()))
         work.add_done_callback(self._ended)
         futures.wait({self._addresses}, START_PATIENCE_S)
@@ -382,7 +375,7 @@ class Background:
         return self._addresses.result()
 
     def stop(self) -> None:
-        """Stop the server, and wait for its end; raises the error that ended it before."""
+        """Wait for the server's end; raises the error that ended it before."""
         # RuntimeError: the loop is closed, because the server ended by itself.
         with suppress(RuntimeError):
             self._end()
@@ -437,8 +430,6 @@ def _is_published(views: LoadedViews, snapshots: Mapping[Layers, Snapshot]) -> b
 
 
 class _KeptLog(Log):
-    """A log that keeps its lines."""
-
     def __init__(self, background: Background) -> None:
         super().__init__(LogOutput(lambda line, _: line.text, self._keep, Level.INFO))
         self._background = background

@@ -1,4 +1,4 @@
-"""Handles the steps that requests for resources share over all transports.
+"""Handles the steps that requests share over all transports.
 
 | step | transports |
 | --- | --- |
@@ -33,11 +33,9 @@ from fsxds.transports.limits import Limiter
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asker:
-    """The sender and the subject of a request. Compared by identity.
+    """The sender and the subject of a request; compared by identity.
 
-    Attributes:
-        type_url: the requested type; None while it is not known yet.
-        asked: the requested names; `*` stands for all resources.
+    `type_url` is None until it is known; `*` in `asked` stands for all resources.
     """
 
     peer: Peer
@@ -47,14 +45,14 @@ class Asker:
 
 
 class Waiting(Protocol):
-    """Waits for the next snapshot of its channel; `limits` are its timeouts meanwhile."""
+    """Waits for its channel's next snapshot; `limits` are its timeouts."""
 
     channel: Channel
     limits: set[asyncio.Timeout]
 
 
 class Reader:
-    """Waits without being a client of its channel, so that no rollout step waits for it."""
+    """Waits without being a client, so that no rollout step waits for it."""
 
     __slots__ = ("channel", "limits")
 
@@ -64,7 +62,7 @@ class Reader:
 
 
 class _Asking(AbstractContextManager[None]):
-    """Asks upstreams while it lasts. Not a generator, which would take 0.5 kB for each held request."""
+    """Not a generator, which would take 0.5 kB for each held request."""
 
     __slots__ = ("_asker", "_on_demand")
 
@@ -76,7 +74,7 @@ class _Asking(AbstractContextManager[None]):
             self._on_demand.ask(self._asker, self._asker.type_url, self._asker.asked)
 
     def __exit__(self, *_: object) -> None:
-        # Also if the request is cancelled, because the client gave up, or fails.
+        # Also if the request fails or is cancelled.
         self._on_demand.forget(self._asker)
 
 
@@ -85,15 +83,10 @@ def _store(channel: Channel) -> SnapshotStore:
 
 
 class Exchange:
-    """Takes the requests of one listener, by the steps of the table above.
+    """Takes the requests of one listener.
 
-    Args:
-        limiter: None: the default limits.
-        access: None: everyone may ask.
-        store_of: returns the store of a channel to answer from.
-
-    Attributes:
-        is_draining: the server ends, and requests must not wait.
+    Without `limiter` there are the default limits; without `access` everyone may ask. `store_of` returns the store of a
+    channel to answer from. While `is_draining`, requests must not wait.
     """
 
     def __init__(
@@ -110,7 +103,7 @@ class Exchange:
         self._store_of = store_of
         self._limits: set[asyncio.Timeout] = set()
         self._pauses: set[asyncio.Timeout] = set()
-        # The timeouts of requests that wait for upstreams to answer which names do not exist.
+        # Of requests that wait for upstreams to answer which names do not exist.
         self._awaiting: set[asyncio.Timeout] = set()
         self._readers: set[Reader] = set()
 
@@ -125,7 +118,7 @@ class Exchange:
 
     @contextmanager
     def woken(self) -> Iterator[None]:
-        """Wake waiting requests, while the context lasts, when access, channels, or answers of upstreams change."""
+        """Wake waiting requests when access, channels, or upstreams' answers change."""
         channels = self.channels
         listeners: tuple[tuple[dict[object, Callable[[], object]], Callable[[], object]], ...] = (
             (self.access.listeners, self.wake),
@@ -151,10 +144,10 @@ class Exchange:
     async def channel_of(
         self, asker: Asker, *, holds: bool | None = None, holds_of: HoldsOf = holds_nothing, is_here: bool = False
     ) -> Channel:
-        """Return the channel of a node; see `Channels.channel_of`. Raises ProtocolError if the sender may not ask."""
+        """Return the channel of a node; see `Channels.channel_of`. Raises ProtocolError."""
         self.check(asker)
         channel = await self.channels.channel_of(asker.node, holds=holds, holds_of=holds_of, is_here=is_here)
-        # The check may be outdated: finding the channel can take long.
+        # Finding the channel can take long.
         self.check(asker)
         return channel
 
@@ -169,14 +162,14 @@ class Exchange:
     async def wait(self, asker: Asker, waiting: Waiting, snapshot: Snapshot | None, wait: Wait) -> float:
         """Wait for a newer snapshot, another channel, other access, a time, or the end of the server.
 
-        `snapshot` is the one that led to the decision to wait; `wait` has the time limit, and whether upstreams'
-        answers about missing names end the wait too. Times, also the returned one, are event loop times.
+        `snapshot` led to the decision to wait. `wait` says whether upstreams' answers about missing names end the wait
+        too. Times, also the returned one, are of the event loop.
 
         Raises:
             ProtocolError: the sender may no longer ask for this.
         """
         until_s = inf if wait.until_s is None else wait.until_s
-        # All in one coroutine: thousands of requests wait, and each further coroutine would stay allocated.
+        # One coroutine: each further one would stay allocated for thousands of waiting requests.
         try:
             async with asyncio.timeout_at(until_s) as limit:
                 found_by = (self._limits, waiting.limits, *((self._awaiting,) if wait.awaits_answers else ()))
@@ -199,7 +192,7 @@ class Exchange:
         return now_s
 
     async def wait_reading(self, asker: Asker, reader: Reader, until_s: float, *, awaits_answers: bool) -> float:
-        """Wait like `wait`, for anything newer than the current snapshot, and update the reader's channel."""
+        """Wait like `wait` for a newer snapshot, and update the reader's channel."""
         channel = reader.channel
         channel.readers += 1
         self._readers.add(reader)
@@ -233,11 +226,11 @@ class Exchange:
         _end((*self._limits, *self._pauses))
 
     def wake_readers(self) -> None:
-        """Have readers look up the channels of their nodes again."""
+        """Have readers look up their channels again."""
         _end([limit for reader in self._readers for limit in reader.limits])
 
     def wake_for_answers(self) -> None:
-        """Wake the requests that wait for upstreams' answers about missing names."""
+        """Wake requests that wait for upstreams' answers about missing names."""
         _end(tuple(self._awaiting))
 
 

@@ -1,4 +1,4 @@
-"""The frame for services beside the discovery services, over REST and gRPC, and the registry of all clients."""
+"""The frame for services beside discovery, and the registry of all clients."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class Clients:
         self._others: list[Callable[[], Iterator[ClientStatus]]] = []
 
     def add(self, statuses: Callable[[], Iterator[ClientStatus]]) -> None:
-        """Add the clients without a stream; `statuses` yields the status of each."""
+        """Add clients without a stream; `statuses` yields the status of each."""
         self._others.append(statuses)
 
     def opened(self, status: Callable[[], ClientStatus]) -> object:
-        """Add a stream, and return the token for `closed`. `status` is called for each report, so it must be quick."""
+        """Add a stream, and return its token. `status` runs for each report, so must be quick."""
         token = object()
         self._streams[token] = status
         return token
 
     def closed(self, token: object) -> None:
-        """Remove a stream; does nothing if it was removed before."""
+        """Remove a stream, if it is there."""
         self._streams.pop(token, None)
 
     def statuses(self) -> Iterator[ClientStatus]:
-        """Yield the status of every client: streams first, in the order in which they opened.
+        """Yield the status of every client: streams first, in order of opening.
 
-        May include a client that leaves meanwhile, or not.
+        A client that leaves meanwhile may be missing.
         """
         for token in tuple(self._streams):
             status = self._streams.get(token)
@@ -54,7 +54,7 @@ class Clients:
 class ServiceContext:
     """The dependencies of a service; its module has `services(context)`.
 
-    `own` returns the state of this process as a client of its upstreams.
+    `own` returns this process's state as a client of its upstreams.
     """
 
     clients: Clients
@@ -66,7 +66,7 @@ class ServiceContext:
 
 @dataclass(frozen=True, slots=True)
 class ExtraServices:
-    """The handlers of a service: for POST and GET by path, and for gRPC."""
+    """The handlers of a service: by path, and for gRPC."""
 
     posts: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))
     documents: Mapping[str, Handler] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,7 +1,7 @@
-"""Protects listeners from web pages: a page in a browser is not a legitimate client.
+"""Protects listeners from web pages: a page is no legitimate client.
 
-A request of another origin's page has that origin in `Origin`, or `Sec-Fetch-Site` says so; a page that uses DNS
-rebinding has its own name in `Host`; and no page can send `content-type: application/json` without a preflight.
+Another origin's page shows in `Origin` or `Sec-Fetch-Site`; a page with DNS rebinding has its own name in `Host`; no
+page can send `content-type: application/json` without a preflight.
 
 Source: Fetch, "Origin header" and "CORS protocol"; Fetch Metadata Request Headers.
 """
@@ -37,11 +37,8 @@ def check_page(
 ) -> None:
     """Check that no page of another origin sends the request, as far as browsers reveal it.
 
-    Args:
-        headers: the headers of the request.
-        own_origin: the origin of pages served here; empty if there are none.
-        origins: the origins that may ask, `*` for any; None if the listener has no option for them.
-        may_be_linked: users may follow a link of another page to this path.
+    Empty `own_origin`: no pages are served here. `origins` may ask, `*` stands for any; None: the listener has no
+    option for them. `may_be_linked`: users may follow another page's link to this path.
 
     Raises:
         ProtocolError: such a page sends it.
@@ -63,13 +60,10 @@ def check_host(
     allowed: tuple[str, ...] | None = (),
     authorities: Iterable[str] = (),
 ) -> None:
-    """Check that `Host` is not a name that an attacker could have made to lead here.
+    """Check that an attacker could not have made the name in `Host` lead here.
 
-    Args:
-        headers: the headers of the request.
-        address: the listener's address.
-        allowed: more allowed names than in `leads_here`, `*` for any; None if the option is not given.
-        authorities: authorities that are served here, also allowed.
+    `allowed` adds names to `leads_here`, `*` for any; None: the option is not given. The served `authorities` are
+    allowed too.
 
     Raises:
         ProtocolError: it could be such a name.
@@ -82,7 +76,7 @@ def check_host(
 
 
 def is_envoy(headers: Mapping[str, str]) -> bool:
-    """Whether an Envoy polls, which has its cluster's name in `Host` (ENVOY.md E85); a page's POST has an `Origin`."""
+    """Whether an Envoy polls, with its cluster's name in `Host` (ENVOY.md E85); a page's POST has an `Origin`."""
     return "x-envoy-expected-rq-timeout-ms" in headers and "origin" not in headers
 
 
@@ -91,7 +85,7 @@ def _is_allowed(written: str, allowed: AbstractSet[str]) -> bool:
 
 
 def leads_here(written: str, address: TcpAddress) -> bool:
-    """Whether a Host header is `localhost`, the listener's host, or an IP address, with any port."""
+    """Whether a Host header is `localhost`, the listener's host, or an IP address."""
     try:
         host = (urlsplit(f"//{written}").hostname or "").removesuffix(".")
     except ValueError:

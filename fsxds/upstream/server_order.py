@@ -6,7 +6,8 @@
 | A server before the one that answers is asked again within 5 s; as soon as it answers, those after it are left. | The one that answers goes on until then, so there is no gap. |
 | A server that answered for a minute is asked again at once when it is lost, and counts as failed when that fails. | A server that restarts is back before another one has sent everything. |
 | All pauses are random up to a bound that doubles from 0.5 to 30 s (full jitter). | A thousand relays that lost one server do not come back at one moment. |
-| The bound is 0.5 s again when a server answered for a minute, and for no other reason. | A server that answers and dies again and again is asked as seldom as one that is down. |
+| The bound is 0.5 s again when a server answered for a minute. | It was well. |
+| The bound is 4 s at most after any answer. | A server that restarts repeatedly is followed soon; one that answers and dies again and again is not asked at full speed. |
 | A server without a response in time gets twice as long the next time, up to eight times. | A slow server that is the only one is not asked in vain forever. |
 """
 
@@ -19,17 +20,16 @@ from fsxds.model.values import BackOff
 PAUSES = BackOff(first_s=0.5, longest_s=30.0, well_after_s=60.0)
 LONGEST_PATIENCE = 8
 ASKED_WITHIN_S = 5.0
+# The number of failures before an answer that count afterwards: the next pause is at most 4 s.
+MOST_BEFORE_ANSWER = 3
 
 
 @dataclass(slots=True)
 class _Server:
     """The state of a server.
 
-    Attributes:
-        is_answering: it gave a response on the current connection.
-        has_failed: an attempt failed since it answered last.
-        failures: failed attempts since it was well.
-        silences: successive attempts without a response.
+    `is_answering` on the current connection; `has_failed` since it answered last; `failures` since it was well;
+    `silences`: successive attempts without a response.
     """
 
     is_answering: bool = False
@@ -39,7 +39,7 @@ class _Server:
 
 
 class ServerOrder:
-    """The servers of an upstream, by their places in its list."""
+    """The servers of an upstream, by place."""
 
     def __init__(self, count: int, back_off: BackOff = PAUSES) -> None:
         self._servers = [_Server() for _ in range(count)]
@@ -47,7 +47,7 @@ class ServerOrder:
 
     @property
     def current(self) -> int | None:
-        """The first server that answers; None for none."""
+        """The first server that answers, or None."""
         return next((place for place, each in enumerate(self._servers) if each.is_answering), None)
 
     def may_ask(self, place: int) -> bool:
@@ -55,23 +55,23 @@ class ServerOrder:
         return all(each.has_failed for each in self._servers[:place])
 
     def is_answering(self, place: int) -> bool:
-        """Whether a server gave a response on the current connection."""
+        """Whether a server answered on the current connection."""
         return self._servers[place].is_answering
 
     def answered(self, place: int) -> None:
         """Record the first response of a server on a connection."""
-        self._servers[place] = _Server(is_answering=True, failures=self._servers[place].failures)
+        failures = min(self._servers[place].failures, MOST_BEFORE_ANSWER)
+        self._servers[place] = _Server(is_answering=True, failures=failures)
 
     def left(self, place: int) -> None:
-        """Record that a server was left, because one before it answers."""
+        """Record that a server was left: one before it answers."""
         server = self._servers[place]
         server.is_answering = server.has_failed = False
 
     def failed(self, place: int, answered_s: float, *, is_silent: bool = False) -> bool:
-        """Record a lost connection or failed attempt; return whether it is the first since the server was well.
+        """Record a loss or failure; return whether it is the first since the server was well.
 
-        `answered_s` is the time since the first response on the connection, any number if there was none; `is_silent`
-        means that there was none in time.
+        `answered_s` is the time since the first response on the connection; `is_silent`: there was none in time.
         """
         server = self._servers[place]
         was_well = server.is_answering and answered_s >= self._back_off.well_after_s
@@ -82,14 +82,13 @@ class ServerOrder:
         return server.failures == 1
 
     def patience_s(self, place: int, patience_s: float) -> float:
-        """Return how long a server may be silent, if it is `patience_s` in the first attempt."""
+        """Return how long a server may be silent; `patience_s` at first."""
         return patience_s * min(1 << min(self._servers[place].silences, 8), LONGEST_PATIENCE)
 
     def pause_s(self, place: int, share: float, *, is_final: bool = False) -> float:
         """Return the pause before a failed server is asked again.
 
-        `share` is a random number from 0 to 1; `is_final`: another attempt would fail alike, unless a configuration
-        changes.
+        `share` is random from 0 to 1; `is_final`: another attempt would fail alike.
         """
         if is_final:
             return self._back_off.longest_s * (0.5 + share)

@@ -12,8 +12,8 @@ from tests.agreement import envoy_bootstrap
 from tests.agreement.cases import Case, make_cases, text_of
 from tests.agreement.comparing import Opinion, compare, file_text
 from tests.agreement.envoy_judge import EnvoyJudge
+from tests.agreement.extension_mutations import ALL
 from tests.agreement.fsxds_judge import FsxdsJudge
-from tests.agreement.mutations import ALL
 from tests.agreement.report import alarm_cause, disagreements, miss_cause
 from tests.agreement.seeds import seeds
 

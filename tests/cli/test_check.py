@@ -109,6 +109,22 @@ def test_notes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert 1 == main(["check", str(tree), "--severity", "note"])
 
 
+def test_notes_of_a_kind_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Ten notes of a kind are printed, and all with `--all`; other formats have all."""
+    tree = write_tree(
+        tmp_path, rds="".join(f"- {{name: r{number}}}\n" for number in range(30)), lds=LISTENER_WITH_BAD_LUA
+    )
+    printed: dict[tuple[str, ...], str] = {}
+    for flags in ((), ("--all",), ("--format", "json")):
+        main(["check", str(tree), "--no-envoy", *flags])
+        printed[flags] = capfd.readouterr().out
+
+    assert [10, 30, 30] == [text.count("in this tree uses") for text in printed.values()]
+    more = f"and 20 more such as {tree}/rds.yaml:1:3: note[unused-route-configuration]; fsxds check --all prints each"
+    assert more in printed[()]
+    assert "more such" not in printed["--all",]
+
+
 def test_a_mistake_in_a_cluster_hides_no_missing_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A name counts as defined where it can be read, whatever else is wrong there; another is reported as missing."""
     route = "{match: {prefix: %s}, route: {cluster: %s}}"

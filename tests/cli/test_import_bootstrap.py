@@ -93,7 +93,8 @@ def test_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["envoy.yaml", "xds", "--transport", "files"], "add --mirror DIR"),
         (["envoy.yaml", "."], "is not empty, so nothing is written"),
         (["envoy.yaml", "xds", "-o", "envoy.yaml"], "exists already, so nothing is written; give another file"),
-        (["empty.yaml", "xds"], "has no static_resources, so there is nothing to import"),
+        (["empty.yaml", "xds"], "has no static_resources, so there is nothing to import; `fsxds bootstrap` prints"),
+        (["files.yaml", "xds"], "so their directory is a tree already: `fsxds check /etc/envoy/xds`"),
     ],
 )
 def test_wrong_use(
@@ -102,6 +103,8 @@ def test_wrong_use(
     """One line says what is wrong and what to do, and nothing is written."""
     monkeypatch.chdir(bootstrap.parent)
     Path("empty.yaml").write_text("node: {id: a}\n")
+    file = "{path_config_source: {path: /etc/envoy/xds/%s.yaml}}"
+    Path("files.yaml").write_text(f"dynamic_resources: {{lds_config: {file % 'lds'}, cds_config: {file % 'cds'}}}\n")
 
     assert main(["import", *arguments]) == 2
     assert said in capfd.readouterr().err

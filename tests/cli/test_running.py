@@ -18,10 +18,11 @@ def test_no_spinner_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> Non
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("shown", ["spinner", "progress_bar"])
 @pytest.mark.parametrize(("duration_s", "is_seen"), [(0.0, False), (1.6, True)])
-def test_a_spinner_for_long_work_on_a_terminal(duration_s: float, is_seen: bool) -> None:
+def test_a_spinner_for_long_work_on_a_terminal(shown: str, duration_s: float, is_seen: bool) -> None:
     """On a terminal, work that takes longer than a second shows a sign of life on stderr, shorter work does not."""
-    code = f"import time\nfrom fsxds.cli.running import spinner\nwith spinner('loading'): time.sleep({duration_s})"
+    code = f"import time\nfrom fsxds.cli.running import {shown}\nwith {shown}('loading'): time.sleep({duration_s})"
     terminal, their_end = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color"}
     subprocess.run([sys.executable, "-c", code], stderr=their_end, check=True, env=environment)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import inspect
 from pathlib import PurePosixPath
 
 from fsxds.envoy.admin import Listening, Scope
 from fsxds.envoy.envoy_lines import LocalEnvoyLog
 from fsxds.envoy.envoy_log import EnvoyLogLine
+from fsxds.envoy.follow import EnvoyObserver
 from fsxds.envoy.process import EndedEnvoy
 from fsxds.envoy.snapshot_status import EnvoyNack, InProgress
 from fsxds.events.event import LogLine
@@ -95,3 +97,14 @@ def test_its_own_words() -> None:
         "Envoy logged: invalid bootstrap (1 line before it omitted)",
         "Envoy ended with status 1; the next edit that is served starts another",
     ]
+
+
+def test_it_takes_the_arguments_of_an_observer_by_name() -> None:
+    """Each method of `EnvoyObserver` names its parameters as `LocalEnvoyLog` does."""
+    methods = inspect.getmembers(EnvoyObserver, inspect.isfunction)
+    names = [name for name, _ in methods if name.startswith("envoy_")]
+
+    assert names
+    for name in names:
+        declared, implemented = (inspect.signature(getattr(one, name)) for one in (EnvoyObserver, LocalEnvoyLog))
+        assert [*declared.parameters] == [*implemented.parameters], name

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -15,7 +16,7 @@ from fsxds.lint.report_formats import (
     as_styled_text,
     as_text,
 )
-from fsxds.model.values import Severity
+from fsxds.model.values import Problem, Severity
 from fsxds.settings.options import OPTIONS
 from tests.lint.findings import problem, report
 
@@ -45,6 +46,28 @@ def test_blocks_stand_apart_and_notes_together() -> None:
         "\n"
         "config/xds/cds.yaml:5:3: warning[wrong-value]: expected text, found a list\n"
     )
+
+
+def test_notes_that_differ_in_names_alone_are_counted() -> None:
+    """Of one rule and message, text has the first ten and the number of the others; a whole report has each."""
+
+    def note(line: int, message: str) -> Problem:
+        return problem(line=line, rule="unused", pointer="", message=message, remedy="", severity=Severity.NOTE)
+
+    alike = [note(line, f'nothing uses "c{line}"') for line in range(1, 5013)]
+    found = report(*alike, note(6000, "another fact"), problem(line=7000, rule="unused", pointer="", remedy=""))
+    lines = as_text(replace(found, lists_all=False)).splitlines()
+
+    assert lines[:10] == [
+        f'config/xds/cds.yaml:{line}:3: note[unused]: nothing uses "c{line}"' for line in range(1, 11)
+    ]
+    assert lines[10:] == [
+        "config/xds/cds.yaml:6000:3: note[unused]: another fact",
+        "",
+        "config/xds/cds.yaml:7000:3: error[unused]: expected text, found a list",
+        "and 5,002 more such as config/xds/cds.yaml:1:3: note[unused]; fsxds check --all prints each",
+    ]
+    assert len(as_text(found).splitlines()) == 5012 + len(lines[10:13])
 
 
 def test_line_numbers_of_any_width_keep_the_marks_in_place() -> None:

@@ -127,9 +127,8 @@ def problems(catalogue: Catalogue) -> Mapping[tuple[str, str], tuple[Problem, ..
         for rule in LOADABLE
         for side, text in (("wrong", rule.wrong), ("right", rule.right))
     }
-    loaded = dict(
-        zip(examples, loading_rules.load_trees(examples.values(), Settings(), catalogue, Linter()), strict=True)
-    )
+    rules = loading_rules.LoadingRules.of(Settings(), catalogue, Linter())
+    loaded = dict(zip(examples, loading_rules.load_trees(examples.values(), rules, None), strict=True))
     # What is right is a part of a tree, whose clusters are elsewhere.
     settings = {"wrong": Settings(), "right": replace(Settings(), references="warn")}
     return {key: with_undefined_names(views.problems, settings[key[1]]) for key, views in loaded.items()}

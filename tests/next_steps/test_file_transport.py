@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.config.listener.v3.listener_pb2 import Listener
 
 from tests.next_steps.served_trees import AUTHORITY, served, wrapper
 from tests.next_steps.test_collections import FOO, collection, inlined, listener, named
@@ -69,6 +70,8 @@ def test_an_entry_of_a_file(tmp_path: Path) -> None:
     (tree / "lds.yaml").write_text(locator_of(tree, "lists.yaml#entry=b").replace(OLD, named("old")))
     with served(tree) as server, Follower(server.grpc) as client:
         client.ask(type_url("Listener"), named("old")).until_held(named("old"))
+
+        assert client.message(named("old"), Listener).address.socket_address.port_value == 1002
 
 
 def test_one_resource_in_each_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path, PurePosixPath
 from typing import Any, Never
@@ -472,6 +473,23 @@ async def test_commands_parse_as_serving_does(rules: ParseRules) -> None:
     assert parse_now(files, rules, SIDE_BY_SIDE) == right
     assert await asyncio.to_thread(parse_now, files, rules, SIDE_BY_SIDE) == right
     assert await asyncio.to_thread(parse_now, files, rules, replace(SIDE_BY_SIDE, workers=1)) == right
+
+
+async def test_commands_see_how_many_files_are_parsed(rules: ParseRules) -> None:
+    """With workers or without: the number of parsed files rises, to all of them."""
+    files = many(34)
+    seen: dict[int, list[tuple[int, int]]] = {1: [], SIDE_BY_SIDE.workers: []}
+    for workers, counts in seen.items():
+        note = partial(_note_counts, counts)
+        await asyncio.to_thread(parse_now, files, rules, replace(SIDE_BY_SIDE, workers=workers), None, note)
+
+    for counts in seen.values():
+        assert counts == sorted(counts)
+        assert (34, 34) == counts[-1]
+
+
+def _note_counts(counts: list[tuple[int, int]], parsed: int, all_files: int) -> None:
+    counts.append((parsed, all_files))
 
 
 async def test_commands_do_without_workers(rules: ParseRules) -> None:

@@ -56,6 +56,20 @@ def test_a_server_that_is_lost_again_and_again_has_failed() -> None:
     assert ([0], [0.5, 1.0, 2.0, 0.5]) == (asked(order, 2), pauses)
 
 
+def test_a_server_that_restarts_again_and_again_is_asked_soon() -> None:
+    """However often it failed before it answered, the pause after that answer is at most 4 s."""
+    order = ServerOrder(1)
+    pauses = []
+    for _ in range(5):
+        for _ in range(4):
+            order.failed(0, 0.0)
+        order.answered(0)
+        order.failed(0, 1.0)
+        pauses.append(order.pause_s(0, 1.0))
+
+    assert [4.0] * 5 == pauses
+
+
 def test_a_server_that_is_left_is_as_well_as_before() -> None:
     """The one before it, which answers for moments, does not make it forget that it fails."""
     order = ServerOrder(2)

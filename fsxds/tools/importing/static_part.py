@@ -1,4 +1,4 @@
-"""Decides which static resources of a bootstrap stay in it, and why (pure).
+"""Decides which static resources stay in a bootstrap, and why (pure).
 
 Resources that Envoy needs before it can reach a server, or never requests, cannot be served:
 
@@ -25,12 +25,13 @@ from fsxds.model.resources import Reference
 
 CLUSTER, SECRET = (BY_SHORT_NAME[name].type_url for name in ("cds", "sds"))
 
-_NODE = "envoy.config.core.v3.YamlNode"
+# Its `cluster` is the name of a group of Envoys.
+_NODE = "envoy.config.core.v3.Node"
 
 
 @dataclass(frozen=True, slots=True)
 class StaticPart:
-    """The reasons why resources stay: by name for clusters and secrets, by index for listeners."""
+    """Reasons to stay: by name for clusters and secrets, by index for listeners."""
 
     clusters: Mapping[str, str]
     secrets: Mapping[str, str]
@@ -38,7 +39,7 @@ class StaticPart:
 
 
 def find_static_part(bootstrap: DynamicMessage, rules: FieldRules, catalogue: Catalogue) -> StaticPart:
-    """Return the resources that stay in a bootstrap."""
+    """Return the resources that stay."""
     return _StaticSearch(bootstrap, rules, catalogue).run()
 
 
@@ -67,7 +68,7 @@ class _StaticSearch:
 
     def _keep_what_the_rest_names(self) -> None:
         for field, value in self._bootstrap.ListFields():
-            if field.name in {"static_resources", "node"}:
+            if field.name == "static_resources":
                 continue
             for part in _messages(value):
                 self._keep_all_of(part, f"{field.name} of the bootstrap uses it")
@@ -79,7 +80,7 @@ class _StaticSearch:
                 self._keep_cluster(reference.name, f"the {noun} {name} needs it in the bootstrap")
 
     def _keep_all_of(self, message: Message, reason: str) -> None:
-        """Keep all clusters and secrets that a message may name; a superfluous one is harmless."""
+        """A superfluous one is harmless."""
         for _, part in messages_in(message, self._catalogue):
             descriptor = part.DESCRIPTOR
             if descriptor.full_name == _NODE:

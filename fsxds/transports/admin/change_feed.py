@@ -1,6 +1,6 @@
 """Notifies pages of changes by server-sent events; the pages then request the facts.
 
-Nothing is queued for a page. A slow reader gets the next event when it has read the one before.
+Nothing is queued: a slow reader gets the next event after reading the last one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from fsxds.events.event import Event
 from fsxds.model.errors import ProtocolError
 from fsxds.runtime.store import Latest
 
-# At most five events a second.
+# In seconds.
 PAUSE_S: Final = 0.2
-# Proxies end idle connections, most of them after a minute.
+# Proxies end idle connections, mostly after a minute.
 HEARTBEAT_S: Final = 15.0
 # Each holds a connection.
 MOST_READERS: Final = 64
@@ -34,11 +34,11 @@ class ChangeFeed:
         self._generation = generation
         self._count = Latest(0)
         self._readers = 0
-        # Changes when the server stops, so that the answers to its readers end.
+        # Changes when the server stops, which ends the answers.
         self._round = 0
 
     def receive(self, happened: Event) -> None:
-        """Record an event: an `Observer`. Rejected requests change nothing that pages show."""
+        """Record an event. Rejected requests change nothing that pages show."""
         if not isinstance(happened, RequestRejected):
             self._count.replace(self._count.current + 1)
 

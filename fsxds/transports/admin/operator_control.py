@@ -1,4 +1,4 @@
-"""The interface that the admin address needs of the rollouts of a server, or of its fleet."""
+"""The interface of rollouts, of a server or a fleet, for the admin address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fsxds.transports.admin.status_paths import Outlined
 
 
 class AdminControl(RolloutControl, ShownSnapshots, Outlined, Protocol):
-    """Shows rollouts and snapshots, present and past, and carries out operators' decisions."""
+    """Shows rollouts and snapshots, and carries out operators' decisions."""
 
 
 class OperatorControl(AdminControl, Protocol):

@@ -132,7 +132,7 @@ def _written(address: bytes | str) -> str:
 
 
 def _close(ends: set[tuple[Endpoint, Endpoint]]) -> None:
-    """Shut connections down: gRPC has no call for this, but detects the shutdown."""
+    """Shut connections down, which gRPC has no call for, but detects."""
     for path in Path("/dev/fd").iterdir():
         # It may be gone, or not be connected.
         with suppress(OSError), _socket_of(int(path.name)) as connection:

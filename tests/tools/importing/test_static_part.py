@@ -90,3 +90,8 @@ static_resources:
 """
 
     assert ["me", "one", "ca"] == [one.resource.name for one in plan_of(text, catalogue).kept]
+
+
+def test_the_cluster_of_a_node_names_no_cluster(catalogue: Catalogue) -> None:
+    """A `Node` names the group of its Envoy: a served cluster of the same name moves into the tree."""
+    assert () == plan_of(f"node: {{id: a, cluster: used}}\n{CLUSTERS}", catalogue).kept

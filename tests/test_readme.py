@@ -17,6 +17,7 @@ import yaml
 
 from fsxds.cli.main import fsxds, main
 from fsxds.model.resource_types import RESOURCE_TYPES
+from fsxds.settings.option import IN_FILE_ONLY
 from tests.support.reference_pages import REFERENCE, reference_pages
 from tests.support.server import Server
 
@@ -325,6 +326,14 @@ def test_reference_is_generated(name: str) -> None:
 def test_pages_of_users_are_short(page: Path) -> None:
     """A page for users has at most 15 kB."""
     assert len(page.read_bytes()) <= PAGE_BYTES
+
+
+def test_pages_name_flags_that_exist() -> None:
+    """No page names a flag of an option that is a setting of the file only; `--ttl` of `fsxds watch` is another one."""
+    gone = "|".join(name.replace("_", "-") for name in IN_FILE_ONLY - {"ttl"})
+    texts = ((page, page.read_text(encoding="utf-8")) for page in PAGES)
+
+    assert [] == [(page, flags) for page, text in texts if (flags := re.findall(rf"--(?:{gone})(?![\w-])", text))]
 
 
 def test_every_command_is_described() -> None:

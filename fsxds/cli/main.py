@@ -15,7 +15,7 @@ from fsxds import __version__
 from fsxds.cli.commands import COMMANDS, TASKS
 from fsxds.cli.completion import SCRIPTS
 from fsxds.model.errors import FsxdsError
-from fsxds.settings.reading import GONE
+from fsxds.settings.reading import why_gone
 
 WRONG_USE = 2
 SHORT_HELP = 59  # the characters of a line of 80 beside a task and a command
@@ -100,7 +100,7 @@ def run_process() -> NoReturn:
 
 
 def _why_gone(flag: str) -> str | None:
-    return GONE.get(flag.removeprefix("--").replace("-", "_"))
+    return why_gone(flag.removeprefix("--").removeprefix("no-").replace("-", "_"))
 
 
 def _wrong_use(text: str) -> int:

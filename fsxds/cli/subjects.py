@@ -157,7 +157,7 @@ def _read(path: str, given: str, settings: Settings) -> bytes | Problem:
     if given == STDIN:
         content = sys.stdin.buffer.read(settings.max_file_size_bytes + 1)
         if len(content) > settings.max_file_size_bytes:
-            raise UsageError("-: what comes by stdin is larger than --max-file-size")
+            raise UsageError("-: what comes by stdin is larger than the setting max_file_size")
         return content
     outcome = read_file(path, settings.max_file_size_bytes)
     if isinstance(outcome, FileContent):

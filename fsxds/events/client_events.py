@@ -207,7 +207,7 @@ class LimitReached(Event):
     text: str = ""
 
     def _words(self) -> str:
-        return self.text or f"--{self.limit} was reached{f', by {self.peer}' if self.peer else ''}"
+        return self.text or f"the limit {self.limit} was reached{f', by {self.peer}' if self.peer else ''}"
 
 
 @dataclass(frozen=True, slots=True)

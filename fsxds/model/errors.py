@@ -36,7 +36,9 @@ class LimitError(ProtocolError):
     """A client exceeds the limit of an option, such as `max-streams`, by a `fact`."""
 
     def __init__(self, limit: str, fact: str) -> None:
-        super().__init__(f"{fact}; ask for less, or have --{limit} raised", "RESOURCE_EXHAUSTED")
+        super().__init__(
+            f"{fact}; ask for less, or have the setting {limit.replace('-', '_')} raised", "RESOURCE_EXHAUSTED"
+        )
         self.limit = limit
 
 

@@ -448,7 +448,7 @@ def _died(file: SourceFile, often: str, pause_s: float) -> ParsedFile:
 
 def _out_of_time(file: SourceFile, limit_s: float) -> ParsedFile:
     fact = f"parsing this file takes more than {limit_s:.3g}s of processor time"
-    remedy = "split the file, or allow more by --parse-time"
+    remedy = "split the file, or allow more by the setting parse_time"
     return ParsedFile(file.path, file.digest, problems=(Problem.of_file(file.path, "parse-time", fact, remedy),))
 
 

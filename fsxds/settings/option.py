@@ -41,10 +41,10 @@ COMMON: Mapping[str, AbstractSet[str]] = {
     "diff": {"state", "admin", "bootstrap", "diff_format", "settings"},
     "show": {"show_type", "show_format", "settings"},
     "import": {"rules", "with_envoy", "settings"},
-    "mirror": {"mirror_format", "mirror_layout", "mirror_config_sources", "settings"},
+    "mirror": {"mirror_format", "mirror_config_sources", "settings"},
     "export": {"verify_with", "settings"},
     "sign": {"settings"},
-    "bootstrap": {"linger", "authority", "settings"},
+    "bootstrap": {"linger", "settings"},
     "doctor": {
         *("bootstrap", "linger", "ads_config_sources", "mirror_config_sources"),
         *("check_severity", "check_format", "settings"),
@@ -53,6 +53,41 @@ COMMON: Mapping[str, AbstractSet[str]] = {
     "lsp": {"rules", "bootstrap", "settings"},
 }
 """The options that `--help` shows; `--help-all` shows the others too. Other commands show all."""
+
+IN_FILE_ONLY = frozenset(
+    {
+        *("max_hold", "cors_origin", "allowed_hosts", "ttl", "socket_mode", "socket_owner"),
+        *(
+            "max_connections",
+            "max_held_polls",
+            "max_streams",
+            "max_streams_per_peer",
+            "max_requests_per_peer",
+            "max_body",
+        ),
+        *("max_all_bodies", "max_message", "max_names", "max_all_names", "max_nodes", "max_views", "max_files"),
+        *(
+            "max_resources",
+            "max_file_size",
+            "parse_apart_above",
+            "parse_time",
+            "settle_cap",
+            "writer_patience",
+            "rescan",
+        ),
+        *("poll", "canary_quorum", "canary_patience", "mirror_layout", "mirror_pause", "mirror_durable"),
+        *(
+            "authority",
+            "redirects",
+            "upstream_verdict",
+            "upstream_patience",
+            "upstream_max_response",
+            "upstream_max_names",
+        ),
+        "lag_patience",
+    }
+)
+"""Options that are chosen once for all processes: they have no flag and no variable, as lists and mappings have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +137,8 @@ class Option:
 
     @property
     def has_flag(self) -> bool:
-        """Whether it has a flag and a variable; lists and mappings do not."""
-        return not self.form.in_file_only
+        """Whether it has a flag and an environment variable; lists, mappings and `IN_FILE_ONLY` do not."""
+        return not self.form.in_file_only and self.name not in IN_FILE_ONLY
 
     def complaint(self, written: object, error: ValueError | None = None) -> str:
         """Return why `written` is no value, and an example; or the text of `error`."""

@@ -533,7 +533,10 @@ class Settings(ListenerSettings):
     )
     # `fsxds schema --settings` prints the schema of such a file.
     settings: Path | None = optional(
-        PATH, OUTPUT, (*SETTINGS_READERS, *ADMIN_USERS), "YAML file of settings; its paths are relative to it."
+        PATH,
+        OUTPUT,
+        (*SETTINGS_READERS, *ADMIN_USERS),
+        "YAML file of settings, all of which `fsxds schema --settings` describes; paths in it are relative to it.",
     )
 
 

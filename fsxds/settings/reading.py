@@ -21,7 +21,7 @@ from fsxds.model.values import FieldPath, pointer_of
 from fsxds.settings.access_rules import unknown_access_views
 from fsxds.settings.forms import SWITCH, TRUE, Schema
 from fsxds.settings.mirror_rules import unknown_views
-from fsxds.settings.option import Option
+from fsxds.settings.option import IN_FILE_ONLY, Option
 from fsxds.settings.options import BY_NAME, OPTIONS, Settings
 from fsxds.settings.structured import MistakesFound
 from fsxds.settings.view_rules import no_such_view
@@ -30,6 +30,14 @@ GONE: Mapping[str, str] = MappingProxyType(
     {"on_nack": "a rejected resource is held back in any case; --nack-limit off replaces --on-nack continue"}
 )
 """Earlier options: why they are gone, and their replacement."""
+
+
+def why_gone(name: str) -> str | None:
+    """Return the replacement of a flag and a variable that earlier versions had; None if they had no such option."""
+    if name in IN_FILE_ONLY:
+        return f"write `{name}: {BY_NAME[name].form.metavar}` into the file that --settings names"
+    return GONE.get(name)
+
 
 Demands = Mapping[str, Callable[[Any], object]]
 """Checks beyond a value's form; each raises UsageError with the option's name."""
@@ -51,10 +59,10 @@ def read_settings(
     Raises:
         UsageError: with every mistake of the settings file, or the first of the environment.
     """
-    for name, why in GONE.items():
+    for name in (*GONE, *IN_FILE_ONLY):
         variable = f"FSXDS_{name.upper()}"
         if environment.get(variable):
-            raise UsageError(f"{variable} is gone: {why}")
+            raise UsageError(f"{variable} is gone: {why_gone(name)}")
     values: dict[str, Any] = {}
     path = flags.get("settings") or environment.get("FSXDS_SETTINGS")
     if path:

@@ -76,7 +76,7 @@ class ResourceLimit:
 
     def _problem(self, resource: Resource) -> Problem:
         fact = f"with this the view would have more than {self._most} resources"
-        remedy = "leave some out, divide the tree into views, or raise --max-resources"
+        remedy = "leave some out, divide the tree into views, or raise the setting max_resources"
         return Problem(resource.origin.path, resource.origin.line, 1, "", "too-many-resources", fact, remedy)
 
 

@@ -269,7 +269,7 @@ def dropped_ttl(row: ResourceType, field_path: FieldPath) -> Fault | None:
     if row.survives_expiry:
         return None
     fact = f"the ttl of {row.noun} is not sent to clients: Envoy does well with those of clusters, listeners and runtime alone"
-    remedy = "remove it; or serve with `--ttl spec`, to other clients than Envoy"
+    remedy = "remove it; or set `ttl: spec` to serve other clients than Envoy"
     return Fault("ttl-dropped", fact, remedy, (*wrapper_path(field_path), "ttl"), severity=Severity.NOTE)
 
 

@@ -229,7 +229,7 @@ class Scanner:
         message = (
             f"the tree has more than {self.bounds.max_files} files and directories; what was read of it before stays"
         )
-        remedy = "serve a smaller directory, leave some out by --exclude, or raise --max-files"
+        remedy = "serve a smaller directory, leave some out by --exclude, or raise the setting max_files"
         return problem_of(surplus or ".", "too-many-files", message, remedy)
 
     def _read_changed(self, found: list[FoundFile], problems: list[Problem]) -> tuple[dict[str, _Seen], bool]:
@@ -393,7 +393,7 @@ def _read_from_start(descriptor: int, size_bytes: int, max_size_bytes: int) -> b
 def _too_large(size_bytes: int | None, max_size_bytes: int) -> UnreadableFile:
     size = "more bytes than" if size_bytes is None else f"{size_bytes} bytes, more than"
     message = f"the file has {size} the {max_size_bytes} that are read"
-    return UnreadableFile("file-too-large", message, "split it, or raise --max-file-size")
+    return UnreadableFile("file-too-large", message, "split it, or raise the setting max_file_size")
 
 
 def _unreadable(error: OSError) -> UnreadableFile:

@@ -10,8 +10,8 @@ The quiet time after the last event, until a change is considered complete:
 | a file that is created or removed, an empty one, a directory, a link or its target; lost events | `--settle` |
 | one save, and a file under a name that is not read was just begun and is not closed | `--settle` |
 | one save of a file about which the kernel does not say whether it is open | `--settle` |
-| a file that is open for writing | until it is closed, or `--writer-patience` |
-| any, while git holds the lock on its index | until git has finished, or `--settle-cap` |
+| a file that is open for writing | until it is closed, or `writer_patience` |
+| any, while git holds the lock on its index | until git has finished, or `settle_cap` |
 
 A move brings a finished file, and so does a write in place that is closed, unless a file is written in several steps:
 the first of these leaves it empty or shorter, others append to it. A file that is created or removed is often one of

@@ -20,12 +20,12 @@ from fsxds.transports.sockets import is_local
 
 _OWN_SITES = frozenset({"none", "same-origin"})
 _FOREIGN_PAGE = "a page of another origin may not ask here; ask from a program"
-_MAY_BE_NAMED = ", or have --cors-origin name that origin"
+_MAY_BE_NAMED = ", or have the setting cors_origin name that origin"
 _FOREIGN_HOST = (
     "a name that may have been made to lead here may not be asked for; ask by the IP address, or with the header "
     "`host: localhost`"
 )
-_MAY_BE_ALLOWED = ", or have --allowed-hosts name it"
+_MAY_BE_ALLOWED = ", or have the setting allowed_hosts name it"
 
 
 def check_page(

@@ -43,6 +43,7 @@ from tests.support.envoy import Envoy
 from tests.support.etcd import Etcd, running_etcd
 from tests.support.ports import free_port
 from tests.support.server import Server
+from tests.support.settings_files import file_flags
 
 KILL_EVERY_S = 10.0
 # Of each Envoy, in requests a second.
@@ -187,7 +188,7 @@ async def run(course: Course, folder: Path) -> Outcome:
         etcd = stack.enter_context(running_etcd(folder, 3))
         sockets = bound_sockets(1)
         port = sockets[0].getsockname()[1]
-        options = "--fleet", etcd.url, "--lag-patience", "60s"
+        options = "--fleet", etcd.url, *file_flags(lag_patience="60s")
         members = [Member(folder / f"server-{number}", port, *options, has_tree=number < 2) for number in range(3)]
         for member in members:
             member.copy.receive(0)

@@ -39,6 +39,7 @@ from tests.support.grpc_clients import DiscoveryClient, method_path
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.server import Server
+from tests.support.settings_files import file_flags
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 CDS = BY_SHORT_NAME["cds"].type_url
@@ -297,7 +298,7 @@ async def run(plan: Plan, folder: Path) -> Run:
     with ExitStack() as stack:
         etcd = stack.enter_context(running_etcd(folder, 3)) if plan.is_fleet else None
         # Only by patience may a client go back: a machine that does much else besides may stop a server for seconds.
-        options = () if etcd is None else ("--fleet", etcd.url, "--lag-patience", "60s")
+        options = () if etcd is None else ("--fleet", etcd.url, *file_flags(lag_patience="60s"))
         replicas = [Replica(folder / f"replica-{number}", *options) for number in range(3)]
         for replica in replicas:
             replica.copy.receive(0)

@@ -15,6 +15,7 @@ from tests.next_steps.test_collections import FOO, collection, inlined, listener
 from tests.support.follower import Follower
 from tests.support.resources import endpoints
 from tests.support.server import Server, write_file
+from tests.support.settings_files import file_flags
 from tests.support.structured_names import structured, type_url
 
 ENDPOINTS = type_url("ClusterLoadAssignment")
@@ -75,12 +76,12 @@ def test_an_entry_of_a_file(tmp_path: Path) -> None:
 
 
 def test_one_resource_in_each_file(tmp_path: Path) -> None:
-    """`--mirror-layout resources`: each file is one `Resource`, with name, version and type; folders are globs."""
+    """`mirror_layout: resources`: each file is one `Resource`, with name, version and type; folders are globs."""
     tree, mirror = tmp_path / "tree", tmp_path / "mirror"
     bar, baz = named("my-listeners/bar"), named("my-listeners/baz")
     write_file(tree / "lds.yaml", listener(bar, 1001) + listener(baz, 1002))
     with Server(
-        tree, tmp_path, "--mirror", str(mirror), "--mirror-layout", "resources", "--mirror-format", "yaml"
+        tree, tmp_path, "--mirror", str(mirror), *file_flags(mirror_layout="resources"), "--mirror-format", "yaml"
     ) as server:
         found = server.wait(lambda: {bar, baz} <= set(mirrored(mirror)) and mirrored(mirror), "both files")
         assert found[bar]["version"]

@@ -84,7 +84,7 @@ MOST_NODES = 4096
 # An Envoy's node takes 61 kB, mostly its extensions (ENVOY.md E1). Parsed, a node may take 46 times its size.
 MOST_NODE_BYTES = 512 * 1024
 
-# Names that a message may subscribe to, as many to unsubscribe, and as many versions (`--max-names`). A name of four
+# Names that a message may subscribe to, as many to unsubscribe, and as many versions (`max_names`). A name of four
 # bytes takes a hundred once parsed, so size alone does not limit the cost.
 MOST_NAMES = 250_000
 

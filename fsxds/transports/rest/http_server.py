@@ -343,7 +343,7 @@ class Connection(web.RequestHandler):
         if count > most + MOST_SURPLUS:
             self.force_close()
         elif count > most:
-            self.surplus = f"{most} connections are open; close some, or have --max-connections raised"
+            self.surplus = f"{most} connections are open; close some, or have the setting max_connections raised"
         elif not _has_room(transport.get_extra_info("socket").fileno(), 1):
             self.surplus = "too many connections for the limit of open files; close some and ask again"
         self._limit_head()

@@ -36,7 +36,7 @@ MOST_REMEMBERED = 8192
 # much for nodes.
 MOST_KEPT_CHARACTERS = 4096
 
-# Envoy's request takes 77 kB, mostly its extensions (ENVOY.md E1). `--max-body` is for polls.
+# Envoy's request takes 77 kB, mostly its extensions (ENVOY.md E1). `max_body` is for polls.
 MAX_REQUEST_BYTES = 1024 * 1024
 # Envoy sends it at once; a slow link takes seconds.
 BODY_S = 30.0
@@ -151,7 +151,7 @@ def _decoded(body: bytes, coding: str, most_bytes: int) -> bytes:
 
 
 def _too_large(most_bytes: int) -> ProtocolError:
-    message = f"the body is over {most_bytes} bytes; send the fields of the request alone, or have --max-body raised"
+    message = f"the body is over {most_bytes} bytes; send the fields of the request alone, or have the setting max_body raised"
     return ProtocolError(message, TOO_LARGE)
 
 

@@ -271,6 +271,17 @@ def test_flags_that_pages_for_users_name_exist(page: Path) -> None:
     assert [] == sorted(set(re.findall(r"`(--[\w-]+)", page.read_text(encoding="utf-8"))) - flags - FLAGS_OF_OTHERS)
 
 
+def test_pages_name_their_subjects() -> None:
+    """In all pages, at most 3 of 1000 words are "what": a noun says more."""
+    texts = [
+        re.sub(r"^```.*?^```$|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for page in PAGES + RULE_PAGES
+    ]
+    words = re.findall(r"[\w-]+", " ".join(texts).lower())
+
+    assert 1000 * words.count("what") <= 3 * len(words)
+
+
 def test_every_page_can_be_reached() -> None:
     """From README, links lead to every page."""
     reached, following = set[Path](), [TOP / "README.md"]

@@ -147,7 +147,7 @@ class TreeLoaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPublished(Event):
-    """A snapshot is served; `detected_s`: monotonic, of the first sign."""
+    """A snapshot is served; `detected_s`: monotonic time of its change's first sign."""
 
     snapshot: Snapshot
     detected_s: float

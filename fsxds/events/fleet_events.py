@@ -65,7 +65,7 @@ class SnapshotUnreadable(Event):
 
 @dataclass(frozen=True, slots=True)
 class SecretsNotPublished(Event):
-    """A tree with secrets at `place` is not published in clear."""
+    """A tree is not published: its secret at `place` would be in clear."""
 
     rows = (
         log_row(
@@ -85,7 +85,7 @@ class SecretsNotPublished(Event):
 
 @dataclass(frozen=True, slots=True)
 class PublicationFailed(Event):
-    """Writing a publication failed, and is repeated."""
+    """Writing a publication failed; it is tried again."""
 
     rows = (log_row("fleet_publication_failed", "error", "The publisher cannot write its next publication.", "reason"),)
 

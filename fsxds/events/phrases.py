@@ -45,13 +45,13 @@ def shortened(text: str) -> str:
 
 
 def type_name(type_url: TypeUrl) -> str:
-    """Return a short name (`cds`), or an unknown URL."""
+    """Return a type's short name (`cds`), or its URL if unknown."""
     row = BY_TYPE_URL.get(type_url)
     return row.short_name if row else type_url
 
 
 def noun_of(type_url: TypeUrl) -> str:
-    """Return a noun (`clusters`), or an unknown URL."""
+    """Return a type's noun (`clusters`), or its URL if unknown."""
     row = BY_TYPE_URL.get(type_url)
     return row.noun if row else type_url
 

@@ -100,7 +100,7 @@ class UpstreamLost(UpstreamEvent):
 class UpstreamFailedOver(UpstreamEvent):
     """Another server is used, instead of `before`.
 
-    `reason` is empty if the new one is earlier in the list.
+    `reason`: why; empty if the new one is earlier in the list.
     """
 
     rows = (
@@ -157,7 +157,7 @@ class UpstreamChanged(UpstreamEvent, _OfType):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamExpired(UpstreamEvent):
-    """The TTL of resources ended."""
+    """Resources were removed at the end of their TTL."""
 
     rows = (
         log_row(

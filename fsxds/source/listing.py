@@ -136,9 +136,9 @@ class TreeListing:
         self._is_read = is_read
         self._known = known
         self._exclusion = bounds.exclusion or Exclusion()
-        # Directories that need no other visit, each with the link in the tree that led to it.
+        # They need no other visit; with their link in the tree.
         self._visited: dict[Identity, str] = {}
-        # Links to directories that are not walked yet: path in the tree, real path, and link in the tree.
+        # Not walked yet: path in the tree, real path, and link in the tree.
         self._linked: list[tuple[str, str, str]] = []
         # The link that led to the present directory; empty in the tree itself.
         self._through = ""

@@ -53,13 +53,13 @@ _COMES_OR_GOES = frozenset({FileEventType.CREATED, FileEventType.DELETED})
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """A save as the only event; `is_move`: a finished file came."""
+    """A save of the real path `path` as the only event; `is_move`: a finished file was moved over it."""
 
     path: str
     is_move: bool
 
     def brings(self, file: SourceFile, before: SourceFile) -> bool:
-        """Whether new content can be complete, no step of several."""
+        """Whether the new content can be complete, and no step of several."""
         if not file.size_bytes:
             return False
         return self.is_move or (file.size_bytes >= before.size_bytes and not file.begins_with(before))
@@ -141,7 +141,7 @@ class Activity:
         return is_one and len(paths) == 1 and paths[0] not in self._points
 
     def lone_save(self) -> Save | None:
-        """Return the last settle time's only save; None: maybe incomplete."""
+        """Return the last settle time's only save; None if there was more, or it may be incomplete."""
         if not self.is_about_one_file():
             return None
         last = self._burst[-1]
@@ -240,7 +240,7 @@ class Activity:
             self.unlisted.add(path)
 
     def _follow_gone(self, event: FileEvent) -> None:
-        """Once finished or gone."""
+        """Forget a file that is not read once it is finished or gone."""
         path = event.paths[0]
         if event.event_type not in {FileEventType.CREATED, _MODIFIED}:
             self._begun.pop(path, None)

@@ -96,7 +96,7 @@ def _leads_to_source(start: Descriptor | None) -> bool:
 
 
 def eds_name_of(cluster: DynamicMessage) -> str | None:
-    """Return the resource name of an EDS cluster, or None."""
+    """Return the ClusterLoadAssignment name of an EDS cluster, or None."""
     if not cluster.HasField("eds_cluster_config"):
         return None
     return str(cluster.eds_cluster_config.service_name or cluster.name)

@@ -56,7 +56,7 @@ class LateNacks:
         self._upstreams = tuple(upstreams)
         self._held = held
         self._sessions: dict[str, NackType] = {}
-        # Versions that are held back from all nodes here, with the reason of a node.
+        # Held back from all nodes here, with a node's reason.
         self._words: dict[ResourceVersion, str] = {}
         # Taken back by the upstream: the reason, the end of the NACKs, and how often.
         self._past: dict[ResourceVersion, tuple[str, float, int]] = {}

@@ -176,7 +176,7 @@ class GrpcServices:
                     tasks.create_task(supervisor.run("health", self._report_health)),
                     tasks.create_task(supervisor.run("resets", partial(watch_resets, self._observer))),
                 )
-                # Let each task take its first step before the first stream comes.
+                # Each task takes its first step before the first stream comes.
                 await asyncio.sleep(0)
                 yield
                 for task in lasting:

@@ -1,7 +1,7 @@
 """List collections as Envoy reads them from files: with all listeners inline.
 
 Envoy silently skips locators; a collection of only these removes every listener (ENVOY.md E80). So a locator's resource
-is written in its place, and no collection that ends up empty.
+is written in its place; a collection that ends up empty is not written.
 """
 
 from __future__ import annotations

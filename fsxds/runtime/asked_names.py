@@ -131,11 +131,11 @@ class AskedNames:
             if not counts[name]:
                 del counts[name]
                 is_changed = True
-                self._let_go(type_url, name)
+                self._release(type_url, name)
         if is_changed:
             self._publish_soon(type_url)
 
-    def _let_go(self, type_url: TypeUrl, name: str) -> None:
+    def _release(self, type_url: TypeUrl, name: str) -> None:
         if type_url in self._unpublished and name not in self.changed.current.get(type_url, ()):
             if not self._passing:
                 asyncio.get_running_loop().call_later(PASSING_S, self._end_passing)

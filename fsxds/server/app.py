@@ -50,7 +50,7 @@ from fsxds.server.parsing import Parsing
 from fsxds.server.readiness import (
     FirstAnswers,
     Readiness,
-    is_barren,
+    has_no_resources,
     reject_exposed_secrets,
     reported_wait,
     unready_reason,
@@ -277,7 +277,9 @@ class Application:
         """Wait for the first resource; UsageError if a secret may not be served."""
         # Like a process that listens, wait for a mistake in the tree to be corrected.
         self.supervisor.is_starting = False
-        while not (views := _loaded_views(self.publisher)) or (all(map(is_barren, views)) and not self._asks_names):
+        while not (views := _loaded_views(self.publisher)) or (
+            all(map(has_no_resources, views)) and not self._asks_names
+        ):
             await self.publisher.published.replaced()
         await self.reject_exposed_secrets({each.name: each.address_of(self.settings) for each in TRANSPORTS})
         self.supervisor.is_starting = True
@@ -399,10 +401,12 @@ class Application:
         if snapshots is None:
             return f"{count} files of {size_bytes:,} bytes in all to be parsed"
         answers = self._first_answers()
-        is_barren_everywhere = bool(snapshots) and not answers.has_unasked and all(map(is_barren, snapshots.values()))
-        if answers.silent and (is_barren_everywhere or not answers.is_over):
+        has_no_resources_anywhere = (
+            bool(snapshots) and not answers.has_unasked and all(map(has_no_resources, snapshots.values()))
+        )
+        if answers.silent and (has_no_resources_anywhere or not answers.is_over):
             return str(answers)
-        return _first_resource(directory, count) if is_barren_everywhere else self._waits_for_mirror()
+        return _first_resource(directory, count) if has_no_resources_anywhere else self._waits_for_mirror()
 
     def _waits_for_mirror(self) -> str:
         waiting = next((each for each in self.mirrors if not each.has_written.is_set()), None)

@@ -171,7 +171,7 @@ class TreeListing:
             try:
                 self._walk_real(real, relative + "/")
             except _TooMuchError:
-                self._take_back(self._through)
+                self._discard_link(self._through)
 
     def _walk_real(self, top: str, prefix: str) -> None:
         pending = deque([(top, prefix)])
@@ -315,7 +315,7 @@ class TreeListing:
         if self._counts[self._through] > _MOST_BEHIND_LINK:
             raise _TooMuchError
 
-    def _take_back(self, link: str) -> None:
+    def _discard_link(self, link: str) -> None:
         below = link + "/"
         self.files = [file for file in self.files if not file.relative.startswith(below)]
         self.ignored = [relative for relative in self.ignored if not relative.startswith(below)]

@@ -76,7 +76,7 @@ class _Watcher:
         self._looked_s = 0.0
         # Of the whole tree, and whether every change since has had an event.
         self._looked_at_all_s = 0.0
-        self._is_told = False
+        self._has_all_events = False
         # Of the last tree yielded without some files, and the first sign of their changes.
         self._shared_s = 0.0
         self._waiting_s: float | None = None
@@ -138,7 +138,7 @@ class _Watcher:
             await self._activity.wait_for_more(max(rest_s, _SHORTEST_REST_S))
 
     def _early_save(self) -> Save | None:
-        if not self._is_told or self._last is None or self._waiting_s is not None or self._is_lost:
+        if not self._has_all_events or self._last is None or self._waiting_s is not None or self._is_lost:
             return None
         last_s, now_s = self._activity.last_s, time.monotonic()
         if last_s is None or now_s >= last_s + self._options.settle_s:
@@ -200,7 +200,7 @@ class _Watcher:
             look, error = await self._look_once()
             # They had no event.
             is_new = await self._targets.follow(look)
-            self._is_told = not (is_new or look is None or self._targets.can_miss)
+            self._has_all_events = not (is_new or look is None or self._targets.can_miss)
             if not is_new or (number > 0 and time.monotonic() - started_s > self._options.share_s):
                 break
         if look is not None and self._lost_everything(look.tree):
@@ -215,7 +215,7 @@ class _Watcher:
         """Empty if other files may have changed too."""
         touched = self._activity.touched
         is_fresh = time.monotonic() < self._looked_at_all_s + self._options.rescan_s
-        is_all = self._is_told and is_fresh and self._waiting_s is None and not self._activity.unlisted
+        is_all = self._has_all_events and is_fresh and self._waiting_s is None and not self._activity.unlisted
         return frozenset(touched or ()) if is_all else frozenset()
 
     async def _look_once(self) -> tuple[Look | None, TreeLost | None]:

@@ -34,7 +34,7 @@ from fsxds.protocol.ttl import earliest
 from fsxds.runtime.row_source import UpstreamState, UpstreamStatus
 from fsxds.runtime.store import Latest
 from fsxds.settings.upstream_rules import UpstreamRule
-from fsxds.snapshots.upstream_content import Held, LetGo, UpstreamContent
+from fsxds.snapshots.upstream_content import Held, ReleasedNames, UpstreamContent
 from fsxds.upstream.holdings import HeldResources, Taken
 from fsxds.upstream.responses import MOST_FAULTS, ReadResponse, ResponseReader
 from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
@@ -43,7 +43,7 @@ from fsxds.upstream.subscriptions import Names, NameScope, Subscriptions
 MOST_REJECTED = 1000
 
 # Remembered names per type that were let go.
-MOST_LET_GO = 100_000
+MOST_RELEASED = 100_000
 NO_NAMES_GONE: HashTrieSet[str] = HashTrieSet()
 
 
@@ -89,7 +89,7 @@ class Upstream:
         # Their index is valid for most of the next rows.
         self._looked_at: dict[TypeUrl, Rows] = {}
         self._status = UpstreamStatus(rule.name, rule.servers)
-        self._gone: LetGo = MappingProxyType({})
+        self._gone: ReleasedNames = MappingProxyType({})
         # Counts the changes of held resources.
         self._sequence = 0
         # While set, a connection's changes are unpublished.
@@ -193,7 +193,7 @@ class Upstream:
         self._status = replace(self._status, last_update_s=now_s)
         if response.type_url in BY_TYPE_URL:
             self._answered |= {response.type_url}
-        self._take_back(response)
+        self._forget_released(response)
         dropped = self._drop_unwanted(now_s)
         gone = len({each.name for each in taken.before} - {each.name for each in taken.after})
         self._publish(now_s, is_changed=bool(taken or dropped))
@@ -214,7 +214,7 @@ class Upstream:
         self._follow(expired, now_s)
         self._subscriptions.expire(now_s)
         dropped = self._drop_unwanted(now_s)
-        self._let_go(expired.keys)
+        self._note_released(expired.keys)
         if expired:
             # Expiry does not wait for an upstream.
             self._gathering = None
@@ -249,7 +249,7 @@ class Upstream:
             if not self._subscriptions.wants(resource)
         ]
         dropped = self._holdings.drop(unwanted)
-        self._let_go(unwanted)
+        self._note_released(unwanted)
         self._follow(dropped, now_s)
         return dropped
 
@@ -275,15 +275,15 @@ class Upstream:
         bad = {type_url for type_url, name in self.rejected if name not in self._holdings.rows_of(type_url)}
         return self._subscriptions.pending | bad
 
-    def _let_go(self, keys: Iterable[Key]) -> None:
+    def _note_released(self, keys: Iterable[Key]) -> None:
         """Remember drops without the upstream's removal, which need no approval."""
         gone = dict(self._gone)
         for type_url, name in keys:
             names = gone.get(type_url, NO_NAMES_GONE)
-            gone[type_url] = (names if len(names) < MOST_LET_GO else NO_NAMES_GONE).insert(name)
+            gone[type_url] = (names if len(names) < MOST_RELEASED else NO_NAMES_GONE).insert(name)
         self._gone = MappingProxyType(gone)
 
-    def _take_back(self, response: ReadResponse) -> None:
+    def _forget_released(self, response: ReadResponse) -> None:
         names = self._gone.get(response.type_url)
         if names is not None:
             for name in (*response.resources, *response.removed):
@@ -304,7 +304,7 @@ class Upstream:
             self.held = self._holdings.held
         else:
             pending = pending.union(_differing(rows, before.rows))
-            rows, sequence, gone = before.rows, before.sequence, before.let_go
+            rows, sequence, gone = before.rows, before.sequence, before.released
         if sequence != before.sequence or pending != before.pending or self._answered != before.answered:
             self.content = UpstreamContent(self.rule.name, rows, pending, self._answered, sequence, gone)
         self.changed.replace(self.changed.current + 1)

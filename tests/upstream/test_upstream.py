@@ -267,12 +267,12 @@ class TestTime:
         upstream.receive(update(CDS, {"api": cluster("api"), "own": cluster("own")}), SERVER, NOW_S)
         upstream.ask({CDS: frozenset({"web", "own"})}, NOW_S)
         upstream.expire(NOW_S + 60)
-        assert set(upstream.content.let_go[CDS]) == {"web"}
+        assert set(upstream.content.released[CDS]) == {"web"}
         upstream.expire(NOW_S + LINGER_S)
         upstream.receive(update(CDS, {}, "own"), SERVER, NOW_S + LINGER_S)
-        assert set(upstream.content.let_go[CDS]) == {"web", "api"}
+        assert set(upstream.content.released[CDS]) == {"web", "api"}
         upstream.receive(update(CDS, {"web": cluster("web")}), SERVER, NOW_S + LINGER_S)
-        assert set(upstream.content.let_go[CDS]) == {"api"}
+        assert set(upstream.content.released[CDS]) == {"api"}
 
 
 class TestConnection:

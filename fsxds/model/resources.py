@@ -387,7 +387,7 @@ class Rows(NameTable[Resource]):
         table = self.changed(new, gone)
         return Rows(self.type_url, table, (self, self._change(new, gone)) if self else None)
 
-    def with_those_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
+    def with_rows_of(self, earlier: Rows, names: AbstractSet[str]) -> Rows:
         """Add earlier rows, none of which is in these.
 
         The result knows its difference to `earlier`, and keeps its valid results.

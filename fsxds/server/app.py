@@ -36,13 +36,13 @@ from fsxds.model.tree_trust import SeenInProcess, SeenManifests
 from fsxds.model.values import OfferedManifest
 from fsxds.observe.internal_errors import observed_by
 from fsxds.observe.log import Log
-from fsxds.publishing.membership import Alone
+from fsxds.publishing.membership import SingleServer
 from fsxds.publishing.node_channels import NodeChannels
 from fsxds.publishing.publisher import Publisher, PublishRules
 from fsxds.runtime.access import Access
 from fsxds.runtime.row_source import RowSource, rules_of
 from fsxds.runtime.store import Latest, SnapshotStore
-from fsxds.runtime.supervisor import Supervisor, words_of
+from fsxds.runtime.supervisor import Supervisor, error_message
 from fsxds.runtime.views import NodeRules, Views
 from fsxds.server.loading_rules import LoadingRules, WatchRules, cache_of, find_catalogue, scanner_of, verifier_of
 from fsxds.server.mirror_settings import require_views
@@ -55,7 +55,7 @@ from fsxds.server.readiness import (
     reported_wait,
     unready_reason,
 )
-from fsxds.server.reload import NOTHING, Loader, Reload, Surroundings
+from fsxds.server.reload import NOTHING, LoadContext, Loader, Reload
 from fsxds.settings.forms import OFF, Address, parse_address
 from fsxds.settings.options import Settings
 from fsxds.settings.reading import SettingsChange, SettingsReader
@@ -213,9 +213,9 @@ class Application:
         upstreams.trust(rules.anchors)
         return upstreams
 
-    def _member_of(self, settings: Settings) -> Alone:
+    def _member_of(self, settings: Settings) -> SingleServer:
         if settings.fleet is None:
-            return Alone()
+            return SingleServer()
         from fsxds.fleet.member import member_of  # noqa: PLC0415 - a capability, loaded if it is used
 
         has_source = self.directory is not None or bool(rules_of(settings))
@@ -231,7 +231,7 @@ class Application:
         offered = (*self.reload.trust.offered, *self.upstreams.offered)
         if offered != self.offered.current:
             self.offered.replace(offered)
-            self.publisher.verdicts.forget_said(NOT_LISTED)
+            self.publisher.verdicts.forget_reason(NOT_LISTED)
 
     @property
     def store(self) -> SnapshotStore:
@@ -302,7 +302,7 @@ class Application:
             self._load_again()
             # Without a directory nothing is signed.
             verifier = None if directory is None else verifier_of(rules.anchors, self._seen)
-            around = Surroundings(rules.resolution, self.upstreams.elsewhere, verifier)
+            around = LoadContext(rules.resolution, self.upstreams.elsewhere, verifier)
             loader = Loader(parsing, rules.acceptance, rules.view_rules, around)
             self.upstreams.trust(rules.anchors)
             async with asyncio.TaskGroup() as tasks:
@@ -443,7 +443,7 @@ class Application:
                 for task in running:
                     task.cancel()
         except ExceptionGroup as group:
-            if self.supervisor.is_starting and (words := words_of(group)):
+            if self.supervisor.is_starting and (words := error_message(group)):
                 raise UsageError(words) from group
             raise
 

@@ -146,18 +146,18 @@ class _Watcher:
         return self._activity.lone_save()
 
     async def _is_complete(self, save: Save, look: Look) -> bool:
-        is_alone = await asyncio.to_thread(self._has_nobody_at, save, look)
+        is_alone = await asyncio.to_thread(self._has_no_writer, save, look)
         await asyncio.sleep(_ECHO_S)
         return is_alone and self._activity.first_s is None
 
-    def _has_nobody_at(self, save: Save, look: Look) -> bool:
+    def _has_no_writer(self, save: Save, look: Look) -> bool:
         before = self._last.files if self._last is not None else ()
         changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
         if len(changed) != 1 or len(look.tree.files) != len(before) or not look.is_steady:
             return False
         ((file, old),) = changed
         is_it = file.path == old.path and look.paths[str(file.path)] == save.path
-        is_whole = is_it and save.brings(file, old) and self._writers.has_nobody(file.path)
+        is_whole = is_it and save.brings(file, old) and self._writers.has_no_writer(file.path)
         return is_whole and self._scanner.is_as_read(file.path, save.path)
 
     async def _wait_for_quiet(self, due_s: float) -> bool:

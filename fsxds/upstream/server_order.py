@@ -26,12 +26,12 @@ MOST_BEFORE_ANSWER = 3
 
 @dataclass(slots=True)
 class _Server:
-    """A server: `has_failed` since it answered, `failures` since it was well, `silences` in a row."""
+    """A server: `has_failed` since it answered, `failures` since it was well, `unanswered_attempts` in a row."""
 
     is_answering: bool = False
     has_failed: bool = False
     failures: int = 0
-    silences: int = 0
+    unanswered_attempts: int = 0
 
 
 class ServerOrder:
@@ -72,14 +72,14 @@ class ServerOrder:
         server = self._servers[place]
         was_well = server.is_answering and answered_s >= self._back_off.well_after_s
         server.failures = 1 if was_well else server.failures + 1
-        server.silences = server.silences + 1 if is_silent else 0
+        server.unanswered_attempts = server.unanswered_attempts + 1 if is_silent else 0
         server.has_failed = not was_well
         server.is_answering = False
         return server.failures == 1
 
     def patience_s(self, place: int, patience_s: float) -> float:
         """Return how long to await a response, at first `patience_s`."""
-        return patience_s * min(1 << min(self._servers[place].silences, 8), LONGEST_PATIENCE)
+        return patience_s * min(1 << min(self._servers[place].unanswered_attempts, 8), LONGEST_PATIENCE)
 
     def pause_s(self, place: int, share: float, *, is_final: bool = False) -> float:
         """Return the pause before asking a failed server.

@@ -71,7 +71,7 @@ class Upstream:
         content: held resources for snapshots; replaced with each change, except those on a new connection, which are
             published together.
         held: the same, with data from the upstream.
-        changed: replaced when `content`, `wanted` or the result of `denies` changed.
+        changed: replaced when `content`, `wanted` or the result of `absent_names` changed.
         rejected: the last unusable resources, with reasons; limited.
         unanswered: types without an answer when a connection's change was published.
     """
@@ -141,7 +141,7 @@ class Upstream:
         """Whether a name belongs to this upstream."""
         return self._scope.covers(name)
 
-    def denies(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
+    def absent_names(self, type_url: TypeUrl, names: AbstractSet[str]) -> frozenset[str]:
         """Return the `names` that this upstream is known not to have.
 
         It said so, was silent for 15 s, or is never asked. `*` and collections are included if nothing exists beside
@@ -199,7 +199,7 @@ class Upstream:
         self._publish(now_s, is_changed=bool(taken or dropped))
         rows = self._holdings.rows_of(response.type_url)
         keys = taken.keys | {(response.type_url, name) for name in rows.among(response.resources)}
-        faults = (*response.words, *self._no_room(taken))
+        faults = (*response.words, *self._surplus_faults(taken))
         return Received(self._sequence, keys, faults, len(taken.after), gone)
 
     @property
@@ -253,7 +253,7 @@ class Upstream:
         self._follow(dropped, now_s)
         return dropped
 
-    def _no_room(self, taken: Taken) -> tuple[str, ...]:
+    def _surplus_faults(self, taken: Taken) -> tuple[str, ...]:
         if not taken.surplus:
             return ()
         examples = ", ".join(taken.surplus[:3])

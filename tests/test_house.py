@@ -58,7 +58,9 @@ FORBIDDEN_WORDS = {"typ", "kind", "xds_type", "ver", "rev", "item"}
 # Words that other words of the glossary in fsxds/README.md replace; no part of a name is one of them.
 METAPHORS = {
     *("told", "tell", "tells", "news", "hear", "heard", "owed", "owes", "mended", "greet", "greeting", "introduce"),
-    *("refuse", "refused", "refusal", "witness", "judge", "judged", "house", "rooms", "hearsay", "weigh"),
+    *("refuse", "refused", "refusal", "witness", "judge", "judged", "unjudged", "house", "rooms", "hearsay"),
+    *("weigh", "hearing", "unheard", "barren", "heirs", "mercy", "goodbye", "departure", "departures", "vouched"),
+    *("hurry", "nowhere", "nobody", "anybody", "restless", "surroundings", "telling", "complaint", "denies"),
 }
 SPAWNING = {"create_task", "ensure_future", "gather", "wait", "run_coroutine_threadsafe"}
 # Kinds of tests that belong to a package as a whole, not to one module.
@@ -267,7 +269,7 @@ def test_names_have_no_metaphors() -> None:
     found = {
         f"{place} {name}"
         for place, node in nodes(ast.AST)
-        for name in (getattr(node, "id", None), getattr(node, "arg", None), getattr(node, "name", None))
+        for name in (getattr(node, field, None) for field in ("id", "arg", "name", "attr"))
         if isinstance(name, str) and METAPHORS & {part.lower() for part in re.findall("[A-Z]?[a-z]+", name)}
         if name != "ConnectionRefusedError"
     }

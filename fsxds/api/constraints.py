@@ -151,8 +151,8 @@ class FieldRules:
         self._secrecy = catalogue.once(Secrecy)
         # The other names are fields.
         owners = {name.rpartition(".")[0] for name in hooks if not catalogue.knows(name)}
-        self._looked_into = self._rules.ruled | owners
-        self._types_to_visit = self._rules.holders_of(self._looked_into | hooks.keys())
+        self._types_to_check = self._rules.ruled | owners
+        self._types_to_visit = self._rules.holders_of(self._types_to_check | hooks.keys())
         self._visits: dict[tuple[str, _Mode], Visit | None] = {}
 
     def check(self, message: Message) -> Walk:
@@ -195,7 +195,7 @@ class FieldRules:
         return visit
 
     def _has_fields_to_visit(self, descriptor: Descriptor) -> bool:
-        return descriptor.full_name in self._looked_into or any(
+        return descriptor.full_name in self._types_to_check or any(
             field.message_type is not None and field.message_type.full_name in self._types_to_visit
             for field in descriptor.fields
         )

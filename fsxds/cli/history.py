@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from fsxds.cli.rollout import AdminFlags, asked, meant, number_of, print_answer
+from fsxds.cli.rollout import AdminFlags, asked, number_of, print_answer, scope_parameters
 from fsxds.cli.tables import print_table
 from fsxds.history.entries import HistoryChange, HistoryEntry, SomeNames
 from fsxds.model.resource_types import BY_SHORT_NAME
@@ -21,7 +21,7 @@ def run_history(number: str | None, settings: Settings, flags: AdminFlags) -> No
         content = asked(settings, "GET", f"/api/history/{number_of(number, flags)}", {})
         print_answer(content, flags, [*_lines_of(report_of(HistoryEntry, content))])
         return
-    content = asked(settings, "GET", "/api/history", meant(flags))
+    content = asked(settings, "GET", "/api/history", scope_parameters(flags))
     print_answer(content, flags, [])
     if flags["output_format"] == "text":
         headings = ("NUMBER", "TIME", "LAYERS", "VERSION", "COMMIT", "CHANGES")

@@ -64,11 +64,11 @@ def run_rollout(action: str, subject: str | None, settings: Settings, flags: Adm
         demand = "takes the ID that `fsxds rollout status` shows" if subject is None else "takes nothing else"
         raise click.UsageError(f"{action} {demand}")
     if action == "status":
-        _show_status(asked(settings, "GET", "/api/rollout", meant(flags)), flags)
+        _show_status(asked(settings, "GET", "/api/rollout", scope_parameters(flags)), flags)
         return
-    if action not in _SCOPED and meant(flags):
+    if action not in _SCOPED and scope_parameters(flags):
         raise click.UsageError(f"{action} is for all nodes; leave --view and --node-id out")
-    words = meant(flags) if subject is None else {_SUBJECTS[action]: subject}
+    words = scope_parameters(flags) if subject is None else {_SUBJECTS[action]: subject}
     path = "/api/resume" if action == "resume" else f"/api/rollout/{action}"
     content = asked(settings, "POST", path, words)
     if action == "retry":
@@ -85,7 +85,7 @@ def run_rollback(number: str | None, settings: Settings, flags: AdminFlags, *, t
     words: dict[str, str | int]
     if number is not None:
         words, served = {"number": number_of(number, flags)}, f"@{number_of(number, flags)}"
-    elif meant(flags):
+    elif scope_parameters(flags):
         raise click.UsageError("--all-views is for all nodes; leave --view and --node-id out")
     else:
         words, served = {"time": str(time)}, f"what was served at {time}"
@@ -100,7 +100,7 @@ def _channels(content: dict[str, Any]) -> str:
 
 def number_of(written: str, flags: AdminFlags) -> int:
     """Return 3 for `@3`; raises UsageError for other texts, or with flags of nodes."""
-    if meant(flags):
+    if scope_parameters(flags):
         raise click.UsageError("@N is of certain nodes already; leave --view and --node-id out")
     try:
         return snapshot_number(written)
@@ -117,7 +117,7 @@ def asked(settings: Settings, method: str, path: str, words: Mapping[str, str | 
         raise click.exceptions.Exit(NOT_DONE) from error
 
 
-def meant(flags: AdminFlags) -> dict[str, str | int]:
+def scope_parameters(flags: AdminFlags) -> dict[str, str | int]:
     """Return parameters that choose nodes."""
     named = {"view": flags["view"], "node": flags["node_id"]}
     return {name: word for name, word in named.items() if word is not None}

@@ -47,7 +47,7 @@ REFRESH_S = 1.0
 
 _OK, _NOTHING_NEW, _UNAVAILABLE = 200, 304, 503
 # With these another attempt may succeed; others mean a wrong request or server.
-_PASSING = frozenset({408, 429, 500, 502, _UNAVAILABLE, 504})
+_TRANSIENT = frozenset({408, 429, 500, 502, _UNAVAILABLE, 504})
 # File servers, and caches that pass GET alone, respond so to a POST.
 _NO_POST = frozenset({403, 404, 405, 501})
 _UNIX = "unix:"
@@ -335,7 +335,7 @@ def _error_of(status: int, body: bytes) -> ConnectionLostError:
     except (ValueError, LookupError, TypeError, RecursionError):
         words = "without a message such as fsxds gives"
     fact = "nothing to send yet" if status == _UNAVAILABLE else f"the server responds with status {status}"
-    return ConnectionLostError(f"{fact}: {words[:300]}", str(status), is_final=status not in _PASSING)
+    return ConnectionLostError(f"{fact}: {words[:300]}", str(status), is_final=status not in _TRANSIENT)
 
 
 def error_message(error: aiohttp.ClientError) -> str:

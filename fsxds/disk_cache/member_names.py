@@ -53,7 +53,7 @@ class MemberNames:
         self._observer = observer
         self._readers: dict[ChannelKey, Callable[[], RolloutState | None]] = {}
         self._noted = asyncio.Event()
-        self._turn = Lock()
+        self._lock = Lock()
         # The content written last.
         self._written = b""
         self._is_failing = False
@@ -118,7 +118,7 @@ class MemberNames:
         # Last: if there are too many names, these stay.
         views = _with(views, removed)
         content = _encoded(views)
-        with self._turn:
+        with self._lock:
             if content == self._written or not any(views.values()):
                 return
             try:

@@ -33,7 +33,7 @@ from fsxds.fleet.key_values import (
 )
 from fsxds.fleet.object_uses import count_of_parts, decoded_object
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Head, Order, Pointer, ViewKey
-from fsxds.fleet.sealing import InClear, Sealing
+from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
 from fsxds.runtime.access import SECRET
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
@@ -128,10 +128,10 @@ class Published:
 class FleetContent:
     """Reads and writes what a fleet serves. Each method may raise UnreachableError or RejectedRequestError."""
 
-    def __init__(self, engine: KeyValues, keys: Keys, sealing: Sealing | InClear | None = None) -> None:
+    def __init__(self, engine: KeyValues, keys: Keys, sealing: Sealing | Cleartext | None = None) -> None:
         self.engine = engine
         self.keys = keys
-        self.sealing = sealing or InClear()
+        self.sealing = sealing or Cleartext()
 
     async def published(self) -> Published:
         """Return what is published now, as whoever publishes wrote it last before this call."""

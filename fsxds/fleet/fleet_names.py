@@ -46,7 +46,7 @@ from fsxds.snapshots.parsed_bytes import DamagedBytesError
 
 DIVISIONS = 64
 RETRY_S = 0.5
-LOOK_EVERY_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 NamesByType = Mapping[TypeUrl, frozenset[str]]
 Rows = dict[bytes, dict[str, list[str]]]
@@ -156,7 +156,7 @@ class FleetNames:
                 await asyncio.sleep(RETRY_S)
                 continue
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(CHECK_INTERVAL_S):
                     await self._asked.changed.other_than(names)
 
     async def keep_answered(self) -> Never:

@@ -51,7 +51,7 @@ class Lease:
         self.reason = reason
         self.current.replace(lease)
 
-    async def give_back(self) -> None:
+    async def revoke(self) -> None:
         """End it now, so that others need not wait for that."""
         if lease := self.current.current:
             self._change(0, "it was given back")

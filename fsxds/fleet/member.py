@@ -46,7 +46,7 @@ from fsxds.fleet.lease import Lease
 from fsxds.fleet.pointers import NOTHING_PUBLISHED, Order, ViewKey
 from fsxds.fleet.publication import NoPublisherError, Publication
 from fsxds.fleet.reports import MemberReport, MemberReporter
-from fsxds.fleet.sealing import InClear, Sealing
+from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.errors import ProtocolError, UsageError
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
@@ -77,7 +77,7 @@ RESIGNED_FOR_S = 5.0
 LATE_TREE_PATIENCE_S = 30.0
 
 # So long a server that ends waits for its lease to be given back.
-GIVE_BACK_WITHIN_S = 1.0
+REVOKE_WITHIN_S = 1.0
 
 
 def server_name() -> str:
@@ -121,7 +121,7 @@ def member_of(settings: Settings, observer: Observer, tree: Path | None, *, has_
     user = None if settings.fleet_user is None else _read_user(settings.fleet_user)
     key = settings.fleet_encryption_key
     is_private = rule.is_private or settings.insecure_secrets
-    sealing = InClear(may_have_secrets=is_private) if key is None else Sealing.of(key)
+    sealing = Cleartext(may_have_secrets=is_private) if key is None else Sealing.of(key)
     engine = EtcdKeyValues(Members(rule.targets, None if tls is None else tls.grpc_credentials(), user))
     content = FleetContent(engine, Keys(f"/{rule.prefix}/".encode()), sealing)
     asks_names = settings.upstream_names == "asked"
@@ -275,8 +275,8 @@ class Member(SingleServer):
                     tasks.create_task(supervisor.run(name, work))
         finally:
             with suppress(TimeoutError):
-                async with asyncio.timeout(GIVE_BACK_WITHIN_S):
-                    await self._lease.give_back()
+                async with asyncio.timeout(REVOKE_WITHIN_S):
+                    await self._lease.revoke()
 
     def _serve(self, snapshots: Mapping[ViewKey, Snapshot]) -> None:
         """Have what is published served."""

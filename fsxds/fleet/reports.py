@@ -22,7 +22,7 @@ LEAST_PAUSE_S = 0.05
 RETRY_S = 0.3
 
 # So often a server looks by itself how its clients stand: one that comes or leaves is no hurry.
-LOOK_EVERY_S = 3.0
+CHECK_INTERVAL_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class MemberReporter:
                     await self._engine.write([Put(self._key, made[1], lease)])
                     reported = made
                 await asyncio.sleep(LEAST_PAUSE_S)
-            await self._until_due(lease, LOOK_EVERY_S if reported == made else RETRY_S)
+            await self._until_due(lease, CHECK_INTERVAL_S if reported == made else RETRY_S)
 
     async def _until_due(self, lease: int, within_s: float) -> None:
         """Wait until something else may be to be reported, or there is another lease."""

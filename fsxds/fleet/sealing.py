@@ -81,7 +81,7 @@ class Sealing:
         return blake2b(digest, digest_size=DIGEST_BYTES, key=self._names[key_id], person=b"name").digest()
 
 
-class InClear:
+class Cleartext:
     """Seals nothing.
 
     Attributes:

@@ -79,23 +79,23 @@ def encode_plain(value: PlainValue) -> bytes:
 def _read(text: str) -> Decoded:
     try:
         return read_json(text)
-    except json.JSONDecodeError as complaint:
+    except json.JSONDecodeError as error:
         strict = make_strict(text)
         try:
             return read_json(strict.text)
         except json.JSONDecodeError:
-            raise UnreadableError(_syntax_fault(complaint, text, strict.comment_at)) from None
+            raise UnreadableError(_syntax_fault(error, text, strict.comment_at)) from None
 
 
-def _syntax_fault(complaint: json.JSONDecodeError, text: str, comment: int | None) -> Fault:
+def _syntax_fault(error: json.JSONDecodeError, text: str, comment: int | None) -> Fault:
     if comment is not None:
         remedy = "remove it, or name the file .yaml and begin it with #"
         return Fault(
             "bad-syntax", "JSON has no comments, and Envoy takes none", remedy, (), *place_after(text[:comment])
         )
-    remedy = next((remedy for words, remedy in _REMEDIES if complaint.msg.startswith(words)), "correct the JSON here")
+    remedy = next((remedy for words, remedy in _REMEDIES if error.msg.startswith(words)), "correct the JSON here")
     # json's messages are constants: they quote nothing of the file.
-    return Fault("bad-syntax", complaint.msg, remedy, (), complaint.lineno, complaint.colno)
+    return Fault("bad-syntax", error.msg, remedy, (), error.lineno, error.colno)
 
 
 # Strict JSON to plain values

@@ -82,7 +82,7 @@ class StateWriter:
         self._kept: dict[ChannelKey, tuple[RolloutState, float]] = {}
         self._failures = 0
         # A write that a thread begins after the last one would take the directory again.
-        self._turn = Lock()
+        self._lock = Lock()
         self._is_over = False
 
     @classmethod
@@ -175,7 +175,7 @@ class StateWriter:
                 self._noted.clear()
                 await self._write()
         finally:
-            with self._turn, suppress(StateError):
+            with self._lock, suppress(StateError):
                 self._is_over = True
                 unwritten = self._unwritten(self._due)
                 # The last change may not have been noted.
@@ -231,7 +231,7 @@ class StateWriter:
         }
 
     def _save_in_turn(self, unwritten: _Unwritten) -> frozenset[ChannelKey]:
-        with self._turn:
+        with self._lock:
             return frozenset() if self._is_over else self._save(unwritten)
 
     def _save(self, unwritten: _Unwritten) -> frozenset[ChannelKey]:

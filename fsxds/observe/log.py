@@ -45,7 +45,7 @@ from fsxds.observe.problem_reports import ProblemReports
 LAST_FLUSH_S = 1.0
 
 # They read like the success of an edit, of which a part may be held.
-ENDS_WELL = frozenset({"snapshot_published", "envoy_acked"})
+SUCCESS_EVENTS = frozenset({"snapshot_published", "envoy_acked"})
 
 
 def _now() -> datetime:
@@ -133,7 +133,7 @@ class Log:
             self.internal_errors.counts["log"] += 1
 
     def _write(self, line: LogLine) -> None:
-        if line.event in ENDS_WELL and self._problems.held:
+        if line.event in SUCCESS_EVENTS and self._problems.held:
             held = [str(path) for path in self._problems.held]
             line = replace(
                 line, text=f"{line.text}; not served: {some_of(held)}", details={**line.details, "held": [*held]}

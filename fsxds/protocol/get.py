@@ -348,11 +348,13 @@ def _redirect_of(resource: Resource, snapshot: Snapshot, target: GetTarget, else
                 return FoundRedirect(name, choice.entry)
     if resource.body:
         return FoundResource(resource)
-    leads_to = Locator.parse(resource.redirect).target
-    if not isinstance(leads_to, ResourceName):
+    redirect_target = Locator.parse(resource.redirect).target
+    if not isinstance(redirect_target, ResourceName):
         # Clients must not learn where the files of the server are.
         return Absent("this is a redirect to a file of the server that has no such resource; `fsxds check` says why")
-    return Absent(f"this is a redirect to {str(leads_to)[:200]}, which is not served here; ask where that is served")
+    return Absent(
+        f"this is a redirect to {str(redirect_target)[:200]}, which is not served here; ask where that is served"
+    )
 
 
 def _find_in(snapshot: Snapshot, target: GetTarget, row: ResourceType) -> Found:

@@ -42,7 +42,7 @@ LEAST_PAUSE_S, MOST_PAUSE_S = 10.0, 120.0
 
 # From the first to the last of this many polls three pauses pass, and no pause of another subscription is longer than
 # two (E4).
-SURELY_GONE_AFTER = 4
+POLLS_UNTIL_GONE = 4
 
 # The maximum number of rejected versions that are remembered.
 MOST_REJECTED = 64
@@ -217,7 +217,7 @@ class PollingNode:
         self.has_returned |= watch.sent is not None and not watch.open_polls
         self.watches.move_to_end(subscription)
         watch.ended_at_s = self._seen_at_s = now_s
-        watch.polled_s = (*watch.polled_s, now_s)[-SURELY_GONE_AFTER:]
+        watch.polled_s = (*watch.polled_s, now_s)[-POLLS_UNTIL_GONE:]
         watch.open_polls += 1
         self._open_polls += 1
         self._has_lost = False
@@ -269,7 +269,7 @@ class PollingNode:
             self._needed = {one: version for one, version in self._needed.items() if one in self.watches}
         # The rejected resources may have been the only users of some names, which the client then does not poll again.
         polled_s = self.watches[subscription].polled_s
-        if len(polled_s) == SURELY_GONE_AFTER:
+        if len(polled_s) == POLLS_UNTIL_GONE:
             self._waiting = {
                 one: version
                 for one, version in self._waiting.items()

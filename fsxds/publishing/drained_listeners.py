@@ -22,7 +22,7 @@ from fsxds.runtime.channels import ChannelClient
 from fsxds.settings.forms import Address
 from fsxds.transports.mirror.envoy_reader import EnvoyPage, Statistics
 
-LOOK_EVERY_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 _LISTENERS = BY_SHORT_NAME["lds"].type_url
 _VERSION = "listener_manager.lds.version_text"
@@ -51,7 +51,7 @@ class DrainWatch:
     async def keep_watching(self) -> Never:
         """Look once a second, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             await self.look()
 
     async def look(self) -> None:

@@ -35,7 +35,7 @@ from fsxds.settings.rollout_forms import is_in_share
 
 # The time without followers after which a channel is dropped, and its layers are no longer loaded.
 DROPPED_AFTER_S = 600.0
-LOOK_EVERY_S = 60.0
+CHECK_INTERVAL_S = 60.0
 
 # How long, and for how many nodes, the place at which they left is remembered.
 REMEMBERED_FOR_S = 3600.0
@@ -268,7 +268,7 @@ class NodeChannels:
         for lane in (rollout, *rollout.lanes):
             goal = lane.goal
             if goal is not None and lane.machine.step is None and self._has_caught_up(lane, goal):
-                self._let_follow(self._caught_up(lane), lane, goal)
+                self._reassign(self._caught_up(lane), lane, goal)
             if not lane.channel.key.is_main and not lane.lanes and self._is_over(lane):
                 self._drop(lane)
                 if goal is not None and goal.channel.key.held is not None:
@@ -450,7 +450,7 @@ class NodeChannels:
         if layers != WHOLE_TREE:
             self._loading.want(layers)
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._drop_idle)
+                self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL_S, self._drop_idle)
 
     def _present(self, node: Node, key: ChannelKey) -> ChannelRollout | None:
         for rollout in self._publisher.rollouts.values():
@@ -488,7 +488,7 @@ class NodeChannels:
             self._publisher.split(rollout, key, clients)
             self._forget_left(clients)
         elif goal is not None and self._is_near(rollout, goal, clients) and not any(one in waiting for one in clients):
-            self._let_follow(clients, rollout, goal)
+            self._reassign(clients, rollout, goal)
         else:
             goal = self._wanted_rollout(key)
             goal.target.begin_with((rollout.goal or rollout).target)
@@ -503,7 +503,7 @@ class NodeChannels:
         for held, each in groups.items():
             same = (one for one in goal.lanes if one is not rollout and _begins_as(one, machine, held))
             if (lane := next(same, None)) is not None:
-                self._let_follow(each, rollout, lane)
+                self._reassign(each, rollout, lane)
             else:
                 lane = self._publisher.split(rollout, self._lane_key(key, held), each, goal)
                 self._forget_left(each)
@@ -517,7 +517,7 @@ class NodeChannels:
     def _lane_key(self, key: ChannelKey, held: frozenset[ResourceVersion] | None) -> ChannelKey:
         return replace(key, held=held, lane=next(self._lane_numbers))
 
-    def _let_follow(self, clients: Collection[ChannelClient], rollout: ChannelRollout, other: ChannelRollout) -> None:
+    def _reassign(self, clients: Collection[ChannelClient], rollout: ChannelRollout, other: ChannelRollout) -> None:
         now_s = asyncio.get_running_loop().time()
         if clients:
             other.machine.receive_clients_of(rollout.machine, now_s)
@@ -545,7 +545,7 @@ class NodeChannels:
         followed = {key.layers for key in self._publisher.rollouts}
         for layers in {one.channel.key.layers for one in dropped} - followed:
             self._loading.drop(layers)
-        self._timer = loop.call_later(LOOK_EVERY_S, self._drop_idle) if rollouts != dropped else None
+        self._timer = loop.call_later(CHECK_INTERVAL_S, self._drop_idle) if rollouts != dropped else None
 
     def _drop(self, rollout: ChannelRollout) -> None:
         if self._publisher.rollouts.get(rollout.channel.key) is not rollout:

@@ -270,12 +270,12 @@ class Rejections:
         new = rejecting.keys() - self.held.keys()
         found = accepting(new) if new else {}
         known, self._accepting = self._accepting, {}
-        nobody: dict[str, tuple[int, float | None]] = {}
+        no_votes: dict[str, tuple[int, float | None]] = {}
         others: dict[ResourceVersion, Votes] = {version: one.accepting for version, one in self.held.items()}
         # Most versions have the same votes.
         same: dict[object, tuple[dict[str, tuple[int, float | None]], Votes]] = {}
         for version, votes in found.items():
-            absent = known.get(version, nobody)
+            absent = known.get(version, no_votes)
             case = id(votes), id(absent), frozenset(rejecting[version])
             if case not in same:
                 each = _with_absent(votes, absent, now_s)

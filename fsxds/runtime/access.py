@@ -20,7 +20,7 @@ from fsxds.settings.view_rules import REGEX
 SECRET = BY_SHORT_NAME["sds"].type_url
 
 _OTHER_NODE = "is none that {who} may ask for; ask as a node of its rule, or add the node to a rule of `access`"
-_IN_CLEAR = (
+_CLEARTEXT = (
     "secrets are not sent in clear over the network; serve with --tls-cert and --tls-key, on a loopback address or on a unix "
     "socket, or allow it with --insecure-secrets"
 )
@@ -100,7 +100,7 @@ class Access:
     def check_type(self, peer: Peer, type_url: TypeUrl) -> None:
         """Check that the connection may carry a type."""
         if type_url == SECRET and not (peer.is_private or self.has_insecure_secrets):
-            raise ProtocolError(_IN_CLEAR, "PERMISSION_DENIED")
+            raise ProtocolError(_CLEARTEXT, "PERMISSION_DENIED")
 
     def check_request(self, peer: Peer, node: Node, type_url: TypeUrl) -> None:
         """Check type and node."""

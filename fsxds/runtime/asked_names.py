@@ -2,7 +2,7 @@
 
 | rule | source |
 | --- | --- |
-| A name is asked for while a client asks for it, and for `PASSING_S` if its client left before upstreams saw the name. | xRFC TP1, "xDS relay proxy" |
+| A name is asked for while a client asks for it, and for `GRACE_PERIOD_S` if its client left before upstreams saw the name. | xRFC TP1, "xDS relay proxy" |
 | A name is known not to exist when each upstream says so, or if it is malformed. | xDS protocol, "Knowing When a Requested Resource Does Not Exist" |
 | Hosts of virtual hosts do not wait for an upstream that is away: a request of an Envoy would hang for good. | ENVOY.md E47 |
 """
@@ -26,7 +26,7 @@ PUBLISH_EVERY_S = 0.02
 PUBLISHING_SHARE = 0.1
 
 # A name is asked for this long if its client left before it was published.
-PASSING_S = 1.0
+GRACE_PERIOD_S = 1.0
 
 NO_NAMES: frozenset[str] = frozenset()
 
@@ -64,7 +64,7 @@ class AskedNames:
         # The number of those sets per name.
         self._counts: dict[TypeUrl, Counter[str]] = {}
         # Names of clients that left before the names were published.
-        self._passing: dict[TypeUrl, set[str]] = {}
+        self._in_grace_period: dict[TypeUrl, set[str]] = {}
         self._unpublished: set[TypeUrl] = set()
         self._publication: asyncio.TimerHandle | None = None
         self._next_at_s = 0.0
@@ -137,12 +137,12 @@ class AskedNames:
 
     def _release(self, type_url: TypeUrl, name: str) -> None:
         if type_url in self._unpublished and name not in self.changed.current.get(type_url, ()):
-            if not self._passing:
-                asyncio.get_running_loop().call_later(PASSING_S, self._end_passing)
-            self._passing.setdefault(type_url, set()).add(name)
+            if not self._in_grace_period:
+                asyncio.get_running_loop().call_later(GRACE_PERIOD_S, self._end_grace_period)
+            self._in_grace_period.setdefault(type_url, set()).add(name)
 
-    def _end_passing(self) -> None:
-        passing, self._passing = self._passing, {}
+    def _end_grace_period(self) -> None:
+        passing, self._in_grace_period = self._in_grace_period, {}
         for type_url in passing:
             self._publish_soon(type_url)
 
@@ -157,7 +157,7 @@ class AskedNames:
         started_s, self._publication = loop.time(), None
         names = dict(self.changed.current)
         for type_url in self._unpublished:
-            names[type_url] = frozenset(self._counts[type_url]).union(self._passing.get(type_url, ()))
+            names[type_url] = frozenset(self._counts[type_url]).union(self._in_grace_period.get(type_url, ()))
         self._unpublished.clear()
         self.changed.replace(MappingProxyType({type_url: each for type_url, each in names.items() if each}))
         took_s = loop.time() - started_s

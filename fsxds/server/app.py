@@ -286,7 +286,7 @@ class Application:
 
     async def reject_exposed_secrets(self, addresses: Mapping[str, str]) -> None:
         """Raise UsageError if others could read the first tree's secrets."""
-        clear = {name: each for name, each in addresses.items() if each != OFF and self.is_in_clear(name, each)}
+        clear = {name: each for name, each in addresses.items() if each != OFF and self.is_cleartext(name, each)}
         if clear and not self.settings.insecure_secrets:
             await reject_exposed_secrets(clear, self.publisher, self.channels, self.views)
 
@@ -500,7 +500,7 @@ class Application:
         """Whether the bootstrap defines a resource."""
         return self._loading.current.parsing.check.is_static(key)
 
-    def is_in_clear(self, name: str, address: str) -> bool:
+    def is_cleartext(self, name: str, address: str) -> bool:
         """Whether others can read a client transport's traffic."""
         return name != ADMIN and self.security.is_exposed(parse_address(address))
 

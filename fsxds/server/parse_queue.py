@@ -79,13 +79,13 @@ class ParseQueue:
         self._taken.update(batch)
         return batch
 
-    def give_back(self, batch: list[ParseJob]) -> None:
+    def requeue(self, batch: list[ParseJob]) -> None:
         """Return files from a worker; unfinished ones are taken again."""
         self._taken.difference_update(batch)
         if any(not job.is_over for job in batch):
             self._order = None
 
-    def give_back_all(self) -> None:
+    def requeue_all(self) -> None:
         """Return all files: there is no worker."""
         self._taken.clear()
         self._order = None

@@ -222,7 +222,7 @@ class Parsing:
         Raises:
             WorkerStartError: a worker ended before it could parse.
         """
-        self._queue.give_back_all()
+        self._queue.requeue_all()
         try:
             async with asyncio.TaskGroup() as tasks:
                 for lane in self._lanes:
@@ -370,7 +370,7 @@ class Parsing:
         else:
             for number, job in enumerate(batch):
                 self._receive(job, None if results is None else results[number])
-        self._queue.give_back(batch)
+        self._queue.requeue(batch)
         if results is not None:
             others = (self._unlearned,) if lane is not self._lanes[0] else ()
             for job, (parsed, _) in zip(batch, results, strict=True):

@@ -110,8 +110,8 @@ async def run(
 
             if (manager := ServiceManager.of(environment)) is not None:
                 stack.callback(manager.stop)
-                telling = application.waits_for, application.supervisor.status, lambda: reader.count
-                application.start(tasks, "service manager", partial(manager.keep_notified, *telling))
+                reported = application.waits_for, application.supervisor.status, lambda: reader.count
+                application.start(tasks, "service manager", partial(manager.keep_notified, *reported))
         if ready_file is not None:
             content, readiness = partial(_readiness, application, server), application.readiness
             application.start(tasks, "ready file", partial(readiness.keep_file, ready_file, application.store, content))

@@ -42,7 +42,7 @@ from fsxds.settings.reading import SettingsReader
 from fsxds.transports.sockets import bind_tcp, close_all, explained
 
 # Between signs of life; a worker silent at so many looks hangs.
-LOOK_EVERY_S = 1.0
+CHECK_INTERVAL_S = 1.0
 MOST_MISSED_HEARTBEATS = 20
 
 # Another process may take a chosen port.
@@ -216,7 +216,7 @@ class Workers:
         answered, silent, has_begun = self._reader.count, 0, False
         while not ended.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(CHECK_INTERVAL_S):
                     await ended.wait()
             if answered != self._reader.count:
                 answered = self._reader.count
@@ -229,7 +229,7 @@ class Workers:
                     silent, has_begun = 0, True
             if silent >= MOST_MISSED_HEARTBEATS:
                 os.kill(pid, signal.SIGKILL)
-                raise WorkerEndedError(f"it did nothing for {silent * LOOK_EVERY_S:g} s, and was killed")
+                raise WorkerEndedError(f"it did nothing for {silent * CHECK_INTERVAL_S:g} s, and was killed")
 
 
 def _status_of(process: multiprocessing.process.BaseProcess) -> str:
@@ -255,7 +255,7 @@ class WorkerHeartbeat:
             # Without a reader, a pipe is full after hours.
             with suppress(OSError):
                 self._heartbeats.send_bytes(b".")
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
 
 
 def _work(place: WorkerPlace, read: Callable[[], Settings], serve: ServeAsWorker, heartbeats: Connection) -> None:

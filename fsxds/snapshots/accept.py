@@ -179,12 +179,12 @@ class _Deciding:
     def _find_successors(self) -> Mapping[PurePosixPath, tuple[ParsedFile, ...]]:
         gone = [record.good for record in self._gone.values() if record.good is not None]
         by_key = {key_of(resource): parsed for parsed in gone for resource in parsed.resources}
-        heirs = {}
+        successors = {}
         for path, record in self._fresh.items() if by_key else ():
             if path not in self._before and record.parsed is not None:
                 found = {was.path: was for key in map(key_of, record.parsed.resources) if (was := by_key.get(key))}
-                heirs[path] = tuple(found.values())
-        return heirs
+                successors[path] = tuple(found.values())
+        return successors
 
     def _kept_though_gone(
         self, records: Records, given_up: AbstractSet[PurePosixPath]

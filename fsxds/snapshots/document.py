@@ -120,11 +120,11 @@ class DocumentReader:
         if wrapping is None:
             return
         expected = self._expected(piece.claim)
-        if wrapping.leads_to and piece.value is None:
+        if wrapping.redirect and piece.value is None:
             self._add_named_redirect(_Place(piece.field_path, piece.position, wrapping), expected, draft)
             return
         if piece.wrapper is not None and isinstance(piece.value, str) and is_locator(piece.value):
-            wrapping = replace(wrapping, leads_to=piece.value)
+            wrapping = replace(wrapping, redirect=piece.value)
             self._add_named_redirect(_Place(piece.field_path, piece.position, wrapping), expected, draft)
             return
         if not isinstance(piece.value, dict):
@@ -204,7 +204,7 @@ class DocumentReader:
             if name == RESOURCE_WRAPPER:
                 wrapping = _wrapping_of(message)
                 if not message.HasField("resource"):
-                    if wrapping.leads_to:
+                    if wrapping.redirect:
                         self._add_named_redirect(_Place(field_path, index, wrapping), self._hint, draft)
                         return
                     draft.faults.append(shape.heartbeat(field_path))
@@ -244,7 +244,7 @@ class DocumentReader:
     def _add_named_redirect(self, place: _Place, expected: ResourceType | None, draft: DocumentDraft) -> None:
         wrapping = place.wrapping
         try:
-            locator = redirect_payloads.locator_of_text(wrapping.leads_to, wrapping.name, expected, self._authority)
+            locator = redirect_payloads.locator_of_text(wrapping.redirect, wrapping.name, expected, self._authority)
         except MalformedName as error:
             named = (*wrapper_path(place.field_path), "resource_name", "name")
             at = place.field_path if place.field_path[-1:] == ("resource",) else named
@@ -481,12 +481,12 @@ def _wrapping_of(message: Message) -> _Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapping:
-    """`leads_to` is the redirect of a `Resource` without content."""
+    """`redirect` is that of a `Resource` without content."""
 
     name: str = ""
     aliases: tuple[str, ...] = ()
     ttl_s: float | None = None
-    leads_to: str = ""
+    redirect: str = ""
 
 
 _NO_WRAPPING = _Wrapping()

@@ -254,7 +254,7 @@ class ChunkParser:
         """Return a file's one document, or None if it must be parsed as a whole, as at first."""
         if file.path not in self._known:
             return None
-        pieces = _take_apart(file.content) if self._is_large_list(file) else None
+        pieces = _split_items(file.content) if self._is_large_list(file) else None
         document = None if pieces is None else self._read(file.path, pieces, hint)
         if document is None:
             self._known.pop(file.path)
@@ -272,14 +272,14 @@ class ChunkParser:
         # The size and number of pieces are bounded before the cut.
         if content.find(_ITEM) > most_bytes or content.count(_ITEM) > len(known) + most_bytes // len(_ITEM):
             return None
-        pieces = _take_apart(content)
+        pieces = _split_items(content)
         return None if pieces is None else self._read(file.path, pieces, hint, most_bytes)
 
     def learn(self, file: SourceFile, hint: ResourceType | None, document: Document) -> None:
         """Remember the items of a faultless document."""
         if not self._is_large_list(file):
             return
-        pieces = _take_apart(file.content)
+        pieces = _split_items(file.content)
         if pieces is None or (b"*" in file.content and _ALIAS.search(file.content)):
             return
         envelope = self._envelope(pieces)
@@ -381,7 +381,7 @@ def _first_line(pieces: _Pieces) -> int:
     return pieces.head.count(b"\n") + 1
 
 
-def _take_apart(content: bytes) -> _Pieces | None:
+def _split_items(content: bytes) -> _Pieces | None:
     """Cut before each `- ` at the left margin, unless that might cut more than one list."""
     content = b"\n" + content
     first = content.find(_ITEM)

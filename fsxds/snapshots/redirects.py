@@ -145,7 +145,7 @@ class RedirectFollower:
     def _at(self, choice: Locator, trail: tuple[Resource, ...]) -> Resource | _Failure:
         found = self._resolver.find_choice(choice, trail[0].type_url)
         if isinstance(found, NotThere):
-            return replace(_nowhere(choice, trail, found), may_be_upstream=self._may_be_upstream(choice))
+            return replace(_missing_target(choice, trail, found), may_be_upstream=self._may_be_upstream(choice))
         if isinstance(found, tuple):
             return _collection(choice, trail)
         if not found.redirect:
@@ -227,7 +227,7 @@ def _by_way_of(trail: tuple[Resource, ...]) -> str:
     return f" by way of {steps}" if steps else ""
 
 
-def _nowhere(choice: Locator, trail: tuple[Resource, ...], absent: NotThere) -> _Failure:
+def _missing_target(choice: Locator, trail: tuple[Resource, ...], absent: NotThere) -> _Failure:
     fact = f"leads{_by_way_of(trail)} to {choice}, {absent.reason}"
     remedy = "add that resource, or write the name of another one"
     if isinstance(choice.target, FileName):

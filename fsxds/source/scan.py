@@ -32,7 +32,7 @@ from fsxds.source.listing import (
 )
 
 # A generation swapped while it is read is read again, unless that takes long; many swaps in a row are reported by
-# `Look.is_steady`.
+# `ScanResult.is_steady`.
 _TREE_TRIES = 5
 _TRYING_S = 0.5
 
@@ -53,7 +53,7 @@ _MOST_UNSIZED_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ScanResult:
     """One look at a tree.
 
     Attributes:
@@ -103,7 +103,7 @@ class Scanner:
         self._seen: dict[str, _Seen] = {}
         self._tree = SourceTree(())
         # Of the last look: {real path: path in the tree}.
-        self._look: Look | None = None
+        self._look: ScanResult | None = None
         self._plain: dict[str, str] | None = None
         # So `_tree` is an earlier one.
         self._is_too_large = False
@@ -116,7 +116,7 @@ class Scanner:
         """
         return self.look().tree
 
-    def look(self) -> Look:
+    def look(self) -> ScanResult:
         """Return the present tree, with a watcher's paths.
 
         Raises:
@@ -129,7 +129,7 @@ class Scanner:
             walk, is_steady = self._take_in()
             tries += 1
         self._plain = None
-        self._look = Look(
+        self._look = ScanResult(
             self._tree,
             is_steady,
             tuple(walk.tops),
@@ -139,7 +139,7 @@ class Scanner:
         )
         return self._look
 
-    def look_at(self, paths: Collection[str]) -> Look | None:
+    def look_at(self, paths: Collection[str]) -> ScanResult | None:
         """Read only these real paths; no others may have changed.
 
         Returns:
@@ -193,7 +193,7 @@ class Scanner:
             return not self._tree.problems
         return False
 
-    def _relative_of_new(self, path: str, look: Look) -> str | None:
+    def _relative_of_new(self, path: str, look: ScanResult) -> str | None:
         """None if it would not be read, or is uncertain."""
         directory, _, name = path.rpartition("/")
         relative = path.removeprefix(look.tops[0].rstrip("/") + "/")

@@ -37,11 +37,11 @@ from fsxds.source.notifications import FileEvent, FileEventType
 
 # Replaced this often within so many seconds, a file is restless: no person edits as fast, and a tool that writes a tree
 # touches each file once or twice.
-_RESTLESS_TIMES = 5
-_RESTLESS_S = 1.0
+_OFTEN_TIMES = 5
+_OFTEN_WITHIN_S = 1.0
 
 # So is an open file that is written for so long.
-_RESTLESS_WRITER_S = 0.5
+_LASTING_WRITER_S = 0.5
 
 # More than between steps of one save; an event is up to 4 ms behind (p99).
 SAVE_SETTLE_S = 0.01
@@ -121,8 +121,8 @@ class Activity:
         self._follow_writers(event)
         path = event.paths[-1]
         if event.event_type in {FileEventType.CLOSED, FileEventType.MOVED, FileEventType.DELETED}:
-            self._replaced.setdefault(path, deque(maxlen=_RESTLESS_TIMES)).append(event.at_s)
-        self._mark(event.at_s, is_calm=not self.is_restless(path, event.at_s))
+            self._replaced.setdefault(path, deque(maxlen=_OFTEN_TIMES)).append(event.at_s)
+        self._mark(event.at_s, is_calm=not self.is_written_often(path, event.at_s))
         if self.touched is not None:
             self.touched.update(touched)
 
@@ -176,7 +176,7 @@ class Activity:
         modification, except for restless writers.
         """
         self._forget(patience_s, now_s)
-        modified = [last_s for first_s, last_s in self._modified.values() if last_s - first_s < _RESTLESS_WRITER_S]
+        modified = [last_s for first_s, last_s in self._modified.values() if last_s - first_s < _LASTING_WRITER_S]
         empty = [at_s for path, at_s in self._created.items() if _is_empty_file(path)]
         return max([*modified, *empty], default=-patience_s) + patience_s
 
@@ -188,7 +188,7 @@ class Activity:
     def _forget(self, patience_s: float, now_s: float) -> None:
         self._modified = {path: at for path, at in self._modified.items() if at[1] + patience_s > now_s}
         self._created = {path: at_s for path, at_s in self._created.items() if at_s + patience_s > now_s}
-        self._replaced = {path: times for path, times in self._replaced.items() if times[-1] + _RESTLESS_S > now_s}
+        self._replaced = {path: times for path, times in self._replaced.items() if times[-1] + _OFTEN_WITHIN_S > now_s}
 
     def _matters(self, path: str, event: FileEvent) -> bool:
         if path in self._points:
@@ -213,13 +213,13 @@ class Activity:
         name = PurePosixPath(path).name
         return path in self._points or name in MANIFEST_NAMES or self._is_read(name)
 
-    def is_restless(self, path: str, now_s: float) -> bool:
+    def is_written_often(self, path: str, now_s: float) -> bool:
         """Whether a file is always written, so that nothing waits for it."""
         times = self._replaced.get(path)
-        if times is not None and len(times) == _RESTLESS_TIMES and now_s - times[0] < 2 * _RESTLESS_S:
-            return times[-1] - times[0] < _RESTLESS_S
+        if times is not None and len(times) == _OFTEN_TIMES and now_s - times[0] < 2 * _OFTEN_WITHIN_S:
+            return times[-1] - times[0] < _OFTEN_WITHIN_S
         first_s, last_s = self._modified.get(path, (0.0, 0.0))
-        return last_s - first_s >= _RESTLESS_WRITER_S
+        return last_s - first_s >= _LASTING_WRITER_S
 
     def _follow_burst(self, event: FileEvent, touched: tuple[str, ...]) -> None:
         while self._burst and self._burst[0].at_s + self._settle_s <= event.at_s:

@@ -19,7 +19,7 @@ from fsxds.events.event import Observer
 from fsxds.events.file_events import QueueOverflowed, WatchStarted
 from fsxds.source.listing import MANIFEST_NAMES, Identity, Links, Signature, identity_of, is_passed_over, signature_of
 from fsxds.source.notifications import Armed, Notifications
-from fsxds.source.scan import Look
+from fsxds.source.scan import ScanResult
 from fsxds.source.settle import Activity
 
 WatchMode: TypeAlias = Literal["auto", "inotify", "poll"]
@@ -107,7 +107,7 @@ class WatchTargets:
         self._observer(QueueOverflowed())
         self._activity.receive_overflow(at_s)
 
-    async def follow(self, look: Look | None) -> bool:
+    async def follow(self, look: ScanResult | None) -> bool:
         """Watch a look's directories, or the path to a missing tree.
 
         Returns:

@@ -13,7 +13,7 @@ from fsxds.events.event import Observer
 from fsxds.events.file_events import ConfigurationMissing, FilesIgnored, TreeDisappeared, TreeReturned
 from fsxds.model.errors import TreeLost
 from fsxds.model.values import SourceFile, SourceTree
-from fsxds.source.scan import Look, Scanner
+from fsxds.source.scan import Scanner, ScanResult
 from fsxds.source.settle import SAVE_SETTLE_S, Activity, Save
 from fsxds.source.targets import WatchOptions, WatchTargets
 from fsxds.source.writers import Patience, Writers, read_undisturbed
@@ -145,12 +145,12 @@ class _Watcher:
             return None
         return self._activity.lone_save()
 
-    async def _is_complete(self, save: Save, look: Look) -> bool:
+    async def _is_complete(self, save: Save, look: ScanResult) -> bool:
         is_alone = await asyncio.to_thread(self._has_no_writer, save, look)
         await asyncio.sleep(_ECHO_S)
         return is_alone and self._activity.first_s is None
 
-    def _has_no_writer(self, save: Save, look: Look) -> bool:
+    def _has_no_writer(self, save: Save, look: ScanResult) -> bool:
         before = self._last.files if self._last is not None else ()
         changed = [pair for pair in zip(look.tree.files, before, strict=False) if pair[0] is not pair[1]]
         if len(changed) != 1 or len(look.tree.files) != len(before) or not look.is_steady:
@@ -185,7 +185,7 @@ class _Watcher:
                 await self._activity.wait_for_more(min(max(quiet_s, written_s), due_s) - now_s)
         return True
 
-    async def _look(self) -> Look | None:
+    async def _look(self) -> ScanResult | None:
         """With all watches in place; None if the tree is lost."""
         look, error = None, None
         started_s = time.monotonic()
@@ -218,7 +218,7 @@ class _Watcher:
         is_all = self._has_all_events and is_fresh and self._waiting_s is None and not self._activity.unlisted
         return frozenset(touched or ()) if is_all else frozenset()
 
-    async def _look_once(self) -> tuple[Look | None, TreeLost | None]:
+    async def _look_once(self) -> tuple[ScanResult | None, TreeLost | None]:
         try:
             return await asyncio.to_thread(self._scanner.look), None
         except TreeLost as error:
@@ -227,7 +227,7 @@ class _Watcher:
     def _lost_everything(self, tree: SourceTree) -> bool:
         return self._last is not None and bool(self._last.files) and not tree.files and not tree.problems
 
-    def _report(self, look: Look | None, error: TreeLost | None) -> None:
+    def _report(self, look: ScanResult | None, error: TreeLost | None) -> None:
         if error is not None and not self._is_lost:
             self._observer(TreeDisappeared(str(error)))
         if error is None and self._is_lost:
@@ -244,7 +244,7 @@ class _Watcher:
                 self._observer(ConfigurationMissing(root, tree.ignored, tree.excluded))
 
     async def _share(
-        self, look: Look, *, is_quiet: bool, is_due: bool, cap_s: float
+        self, look: ScanResult, *, is_quiet: bool, is_due: bool, cap_s: float
     ) -> tuple[SourceTree | None, float]:
         """Return a tree or None, and in how many seconds to look at the rest (0.0: no rest)."""
         # Files behind links may be of two generations: they stay.
@@ -260,7 +260,7 @@ class _Watcher:
         now_s = time.monotonic()
         is_quiet = is_over or (is_quiet and self._activity.calm_s is None and git_s == 0.0)
         is_quiet = is_quiet and look.is_steady
-        waits_s = [rest_s for real, rest_s in rests_s.items() if not self._activity.is_restless(real, now_s)]
+        waits_s = [rest_s for real, rest_s in rests_s.items() if not self._activity.is_written_often(real, now_s)]
         if not is_over and (git_s > 0.0 or not (is_due or (is_quiet and not waits_s))):
             return None, self._pace(min(waits_s, default=self._options.settle_s))
         inbox = self._activity.touched
@@ -280,7 +280,7 @@ class _Watcher:
         is_whole = is_quiet and None not in others.values()
         return tree, 0.0 if is_whole else self._options.share_s
 
-    def _ask_writers(self, look: Look, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
+    def _ask_writers(self, look: ScanResult, *, is_over: bool) -> tuple[dict[str, SourceFile], float, dict[str, float]]:
         """Return changed files by real path, and waits for git and writers, in seconds.
 
         When the time is over, files that changed since the look are not waited for.

@@ -16,7 +16,7 @@ from fsxds.settings.access_rules import Tokens, read_tokens
 from fsxds.settings.options import Settings
 
 # In seconds. Content is used once two looks found the same, as a file may be half written.
-LOOK_EVERY_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 
 def read_access(settings: Settings) -> Access:
@@ -59,7 +59,7 @@ class Credentials:
     async def keep_current(self) -> Never:
         """Look at the files periodically, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             settings = self._settings
             paths = [path for path in (settings.tokens, settings.admin_token) if path is not None]
             found = {path: await asyncio.to_thread(_look_at, path) for path in dict.fromkeys(paths)}

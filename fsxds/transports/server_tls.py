@@ -27,7 +27,7 @@ from fsxds.transports.rest.tls_layer import HttpTls
 from fsxds.transports.sockets import SocketAccess, is_local
 
 # Certificates are renewed days before they expire.
-LOOK_EVERY_S = 2.0
+CHECK_INTERVAL_S = 2.0
 
 # For TLS 1.2; forward secret and authenticated, like Mozilla's "intermediate" list without finite-field DHE.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -135,7 +135,7 @@ class Tls:
         """Read changed files again, until cancelled."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(CHECK_INTERVAL_S):
                     await self._wanted.wait()
             self._wanted.clear()
             if (event := await asyncio.to_thread(self.look)) is not None:

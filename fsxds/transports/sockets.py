@@ -23,7 +23,7 @@ from fsxds.settings.forms import Address, SocketOwner, TcpAddress, UnixAddress
 LOST_AFTER_S = 1.0
 # Work without progress is abandoned. Counted in looks, because a busy event loop looks less often.
 STALLED_AFTER_S = 1.5
-LOOK_EVERY_S = 0.02
+CHECK_INTERVAL_S = 0.02
 
 # Who may connect may read secrets; Envoy runs as the same user or in the same group.
 SOCKET_MODE = 0o660
@@ -288,8 +288,8 @@ async def drain(work: Coroutine[object, object, object], progress: Callable[[], 
         working = tasks.create_task(work)
         ends_at_s = loop.time() + limit_s
         last, looks = progress(), 0
-        while not working.done() and loop.time() < ends_at_s and looks * LOOK_EVERY_S < STALLED_AFTER_S:
-            await asyncio.sleep(LOOK_EVERY_S)
+        while not working.done() and loop.time() < ends_at_s and looks * CHECK_INTERVAL_S < STALLED_AFTER_S:
+            await asyncio.sleep(CHECK_INTERVAL_S)
             before, last = last, progress()
             looks = looks + 1 if before == last else 0
         is_done = working.done()

@@ -13,7 +13,7 @@ from fsxds.events.event import Event
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import KeyValues, MemoryKeyValues
 from fsxds.fleet.member import Member, MemberContext
-from fsxds.fleet.sealing import InClear
+from fsxds.fleet.sealing import Cleartext
 from fsxds.model.resources import Snapshot
 from fsxds.model.values import Layers
 from fsxds.protocol.messages import Node
@@ -59,7 +59,7 @@ class FleetServer:
     def __init__(self, engine: KeyValues, name: str, rules: PublishRules, *, has_source: bool) -> None:
         self.recorder = Recorder()
         self.engine = engine
-        content = FleetContent(engine, KEYS, InClear())
+        content = FleetContent(engine, KEYS, Cleartext())
         self.member = Member(MemberContext(content, self.recorder, has_source), name)
         self.publisher = Publisher(self.member.rules(rules), self.recorder)
         self._targets = self.member.targets(self.publisher)

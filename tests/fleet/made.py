@@ -23,7 +23,7 @@ from fsxds.fleet.key_values import (
 )
 from fsxds.fleet.pointers import ViewKey
 from fsxds.fleet.publication import Publication
-from fsxds.fleet.sealing import InClear, Sealing
+from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
 from tests.history.made import CDS
 
@@ -137,7 +137,7 @@ class Follower:
         return [f"{name}={row.body.decode()}" for name, row in self.served[-1].resources(CDS).items()]
 
 
-async def elected(engine: KeyValues, name: str = "a", sealing: Sealing | InClear | None = None) -> Publication:
+async def elected(engine: KeyValues, name: str = "a", sealing: Sealing | Cleartext | None = None) -> Publication:
     """Return what publishes as the publisher from now on, whoever was before."""
     await engine.write([Delete(KEYS.publisher)])
     created = await engine.write([Put(KEYS.publisher, name.encode())])

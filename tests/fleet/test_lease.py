@@ -34,6 +34,6 @@ async def test_a_lost_lease_is_replaced(monkeypatch) -> None:
         await engine.write([Put(b"k", b"", third)])
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
-        await lease.give_back()
+        await lease.revoke()
         assert not (await engine.read([b"k"])).values
-        await lease.give_back()
+        await lease.revoke()

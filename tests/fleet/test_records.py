@@ -11,7 +11,7 @@ from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import MemoryKeyValues, Put, UnreachableError
 from fsxds.fleet.publication import Publication
 from fsxds.fleet.records import Records, snapshot_in
-from fsxds.fleet.sealing import InClear, Sealing
+from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.resources import Snapshot
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from fsxds.snapshots.snapshot_objects import Digest
@@ -134,6 +134,6 @@ async def test_a_record_without_its_objects_is_passed_over() -> None:
     engine = MemoryKeyValues()
     first = await elected(engine)
     await (await begun(first)).keep("a", {"served": OLD}, text_of)
-    content = FleetContent(engine, KEYS, InClear())
+    content = FleetContent(engine, KEYS, Cleartext())
     await content.remove_objects(await content.objects(), ())
     assert (await begun(await elected(engine))).found == {}

@@ -5,7 +5,7 @@ import pytest
 from fsxds.fleet.content import FleetContent
 from fsxds.fleet.key_values import MemoryKeyValues
 from fsxds.fleet.pointers import Order
-from fsxds.fleet.sealing import InClear, Sealing
+from fsxds.fleet.sealing import Cleartext, Sealing
 from fsxds.model.errors import UsageError
 from fsxds.snapshots.parsed_bytes import DamagedBytesError
 from tests.fleet.made import KEYS, WHOLE, elected
@@ -72,7 +72,7 @@ async def test_keys_are_changed_while_a_fleet_serves(tmp_path) -> None:
 async def test_what_is_in_clear_is_not_opened() -> None:
     """A server with a key serves nothing that somebody wrote without it."""
     engine = MemoryKeyValues()
-    await (await elected(engine, "a", InClear())).publish(WHOLE, snapshot_of(clusters(3)))
+    await (await elected(engine, "a", Cleartext())).publish(WHOLE, snapshot_of(clusters(3)))
 
     with pytest.raises(DamagedBytesError):
         await _read(engine, Sealing((FIRST,)))

@@ -146,7 +146,7 @@ async def test_who_was_away_while_its_view_changed_is_led_there() -> None:
 @virtually
 async def test_what_nobody_follows_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while, and its layers are not loaded any more; what somebody follows stays."""
-    monkeypatch.setattr(node_channels, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(node_channels, "CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(node_channels, "DROPPED_AFTER_S", 0.05)
     async with publishing(RULES, views=VIEWS) as run:
         run.load_views("common", "nodes/a")
@@ -161,7 +161,7 @@ async def test_what_nobody_follows_is_dropped(monkeypatch: pytest.MonkeyPatch) -
 @virtually
 async def test_what_is_waited_for_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that waits is no client, and its channel stays; it is woken when its node may follow another one."""
-    monkeypatch.setattr(node_channels, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(node_channels, "CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(node_channels, "DROPPED_AFTER_S", 0.05)
     async with publishing(RULES, views=VIEWS) as run:
         run.load_views("common", "nodes/a", "nodes/b")

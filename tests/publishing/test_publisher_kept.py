@@ -199,7 +199,7 @@ async def test_what_is_held_was_held_before_the_restart(tmp_path: Path) -> None:
 
 async def test_channel_that_is_dropped_is_not_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody followed for long is dropped on the disk as well."""
-    monkeypatch.setattr(node_channels, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(node_channels, "CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(node_channels, "DROPPED_AFTER_S", 0.02)
     async with process(tmp_path, views=VIEWS) as run:
         run.load_views(*EDGE_A)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsxds.model.values import TypeUrl
-from fsxds.runtime.asked_names import PASSING_S, AskedNames, can_exist
+from fsxds.runtime.asked_names import GRACE_PERIOD_S, AskedNames, can_exist
 from tests.support.channels import Denier
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import type_url
@@ -49,7 +49,7 @@ async def test_a_client_that_does_not_wait() -> None:
     now_s = asyncio.get_running_loop().time()
     await until_asked(asked)
 
-    assert asyncio.get_running_loop().time() >= now_s + PASSING_S / 2
+    assert asyncio.get_running_loop().time() >= now_s + GRACE_PERIOD_S / 2
 
 
 async def test_answers_are_passed_on_once() -> None:

@@ -26,7 +26,7 @@ def finish(queue: ParseQueue, batch: list[ParseJob]) -> None:
     """Give a batch back with its results."""
     for job in batch:
         job.parsed = ParsedFile(job.file.path, job.file.digest)
-    queue.give_back(batch)
+    queue.requeue(batch)
 
 
 def test_small_files_go_together_and_first() -> None:
@@ -47,7 +47,7 @@ def test_what_a_parser_died_of_comes_last_and_alone() -> None:
     batch = queue.take()
     for job in batch:
         job.is_suspect = True
-    queue.give_back(batch)
+    queue.requeue(batch)
 
     assert [names(queue.take()) for _ in range(4)] == [["2"], ["0"], ["1"], []]
 
@@ -85,7 +85,7 @@ def test_workers_that_are_gone_have_taken_nothing() -> None:
     """When all workers ended, what they had is given out again."""
     queue = queue_of(10)
     taken = queue.take()
-    queue.give_back_all()
+    queue.requeue_all()
 
     assert queue.take() == taken
 

@@ -87,7 +87,7 @@ def components(tmp_path) -> Components:
 
 async def test_a_worker_that_hangs_is_killed(components, tmp_path, monkeypatch) -> None:
     """It says nothing for some time, while its process is there; the component fails, and is started again."""
-    monkeypatch.setattr(workers, "LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(workers, "CHECK_INTERVAL_S", 0.2)
     async with asyncio.timeout(PATIENCE_S):
         keeping = asyncio.create_task(components.works["worker 2"]())
         pid = await pid_in(tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.source.listing import Exclusion
-from fsxds.source.scan import Look, Scanner
+from fsxds.source.scan import Scanner, ScanResult
 from tests.source.watching import contents_of, is_read, write
 
 
@@ -22,7 +22,7 @@ def looked(root: Path) -> Scanner:
     return scanner
 
 
-def look_at(scanner: Scanner, *names: str) -> Look | None:
+def look_at(scanner: Scanner, *names: str) -> ScanResult | None:
     return scanner.look_at([f"{scanner.root}/{name}" for name in names])
 
 

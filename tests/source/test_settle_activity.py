@@ -111,7 +111,7 @@ async def test_who_writes_on_and_on_is_not_waited_for() -> None:
         waits.append(activity.written_until_s(2.0, at_s))
 
     assert waits == [12.0, 12.2, LONG_AGO]
-    assert activity.is_restless("/tree/a.yaml", 10.6)
+    assert activity.is_written_often("/tree/a.yaml", 10.6)
     assert [activity.written(2.0, now_s) for now_s in (10.6, 13.0)] == [{"/tree/a.yaml"}, frozenset()]
 
 

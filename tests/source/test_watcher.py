@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fsxds.model.values import SourceTree
-from fsxds.source.scan import Look, Scanner
+from fsxds.source.scan import Scanner, ScanResult
 from fsxds.source.targets import WatchOptions
 from fsxds.source.watcher import watch
 from tests.source.watching import ONLY_AT_ONCE, UNHURRIED, Contents, Watched, contents_of, is_read, watched, write
@@ -76,7 +76,7 @@ async def test_reading_is_not_heard(tmp_path: Path) -> None:
     looks = 0
 
     class Counted(Scanner):
-        def look(self) -> Look:
+        def look(self) -> ScanResult:
             nonlocal looks
             looks += 1
             return super().look()
@@ -103,7 +103,7 @@ async def test_a_tree_that_did_not_hold_still_is_looked_at_again(tmp_path: Path)
     looks = 0
 
     class Unsteady(Scanner):
-        def look(self) -> Look:
+        def look(self) -> ScanResult:
             nonlocal looks
             looks += 1
             return dataclasses.replace(super().look(), is_steady=looks > 5)
@@ -159,12 +159,12 @@ async def test_what_was_closed_since_it_was_read_is_read_again(
     write(tmp_path, {"b.yaml": "b", **before})
 
     class Overtaken(Scanner):
-        def look(self) -> Look:
+        def look(self) -> ScanResult:
             found = super().look()
             self.finish()
             return found
 
-        def look_at(self, paths: Collection[str]) -> Look | None:
+        def look_at(self, paths: Collection[str]) -> ScanResult | None:
             found = super().look_at(paths)
             self.finish()
             return found
@@ -191,7 +191,7 @@ async def test_links_that_never_hold_still_keep_only_what_they_lead_to(tmp_path:
     record = Watched()
 
     class Unsteady(Scanner):
-        def look(self) -> Look:
+        def look(self) -> ScanResult:
             return dataclasses.replace(super().look(), is_steady=not record.settled)
 
     async with asyncio.TaskGroup() as tasks:
@@ -208,7 +208,7 @@ async def test_directories_that_come_all_the_time_keep_nobody_waiting(tmp_path: 
     record = Watched()
 
     class Growing(Scanner):
-        def look(self) -> Look:
+        def look(self) -> ScanResult:
             (tmp_path / str(time.monotonic_ns())).mkdir()
             return super().look()
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from fsxds.source.listing import TreeBounds
-from fsxds.source.scan import Look, Scanner
+from fsxds.source.scan import Scanner, ScanResult
 from fsxds.source.targets import WatchOptions
 from fsxds.source.watcher import watch
 from tests.source.watching import Watched, is_read, watched, write
@@ -22,7 +22,7 @@ class Counted(Scanner):
 
     looks = 0
 
-    def look(self) -> Look:
+    def look(self) -> ScanResult:
         """Look at all of the tree."""
         self.looks += 1
         return super().look()

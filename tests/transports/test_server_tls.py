@@ -228,11 +228,11 @@ async def test_files_are_looked_at(
         heard.set()
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-        monkeypatch.setattr(server_tls, "LOOK_EVERY_S", 0.01)
+        monkeypatch.setattr(server_tls, "CHECK_INTERVAL_S", 0.01)
         looking = tasks.create_task(tls.keep_current(receive))
         authority.issue("localhost").write(tmp_path, "tls")
         await heard.wait()
-        monkeypatch.setattr(server_tls, "LOOK_EVERY_S", 600)
+        monkeypatch.setattr(server_tls, "CHECK_INTERVAL_S", 600)
         await asyncio.sleep(0.05)
         heard.clear()
         authority.issue("localhost").write(tmp_path, "tls")

@@ -110,7 +110,7 @@ class PageApi:
         self._is_static = is_static
         # Many requests of a client keep only one thread busy.
         self._uses: Lru[Layers, SnapshotUses] = Lru(MOST_VIEWS)
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def graph(self, _: web.Request, words: RequestParameters) -> Graph:
         """Return a part of a view's graph; default: the first view."""
@@ -121,7 +121,7 @@ class PageApi:
                 raise ProtocolError(f"around: {around[:80]!r} is no type and name; send one such as cds/web")
             request = replace(request, around=key)
         snapshot = self._shown.served(layers) or _NOTHING
-        async with self._turn:
+        async with self._lock:
             graph = await asyncio.to_thread(self._graph, layers, snapshot, request)
         return replace(graph, view=name)
 
@@ -144,7 +144,7 @@ class PageApi:
             after = served
         else:
             raise ProtocolError(f"@{first} is of layers that no node has now; send `to` as well", "NOT_FOUND")
-        async with self._turn:
+        async with self._lock:
             return await asyncio.to_thread(partial(diff_of, before, after, self._catalogue))
 
     async def content(self, _: web.Request, words: RequestParameters) -> object:
@@ -157,7 +157,7 @@ class PageApi:
         served, wanted = (None if one is None else one.resources(key[0]).get(key[1]) for one in snapshots)
         if served is None and wanted is None:
             raise ProtocolError(f"id: there is no {written[:80]!r} here; GET /api/graph lists names", "NOT_FOUND")
-        async with self._turn:
+        async with self._lock:
             return await asyncio.to_thread(content_of, BY_TYPE_URL[key[0]], served, wanted, Masker(self._catalogue))
 
     def _view(self, wanted: str | None) -> tuple[str, Layers]:

@@ -32,7 +32,7 @@ OPTIONS = (("grpc.enable_channelz", 1), ("grpc.http2.ping_on_rst_stream_percent"
 
 _TEXT = "resets calls faster than they are answered; its connection is closed"
 # Between checks; a connection may reset `MOST_RESETS` calls meanwhile.
-LOOK_EVERY_S = 0.25
+CHECK_INTERVAL_S = 0.25
 MOST_RESETS = 200
 # Share of one core: a flood takes whole cores.
 BUSY = 0.3
@@ -75,12 +75,12 @@ async def watch_resets(observer: Observer) -> Never:
     loop = asyncio.get_running_loop()
     before: dict[int, CallCounts] | None = None
     closing: set[int] = set()
-    pause_s = LOOK_EVERY_S
+    pause_s = CHECK_INTERVAL_S
     while True:
         began_s, used_s = monotonic(), process_time()
         await asyncio.sleep(pause_s)
         if process_time() - used_s < BUSY * (monotonic() - began_s):
-            before, pause_s = None, LOOK_EVERY_S
+            before, pause_s = None, CHECK_INTERVAL_S
             continue
         began_s = monotonic()
         now = {number: connection async for number, connection in _connections()}
@@ -92,7 +92,7 @@ async def watch_resets(observer: Observer) -> Never:
         for each in found.values():
             observer(LimitReached("resets", each.remote[0], f"{each.remote[0]} {_TEXT}"))
         before = now
-        pause_s = max(LOOK_EVERY_S, REST_FACTOR * (monotonic() - began_s))
+        pause_s = max(CHECK_INTERVAL_S, REST_FACTOR * (monotonic() - began_s))
 
 
 async def _connections() -> AsyncIterator[tuple[int, CallCounts]]:

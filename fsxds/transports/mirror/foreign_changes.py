@@ -16,7 +16,7 @@ from fsxds.source.notifications import Notifications
 AT_ONCE = 3
 BACK_OFF = BackOff()
 # Other files beside them may be written all the time.
-LOOK_EVERY_S = 0.05
+CHECK_INTERVAL_S = 0.05
 
 
 class ForeignChanges:
@@ -29,7 +29,7 @@ class ForeignChanges:
         self.request_look = request_look
         self._notifications: Notifications | None = None
         # A thread that arms outlives the task that waits for it.
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._is_noted = False
         # Of the event loop; before the first notification no look is due.
         self._next_look_s = 0.0
@@ -52,7 +52,7 @@ class ForeignChanges:
         await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:
-        with self._turn:
+        with self._lock:
             notifications, self._notifications = self._notifications, None
             if notifications is not None:
                 notifications.stop()
@@ -68,7 +68,7 @@ class ForeignChanges:
             # A removed folder causes an event in its parent.
             with contextlib.suppress(OSError):
                 identities[str(folder)] = identity_of(str(folder))
-        with self._turn:
+        with self._lock:
             return self._notifications is not None and self._notifications.arm(identities).is_new
 
     def due_s(self, latest_s: float) -> float:
@@ -78,7 +78,7 @@ class ForeignChanges:
     def begin_look(self) -> None:
         """Record a look at the files."""
         self._is_noted = False
-        self._next_look_s = max(self._next_look_s, asyncio.get_running_loop().time() + LOOK_EVERY_S)
+        self._next_look_s = max(self._next_look_s, asyncio.get_running_loop().time() + CHECK_INTERVAL_S)
 
     def restored(self) -> float:
         """Record a restoration; return for how long further changes are left."""
@@ -86,7 +86,7 @@ class ForeignChanges:
         self._restorations = 1 if now_s >= self._is_calm_at_s else self._restorations + 1
         surplus = self._restorations - AT_ONCE
         pause_s = BACK_OFF.pause_s(surplus) if surplus > 0 else 0.0
-        self._next_look_s = now_s + max(pause_s, LOOK_EVERY_S)
+        self._next_look_s = now_s + max(pause_s, CHECK_INTERVAL_S)
         self._is_calm_at_s = now_s + pause_s + BACK_OFF.well_after_s
         return pause_s
 

@@ -132,7 +132,7 @@ class Mirror:
         )
         self._credentials = CredentialFinder(catalogue)
         self.lists = NO_LISTS
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._is_interrupted = threading.Event()
         # That others had changed when the last write ended.
         self._left_changed: dict[PurePosixPath, Signature | None] = {}
@@ -163,12 +163,12 @@ class Mirror:
 
     def has_changed(self) -> bool:
         """Whether others changed our files since the last write. Raises OSError."""
-        with self._turn:
+        with self._lock:
             return self._records.changed_by_others() != self._left_changed
 
     def folders(self) -> frozenset[Path]:
         """Return the folders with our files."""
-        with self._turn:
+        with self._lock:
             return frozenset(self.root / folder for path in self._records.paths for folder in path.parents)
 
     def __enter__(self) -> Self:
@@ -177,14 +177,14 @@ class Mirror:
         If it cannot be made or read, each `write` tries again.
         """
         self._is_interrupted.clear()
-        with self._turn, contextlib.suppress(OSError):
+        with self._lock, contextlib.suppress(OSError):
             self._take()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Interrupt a write, wait for its end, and release the directory."""
         self.interrupt()
-        with self._turn:
+        with self._lock:
             self._directory.release()
 
     def interrupt(self) -> None:
@@ -203,7 +203,7 @@ class Mirror:
             OSError: some were not written; call again to continue.
             UsageError: another process holds the directory.
         """
-        with self._turn:
+        with self._lock:
             started_s = time.monotonic()
             changed = self._records.changed_by_others()
             self._take()

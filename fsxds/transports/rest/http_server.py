@@ -24,7 +24,7 @@ from fsxds.settings.forms import Address, TcpAddress, UnixAddress
 from fsxds.transports.rest.poll_responses import INTERNAL, ErrorResponse, error_response
 from fsxds.transports.rest.tls_layer import HttpTls, TlsLayer
 from fsxds.transports.sockets import (
-    LOOK_EVERY_S,
+    CHECK_INTERVAL_S,
     OWN_ALONE,
     SocketAccess,
     bind_tcp,
@@ -470,7 +470,7 @@ async def _stop(runner: web.AppRunner, grace_s: float, *, last_request_s: float)
         await _until_asked(connections, last_request_s)
         await runner.cleanup()
         while any(each.unsent for each in sending):  # noqa: ASYNC110, a transport has no event for this
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
 
     if not await drain(end(), left, grace_s):
         for each in sending:
@@ -483,7 +483,7 @@ async def _until_asked(connections: list[web.RequestHandler], limit_s: float) ->
     ends_at_s = loop.time() + limit_s
     new = [each for each in connections if isinstance(each, Connection) and not each.has_asked]
     while loop.time() < ends_at_s and any(not each.has_asked and each.transport is not None for each in new):  # noqa: ASYNC110, aiohttp has no event
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)
 
 
 @dataclass(frozen=True, slots=True)

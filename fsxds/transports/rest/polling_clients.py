@@ -16,7 +16,7 @@ from fsxds.runtime.store import end_wait
 
 # A node without an open poll has no connection that could end.
 GONE_AFTER_S = 600.0
-LOOK_EVERY_S = 30.0
+CHECK_INTERVAL_S = 30.0
 
 
 class RestClient:
@@ -151,7 +151,7 @@ class RestClients:
 
     def _look_later(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._forget_silent)
+            self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL_S, self._forget_silent)
 
     def _forget_silent(self) -> None:
         self._timer = None

@@ -208,7 +208,7 @@ def test_a_node_is_forgotten_with_its_client() -> None:
 
 async def test_a_client_that_polls_no_more_leaves_its_channel(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its vote ends then, ten minutes after its last poll; a client with a held poll stays, and each may come back."""
-    monkeypatch.setattr(polling_clients, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(polling_clients, "CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(polling_clients, "GONE_AFTER_S", 0.05)
     channel = server.channels.channel
     for node in ("held", "gone"):
